@@ -1,0 +1,264 @@
+"""The chat frame: the only owner of tokenisation.
+
+A conversation is frame, content, frame, content, …  The frame (who speaks, where a turn ends) is cut once out
+of the tokenizer's own chat template and is the only source of control ids.  Content, whoever wrote it, is
+encoded by a copy of the tokenizer which knows no added tokens.  Both give ids, and ids compose by
+concatenation: a stream is never rendered or tokenised again.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from jinja2.exceptions import TemplateError
+from tokenizers import Tokenizer
+
+
+class ChatError(Exception):
+    """A tokenizer that no chat frame can be made from: one line which says why and how to fix it."""
+
+
+class Parts(NamedTuple):
+    """The texts around the contents of a conversation, as the chat template renders them."""
+
+    system_head: str
+    system_tail: str
+    user_head: str
+    reply_head: str
+    """From the end of a user's text to the start of a past reply."""
+    prompt: str
+    """From the end of the last user's text to where the reply is sampled."""
+    reply_tail: str
+    system: Literal["turn", "inline", "none"]
+    """Whether the system text is its own turn, a part of the first user turn, or unknown to the template."""
+    trims: bool
+    """Whether the template strips the texts."""
+
+
+class Head(NamedTuple):
+    """Frame ids before a content, and the blanks that are encoded together with the content's first word."""
+
+    ids: list[int]
+    lead: str
+
+
+class ChatFrame:
+    """Turns texts into ids and ids into text, for one fast tokenizer with a chat template.
+
+    Where the system text has no turn of its own (`parts.system`), it opens the first example's user turn;
+    where there are no examples either, it is a user turn by itself, answered with `ACKNOWLEDGED`.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Cut the frame out of `tokenizer.chat_template`; ChatError if there is none that can be cut."""
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Tokenizer):
+            raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
+        blueprint = _bare(json.loads(backend.to_str()))
+        self.parts = parts = _cut(tokenizer)
+        self._framing = Tokenizer.from_str(json.dumps(blueprint))
+        added = blueprint["added_tokens"]
+        blank = _blanks(added, backend)
+        named = {token["id"] for token in added if token not in blank}
+        self.control_ids: frozenset[int] = frozenset(named | set(tokenizer.all_special_ids))
+        """Ids of all added and special tokens (runs of blanks, which some tokenizers add, are text)."""
+        self._plain = Tokenizer.from_str(json.dumps(blueprint | {"added_tokens": blank}))
+        # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
+        raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
+        self._unspeakable = self.control_ids | {raw[byte] for byte in BYTES if byte in raw}
+        self._system, self._user = self._head(parts.system_head), self._head(parts.user_head)
+        self._bridge, self._reply = self._head(parts.system_tail), self._head(parts.reply_head)
+        self._prompt, self._tail = self._frame(parts.prompt), self._frame(parts.reply_tail)
+        ends = [place for place, token in enumerate(self._tail) if token in self.control_ids]
+        self._stop_at = ends[0] + 1 if ends else 0
+        stop = self._tail[ends[0]] if ends else tokenizer.eos_token_id
+        if stop is None:
+            raise ChatError("neither chat template nor tokenizer ends a turn; set tokenizer.eos_token")
+        self.stop_id: int = stop
+        """Ends a reply as the template does."""
+        self.stop_ids: frozenset[int] = frozenset({stop, tokenizer.eos_token_id} - {None})
+        """Sampling one of these ends a reply: the template's own end of a turn, or the end of text."""
+
+    @property
+    def forgeable(self) -> bool:
+        """True where plain text ends a user turn (Llama 2's [/INST]): that, any player can write as well."""
+        return self.control_ids.isdisjoint(self._prompt)
+
+    def open(self, system: str, examples: Sequence[tuple[str, str]] = ()) -> list[int]:
+        """Ids of the system text and of (see, say) examples, up to the end of the last of them."""
+        parts, user = self.parts, self._user
+        if parts.system == "turn":
+            ids = self._after(self._system, system) + self._frame(parts.system_tail)
+        elif not system and parts.system_head.endswith(parts.user_head):
+            ids = self._frame(parts.system_head.removesuffix(parts.user_head))
+        else:
+            examples = examples or [("", ACKNOWLEDGED)]
+            ids = self._after(self._system, system)
+            user = self._bridge if examples[0][0] or parts.system == "inline" else Head([], "")
+        for see, say in examples:
+            ids += self._after(user, see) + self._after(self._reply, say) + self._tail
+            user = self._user
+        return ids
+
+    def ask(self, text: str) -> list[int]:
+        """Ids of a user turn and the head of the reply to it."""
+        return self._after(self._user, text) + self._prompt
+
+    def close(self, finish: Literal["stop", "length"]) -> list[int]:
+        """Ids that complete the frame after a sampled reply; a stopped reply already holds its stop id."""
+        return self._tail[self._stop_at :] if finish == "stop" else list(self._tail)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of content, never a control id; what the vocabulary has no other ids for is left out."""
+        text = _without_surrogates(text)
+        encoding = self._plain.encode(text, add_special_tokens=False)
+        if self._unspeakable.isdisjoint(encoding.ids):
+            return list(encoding.ids)
+        # Some vocabularies (Unigram, word-level) spell control tokens themselves: take those places apart.
+        ids: list[int] = []
+        done = 0
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token in self._unspeakable and end > done:
+                ids += self._piece(text[done:start]) + self._spelled(text[max(start, done) : end])
+                done = end
+        return ids + self._piece(text[done:])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of sampled ids: control ids are dropped, broken UTF-8 becomes U+FFFD."""
+        content = [token for token in ids if token not in self.control_ids]
+        return str(self._plain.decode(content, skip_special_tokens=False))
+
+    def _piece(self, text: str) -> list[int]:
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        return list(ids) if self._unspeakable.isdisjoint(ids) else self._spelled(text)
+
+    def _spelled(self, text: str) -> list[int]:
+        letters = (self._plain.encode(letter, add_special_tokens=False).ids for letter in text)
+        return [token for ids in letters for token in ids if token not in self.control_ids]
+
+    def _after(self, head: Head, text: str) -> list[int]:
+        return head.ids + self.encode(head.lead + (text.strip() if self.parts.trims else text))
+
+    def _head(self, text: str) -> Head:
+        frame = text.rstrip(" ")
+        return Head(self._frame(frame), text[len(frame) :])
+
+    def _frame(self, text: str) -> list[int]:
+        return list(self._framing.encode(text, add_special_tokens=False).ids)
+
+
+def _without_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+STAGES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
+
+
+def _bare(blueprint: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer.json that adds nothing of its own: no prefix blank, template, truncation or padding."""
+    for stage, parts in STAGES.items():
+        node = blueprint.get(stage)
+        steps = [] if node is None else node[parts] if node["type"] == "Sequence" else [node]
+        kept = [_unprefixed(step) for step in steps if step["type"] not in ("Prepend", "Strip")]
+        blueprint[stage] = {"type": "Sequence", parts: kept} if kept else None
+    return blueprint | {"post_processor": None, "truncation": None, "padding": None}
+
+
+def _unprefixed(step: dict[str, Any]) -> dict[str, Any]:
+    if step["type"] == "Metaspace":
+        return step | {"prepend_scheme": "never"}
+    return step | {"add_prefix_space": False} if step["type"] == "ByteLevel" else step
+
+
+def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[str, Any]]:
+    """Added tokens that are mere blanks (Gemma's newlines) and stand in the model's own vocabulary."""
+    blanks = [token for token in added if token["content"].isspace() and not token["special"]]
+    vocabulary = backend.get_vocab(with_added_tokens=False) if blanks else {}
+    return [token for token in blanks if vocabulary.get(token["content"]) == token["id"]]
+
+
+SYSTEM, USERS, REPLIES = "sYs7m", ("uSr0q", "uSr1q", "uSr2q"), ("rPl0y", "rPl1y")
+ACKNOWLEDGED = "Understood."
+REFUSALS = (TemplateError, TypeError, ValueError)
+BRIDGE = "\n\n"
+"""Between the system text and the first user text, for templates without a system role."""
+
+
+def _cut(tokenizer: Any) -> Parts:
+    """Render a conversation of marker words, cut it at the markers, and check the parts on other words."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise ChatError(
+            "this tokenizer has no chat template: use an instruction-tuned model, "
+            "or set tokenizer.chat_template and save it with tokenizer.save_pretrained"
+        )
+    try:
+        parts = _parts(tokenizer)
+        texts = list(PROBE) if parts.system != "none" else [PROBE[0] + BRIDGE + PROBE[1], *PROBE[2:]]
+        if _composed(parts, PROBE) == _rendered(tokenizer, texts, parts.system != "none"):
+            return parts
+    except REFUSALS as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ChatError(f"the chat template refuses plain turns ({reason}); set a plainer one") from error
+    raise ChatError("the chat template changes texts by where they stand; set a plainer chat_template")
+
+
+def _parts(tokenizer: Any) -> Parts:
+    turns = [USERS[0], REPLIES[0], USERS[1], REPLIES[1], USERS[2]]
+    system: Literal["turn", "inline", "none"] = "inline"
+    try:
+        pieces = _split(_rendered(tokenizer, [SYSTEM, *turns], True), [SYSTEM, *turns])
+    except (*REFUSALS, ChatError):
+        system = "none"
+        pieces = _split(_rendered(tokenizer, turns, False), turns)
+        pieces.insert(1, BRIDGE)
+    head, bridge, reply_head, back, *_, prompt = pieces
+    # What ends a reply is what stands after it both in the middle and at the end of a conversation.
+    ending = _rendered(tokenizer, turns[:2], False, prompt=False).split(REPLIES[0])[-1]
+    shared = (index for index, pair in enumerate(zip(back, ending, strict=False)) if len(set(pair)) > 1)
+    tail = back[: next(shared, min(len(back), len(ending)))]
+    user_head = back.removeprefix(tail)
+    if system == "inline" and bridge.endswith(user_head):
+        system, bridge = "turn", bridge.removesuffix(user_head)
+    trims = f"{USERS[0]}\n\n" not in _rendered(tokenizer, [f"\n\n{USERS[0]}\n\n"], False)
+    return Parts(head, bridge, user_head, reply_head, prompt, tail, system, trims)
+
+
+def _rendered(tokenizer: Any, texts: Sequence[str], system: bool, prompt: bool = True) -> str:
+    """What the template makes of [system,] user, assistant, user, … texts."""
+    roles = ["system"] * system + ["user", "assistant"] * len(texts)
+    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+    # Llama 3.2 writes today's date into the system turn unless told one: runs must not differ by their day.
+    rendered = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=prompt, date_string="26 Jul 2024"
+    )
+    return str(rendered)
+
+
+def _split(rendered: str, markers: Sequence[str]) -> list[str]:
+    """The texts before, between and after the markers; ChatError unless each stands once and in order."""
+    pieces, rest = [], rendered
+    for marker in markers:
+        if rendered.count(marker) != 1 or marker not in rest:
+            raise ChatError("the chat template leaves out or moves turns; set a plainer chat_template")
+        piece, rest = rest.split(marker)
+        pieces.append(piece)
+    return [*pieces, rest]
+
+
+PROBE = ("Be brief.", "Hello?", "Take 1, please.", "I want 2.", "No deal: 3 or nothing!", "So?")
+
+
+def _composed(parts: Parts, texts: Sequence[str]) -> str:
+    """A conversation of system, user, assistant, …, user texts, as the frame puts it together."""
+    head = parts.user_head if parts.system == "turn" else ""
+    rendered = parts.system_head + texts[0] + parts.system_tail
+    for user, reply in zip(texts[1:-1:2], texts[2:-1:2], strict=True):
+        rendered += head + user + parts.reply_head + reply + parts.reply_tail
+        head = parts.user_head
+    return rendered + head + texts[-1] + parts.prompt

@@ -1,0 +1,53 @@
+"""What every engine offers: tokens on request, log-probabilities of given streams, new weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from agents.stream import Stream
+
+
+@dataclass(frozen=True)
+class Request:
+    """One reply to sample: `ids` is the whole context of one seat's stream so far."""
+
+    policy: str
+    ids: tuple[int, ...]
+    key: str
+    """Names the stream, so that an engine may keep its attention cache from turn to turn."""
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    stop_ids: frozenset[int]
+    seed: tuple[int, ...]
+    """Entropy of this reply's own random generator: the same seed draws the same numbers in any batch."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A sampled reply: its ids (stop id included), natural-log probabilities, and the weights' version."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Under the distribution sampled from: after temperature, top-k and top-p."""
+    finish: Literal["stop", "length"]
+    version: int
+
+
+class Engine(Protocol):
+    """Serves tokens for named policies."""
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one completion per request, in order."""
+
+    def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        """Log-probabilities (float32, one per sampled token) of each stream under the policy's weights."""
+
+    def publish(self, policy: str, version: int, weights: Any) -> None:
+        """Serve these weights under that name from now on; every cache made with older ones is dropped."""
+
+    def forget(self, key: str) -> None:
+        """Drop what is kept for a stream that has ended."""

@@ -1,0 +1,260 @@
+"""The in-process engine: the trainer's own weights, all pending turns of all matches in one batch.
+
+A request waits until the event loop has nothing else to run; then everything that is waiting is decoded at
+once. Which turns share a batch thus depends on the matches alone and never on the clock, so that a run on
+the CPU can be repeated bit by bit.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.engines.base import Completion, Request
+from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
+from agents.scoring import StreamScorer, common_prefix, score_streams
+from agents.stream import Stream
+
+
+@dataclass
+class _Served:
+    model: torch.nn.Module
+    version: int
+    caches: KVStore
+    prefixes: KVStore
+
+
+@dataclass
+class _Row:
+    """One request while it is being decoded."""
+
+    request: Request
+    past: KV
+    draws: np.ndarray
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish: str = ""
+
+    def take(self, token: int, logprob: float) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if token in self.request.stop_ids:
+            self.finish = "stop"
+        elif len(self.ids) == self.request.max_tokens:
+            self.finish = "length"
+
+
+class InProcessEngine:
+    """Serves transformers models that live in this process; `publish` only takes a reference to them."""
+
+    def __init__(self, bf16: bool = False, max_batch: int = 256, cache_bytes: int = 2 << 30) -> None:
+        self.bf16, self.max_batch, self.cache_bytes = bf16, max_batch, cache_bytes
+        self.model_seconds = 0.0
+        """Wall time spent in decoding and scoring so far."""
+        self._served: dict[str, _Served] = {}
+        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+
+    def publish(self, policy: str, version: int, weights: Any) -> None:
+        """Serve this module under that name. Its parameters are shared, not copied."""
+        budget = self.cache_bytes
+        self._served[policy] = _Served(weights, version, KVStore(budget), KVStore(budget // 8))
+
+    def forget(self, key: str) -> None:
+        """Drop the attention cache of a stream that has ended."""
+        for served in self._served.values():
+            served.caches.drop(key)
+
+    def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        """Log-probabilities of the sampled tokens under the served weights."""
+        with self._timed():
+            return score_streams(StreamScorer(self._served[policy].model, self.bf16), streams, temperatures)
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one completion per request, together with whatever else is waiting."""
+        loop = asyncio.get_running_loop()
+        futures = []
+        for request in requests:
+            if request.policy not in self._served:
+                raise KeyError(f"no weights are published for policy '{request.policy}'")
+            futures.append(loop.create_future())
+            self._waiting.append((request, futures[-1]))
+        loop.call_soon(self._when_quiet, len(self._waiting), 2)
+        return [await future for future in futures]
+
+    def _when_quiet(self, seen: int, rounds: int) -> None:
+        """Decode once a few passes of the event loop have brought no further request."""
+        loop = asyncio.get_running_loop()
+        if seen != len(self._waiting):
+            return  # a later request has its own watch, or the batch is gone
+        if rounds:
+            loop.call_soon(self._when_quiet, seen, rounds - 1)
+            return
+        waiting, self._waiting = self._waiting, []
+        groups: dict[str, list[tuple[Request, asyncio.Future[Completion]]]] = defaultdict(list)
+        for request, future in waiting:
+            groups[request.policy].append((request, future))
+        for policy, group in groups.items():
+            for start in range(0, len(group), self.max_batch):
+                chunk = group[start : start + self.max_batch]
+                self._answer(policy, chunk)
+
+    def _answer(self, policy: str, chunk: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+        try:
+            completions = self.decode(policy, [request for request, _ in chunk])
+        except (RuntimeError, ValueError) as error:  # what torch raises: each waiting match fails with it
+            for _, future in chunk:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), completion in zip(chunk, completions, strict=True):
+            if not future.done():
+                future.set_result(completion)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.model_seconds += perf_counter() - start
+
+    def decode(self, policy: str, requests: Sequence[Request]) -> list[Completion]:
+        """Sample a completion for each request, as one batch, at once."""
+        served = self._served[policy]
+        device = next(served.model.parameters()).device
+        precision = torch.autocast(device.type, torch.bfloat16, enabled=self.bf16)
+        with self._timed(), torch.no_grad(), precision:
+            rows = self._rows(served, requests, device)
+            self._sample_all(served, rows, device)
+        return [
+            Completion(tuple(r.ids), tuple(r.logprobs), "stop" if r.finish == "stop" else "length", served.version)
+            for r in rows
+        ]
+
+    def _rows(self, served: _Served, requests: Sequence[Request], device: torch.device) -> list[_Row]:
+        """Pair every request with the longest cache there is; what new streams share is computed once."""
+        pasts = [served.caches.longest_prefix(r.key, r.ids) for r in requests]
+        groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for i, (request, past) in enumerate(zip(requests, pasts, strict=True)):
+            if past is None:
+                groups[request.ids[:_PREFIX_KEY]].append(i)
+        for fresh in groups.values():
+            prefix = self._prefix(served, [requests[i].ids for i in fresh], device)
+            for i in fresh:
+                pasts[i] = prefix
+        return [
+            _Row(r, past, np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens))
+            for r, past in zip(requests, pasts, strict=True)
+            if past is not None
+        ]
+
+    def _prefix(self, served: _Served, contexts: list[tuple[int, ...]], device: torch.device) -> KV:
+        """The cache of what these contexts have in common, at least one token, at most all but the last."""
+        ids = common_prefix(contexts)
+        ids = ids[: max(1, min(len(ids), min(map(len, contexts)) - 1))]
+        key = repr(ids[:_PREFIX_KEY])
+        kept = served.prefixes.longest_prefix(key, (*contexts[0], -1))
+        if kept is not None and all(c[: len(kept.ids)] == kept.ids and len(c) > len(kept.ids) for c in contexts):
+            return kept
+        dtype = torch.bfloat16 if self.bf16 else next(served.model.parameters()).dtype
+        batch = BatchKV([empty_kv(served.model.config, dtype, device)], len(ids))
+        self._forward(served, batch, torch.tensor([ids], device=device), torch.tensor([len(ids)], device=device))
+        kv = KV(ids, batch.row(0))
+        served.prefixes.put(key, kv)
+        return kv
+
+    def _sample_all(self, served: _Served, rows: list[_Row], device: torch.device) -> None:
+        """Prefill what is new in every row, then decode until each has stopped; keep the caches."""
+        news = [row.request.ids[len(row.past.ids) :] for row in rows]
+        width = max(map(len, news))
+        tokens = torch.zeros((len(rows), width), dtype=torch.long)
+        for i, new in enumerate(news):
+            tokens[i, width - len(new) :] = torch.tensor(new)
+        lengths = torch.tensor([len(new) for new in news], device=device)
+        batch = BatchKV([row.past for row in rows], width + max(r.request.max_tokens for r in rows))
+        live = list(rows)
+        logits = self._forward(served, batch, tokens.to(device), lengths)
+        while True:
+            running = [not row.finish for row in live]
+            sampled = _sample(logits, live)
+            for i, row in enumerate(live):
+                if running[i] and row.finish:
+                    kept = KV((*row.request.ids, *row.ids[:-1]), batch.row(i))
+                    served.caches.put(row.request.key, kept)
+            left = [i for i, row in enumerate(live) if not row.finish]
+            if not left:
+                return
+            if len(left) <= _COMPACT_AT * len(live):
+                keep = torch.tensor(left, device=device)
+                batch.keep_rows(keep)
+                live, sampled = [live[i] for i in left], sampled[keep]
+            ones = torch.ones(len(live), dtype=torch.long, device=device)
+            logits = self._forward(served, batch, sampled[:, None], ones)
+
+    def _forward(
+        self, served: _Served, batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor:
+        """One forward pass over right-aligned new tokens [B, W]; logits [B, vocabulary] after the last."""
+        width, start = tokens.shape[1], batch.filled
+        columns = torch.arange(width, device=tokens.device)
+        batch.mask[:, start : start + width] = columns >= (width - lengths)[:, None]
+        mask = batch.mask[:, : start + width]
+        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
+        output = served.model(
+            input_ids=tokens,
+            attention_mask=mask.long(),
+            position_ids=positions,
+            past_key_values=batch,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        batch.advance(width)
+        return output.logits[:, -1].float()  # type: ignore[no-any-return]
+
+
+_PREFIX_KEY = 16
+"""Streams whose first ids agree this far are taken to share a role's opening."""
+_COMPACT_AT = 0.75
+"""Finished rows leave the batch once no more than this share still runs: moving the rest costs a copy."""
+
+
+def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
+    """Draw one token per row by inverse CDF from [B, V] logits and note its log-probability; returns [B]."""
+    temperatures = torch.tensor([r.request.temperature for r in rows], device=logits.device)
+    greedy = temperatures == 0
+    logprobs = torch.log_softmax(logits / temperatures.masked_fill(greedy, 1.0)[:, None], -1)
+    if any(r.request.top_k or r.request.top_p < 1 for r in rows):
+        logprobs = truncate(logprobs, [r.request.top_k for r in rows], [r.request.top_p for r in rows])
+    if bool(greedy.any()):
+        best = torch.full_like(logprobs, -torch.inf).scatter(-1, logprobs.argmax(-1, keepdim=True), 0.0)
+        logprobs = torch.where(greedy[:, None], best, logprobs)
+    cdf = logprobs.double().exp().cumsum(-1)
+    draws = torch.tensor([0.0 if r.finish else r.draws[len(r.ids)] for r in rows], dtype=torch.double, device=logits.device)
+    tokens = torch.searchsorted(cdf, (draws * cdf[:, -1])[:, None], right=True).clamp(max=cdf.shape[1] - 1)
+    chosen = logprobs.gather(-1, tokens).squeeze(-1)
+    tokens = tokens.squeeze(-1)
+    for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
+        if not row.finish:
+            row.take(token, logprob)
+    return tokens
+
+
+def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
+    """Keep the top-k tokens, then the smallest set holding mass top-p, of [B, V] and renormalise.
+
+    `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
+    """
+    ordered, order = logprobs.sort(-1, descending=True, stable=True)
+    rank = torch.arange(logprobs.shape[-1], device=logprobs.device)
+    k = torch.tensor([k or logprobs.shape[-1] for k in top_k], device=logprobs.device)
+    p = torch.tensor([p if p < 1 else 2.0 for p in top_p], device=logprobs.device)  # 2: never cut by rounding
+    ordered = torch.log_softmax(ordered.masked_fill(rank >= k[:, None], -torch.inf), -1)
+    before = ordered.exp().cumsum(-1) - ordered.exp()
+    ordered = ordered.masked_fill((before >= p[:, None]) & (rank > 0), -torch.inf)
+    return torch.log_softmax(torch.full_like(logprobs, -torch.inf).scatter(-1, order, ordered), -1)

@@ -1,0 +1,117 @@
+"""Attention caches of many streams, joined into one batch and taken apart again."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedConfig
+from transformers.cache_utils import Cache, DynamicLayer
+
+
+@dataclass(frozen=True)
+class KV:
+    """Keys and values of one stream: `data` is [layers, 2, kv_heads, len(ids), head_dim]."""
+
+    ids: tuple[int, ...]
+    data: torch.Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.data.numel() * self.data.element_size()
+
+
+class KVStore:
+    """Streams' caches by key; the longest unused go first when over the budget (bytes)."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self._kept: OrderedDict[str, KV] = OrderedDict()
+        self._bytes = 0
+
+    def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
+        """The cache kept under this key, if it is of a true prefix of `ids`."""
+        kept = self._kept.get(key)
+        if kept is None or len(kept.ids) >= len(ids) or kept.ids != ids[: len(kept.ids)]:
+            return None
+        self._kept.move_to_end(key)
+        return kept
+
+    def put(self, key: str, kv: KV) -> None:
+        """Keep a stream's cache in place of its older one."""
+        self.drop(key)
+        self._kept[key] = kv
+        self._bytes += kv.nbytes
+        while self._bytes > self.budget and len(self._kept) > 1:
+            self.drop(next(iter(self._kept)))
+
+    def drop(self, key: str) -> None:
+        """Forget one stream."""
+        if (old := self._kept.pop(key, None)) is not None:
+            self._bytes -= old.nbytes
+
+    def clear(self) -> None:
+        """Forget all: the weights changed."""
+        self._kept.clear()
+        self._bytes = 0
+
+
+class _BufferLayer(DynamicLayer):
+    """One layer's window on the batch buffer: new columns are written in place, not concatenated."""
+
+    def __init__(self, batch: "BatchKV", layer: int) -> None:
+        super().__init__()
+        self.batch, self.layer, self.is_initialized = batch, layer, True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        start, end = self.batch.filled, self.batch.filled + key_states.shape[-2]
+        buffer = self.batch.data[self.layer]
+        buffer[0, :, :, start:end] = key_states
+        buffer[1, :, :, start:end] = value_states
+        return buffer[0, :, :, :end], buffer[1, :, :, :end]
+
+    def get_seq_length(self) -> int:
+        return self.batch.filled
+
+
+class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
+    """Caches of B streams side by side, right-aligned: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
+
+    `mask` [B, capacity] says which columns are real. The forward pass fills `filled:`; call `advance` after it.
+    """
+
+    def __init__(self, rows: list[KV], room: int) -> None:
+        first = rows[0].data
+        layers, _, heads, _, dim = first.shape
+        past = max(len(row.ids) for row in rows)
+        self.data = first.new_zeros((layers, 2, len(rows), heads, past + room, dim))
+        self.mask = torch.zeros((len(rows), past + room), dtype=torch.bool, device=first.device)
+        for i, row in enumerate(rows):
+            start = past - len(row.ids)
+            self.data[:, :, i, :, start:past] = row.data
+            self.mask[i, start:past] = True
+        self.filled = past
+        super().__init__(layers=[_BufferLayer(self, layer) for layer in range(layers)])
+
+    def advance(self, columns: int) -> None:
+        """The forward pass wrote this many columns in every layer."""
+        self.filled += columns
+
+    def keep_rows(self, rows: torch.Tensor) -> None:
+        """Go on with these rows only."""
+        self.data, self.mask = self.data[:, :, rows], self.mask[rows]
+
+    def row(self, i: int) -> torch.Tensor:
+        """One stream's real columns, [layers, 2, kv_heads, length, head_dim], copied out."""
+        columns = self.mask[i, : self.filled].nonzero().squeeze(-1)
+        return self.data[:, :, i].index_select(3, columns)
+
+
+def empty_kv(config: PreTrainedConfig, dtype: torch.dtype, device: torch.device) -> KV:
+    """The cache of no tokens at all, in the shape this model wants."""
+    text = config.get_text_config(decoder=True)
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return KV((), torch.zeros((text.num_hidden_layers, 2, heads, 0, dim), dtype=dtype, device=device))

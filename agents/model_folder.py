@@ -1,0 +1,133 @@
+"""A model folder in Hugging Face layout: is it one, and what model and tokenizer does it hold?
+
+Only safetensors are read, and no code that lies in the folder: nothing is unpickled, nothing is trusted.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+class WeightsError(Exception):
+    """Weights that cannot be had: one line which says what is wrong and how to fix it."""
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse with WeightsError what is no complete model folder: config.json, safetensors, tokenizer.json."""
+    if not folder.is_dir():
+        raise WeightsError(f"{folder} is no model folder: one with config.json and *.safetensors is needed")
+    config = read_json(folder, "config.json")
+    if "model_type" not in config:
+        raise WeightsError(f"{folder}/config.json names no model_type: it is no transformers model")
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        pickles = [path.name for path in folder.iterdir() if path.suffix in PICKLES]
+        reason = f"only pickled weights ({pickles[0]}), never loaded," if pickles else "no *.safetensors"
+        raise WeightsError(f"{folder} has {reason}: save it with save_pretrained(safe_serialization=True)")
+    if (folder / "model.safetensors.index.json").exists():
+        parts = set(read_json(folder, "model.safetensors.index.json").get("weight_map", {}).values())
+        missing = sorted(parts - {path.name for path in files})
+        if missing:
+            raise WeightsError(f"{folder} lacks {missing[0]}, which its index names: fetch the folder again")
+    for path in files:
+        _check_safetensors(path)
+    if not any((folder / file).exists() for file in ("tokenizer.json", "tokenizer_config.json")):
+        raise WeightsError(f"{folder} has no tokenizer: save it there with tokenizer.save_pretrained")
+
+
+def load_model(path: Path, dtype: Any = None) -> Any:
+    """The folder's causal model (torch module in eval mode, on CPU; float32 unless told), or WeightsError."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    check_folder(path)
+    with told(path), quietly():
+        model, info = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype or torch.float32,
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
+    if faults:
+        raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
+    return model.eval()
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The folder's transformers tokenizer, or WeightsError."""
+    from transformers import AutoTokenizer
+
+    if not path.is_dir():
+        raise WeightsError(f"no model folder {path}")
+    with told(path):
+        return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+
+
+def read_json(folder: Path, file: str) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WeightsError(f"{folder} is no model folder: it has no {file}") from None
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{folder}/{file} cannot be read ({first_line(error)})") from error
+    if not isinstance(content, dict):
+        raise WeightsError(f"{folder}/{file} is no JSON object")
+    return content
+
+
+def _check_safetensors(path: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np"):
+            pass
+    except (SafetensorError, OSError) as error:
+        reason = first_line(error)
+        raise WeightsError(f"{path} is torn or no safetensors file ({reason}): fetch it again") from error
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Tell in one line what transformers, given a folder that is not quite a model, reports in many ways."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
+        raise WeightsError(f"{path} cannot be loaded: {first_line(error)}") from error
+    except SafetensorError as error:
+        raise WeightsError(f"{path} holds torn weights ({first_line(error)}): fetch it again") from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' progress bars, which would tear a live table."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 200 characters."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def sha256(path: Path) -> str:
+    """The file's SHA-256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,110 @@
+"""The nano policy: a random Llama of about a million parameters and a tokenizer for terse games.
+
+It is made here, from a seed, so that learning can be watched from nothing in a minute of CPU.  The tokenizer
+knows the words of terse prompts (`OFFER 1 0 2` is four tokens) and all bytes: any text goes through and back.
+"""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+END, PAD = "<|im_end|>", "<|pad|>"
+
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ '<|im_end|>' }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+"""The shortest frame that names every speaker: one token opens a turn, one more ends a reply."""
+
+ACTS = "offer accept walk bet check call raise fold pass cooperate defect hit stand ask answer yes no"
+WORDS = """
+pool value values worth total turn turns left last first second next they you your me my we it them he she
+take takes took get gets give gives keep want need have has rest deal none not illegal legal invalid act acts
+retry again move moves play player opponent opener responder buyer seller proposer solver referee rules rule
+say says said reply with one two three line only items item books book hats hat balls ball of the an and or to
+is are in on for at by be if then each kind kinds points point score win wins lose loses draw end ends over
+out offers offered accepted walks walked share split fair price budget cost card cards jack queen king board
+row column up down right true false good bad more less all some thanks please hello ok now what how who this
+that will can must may think talk public private system user assistant game match round rounds start
+penalty reward
+"""
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+}
+
+
+PARAMETERS = 873_984
+EMBEDDING = 0.05
+"""Standard deviation of a token's vector: heard beside the layers, and near uniform as logits."""
+RECIPE = sha256(json.dumps([ROLES, TEMPLATE, ACTS, WORDS, SHAPE, EMBEDDING]).encode()).hexdigest()[:8]
+"""Names what all nano policies share: a folder made by another recipe is made anew."""
+
+
+def build_nano(folder: Path, seed: int = 0) -> None:
+    """Write weights drawn from `seed` (no global generator is touched) and the tokenizer to `folder`."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = nano_tokenizer()
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    ends = {"eos_token_id": end, "pad_token_id": pad, "bos_token_id": None}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **SHAPE, **ends))
+        _draw(model)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _draw(model: Any) -> None:
+    """Weights by fan-in, layer outputs scaled down by depth: imitation learns sooner than from flat 0.02."""
+    import torch
+
+    depth = (2 * SHAPE["num_hidden_layers"]) ** -0.5
+    for name, weight in model.named_parameters():
+        if "embed" in name:
+            torch.nn.init.normal_(weight, std=EMBEDDING)
+        elif weight.dim() == 2:
+            last = "o_proj" in name or "down_proj" in name
+            torch.nn.init.normal_(weight, std=(depth if last else 1.0) * weight.shape[1] ** -0.5)
+
+
+def nano_tokenizer() -> Any:
+    """A transformers tokenizer: the words above and single digits, with or without a blank; else bytes."""
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE(vocab=_vocabulary(), merges=[], ignore_merges=True))
+    words = pre_tokenizers.Split(Regex(r" ?\p{L}+| ?\d| ?[^\s\p{L}\d]|\s"), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    backend.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=list(ROLES),
+        chat_template=TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        model_max_length=SHAPE["max_position_embeddings"],
+    )
+
+
+def _vocabulary() -> dict[str, int]:
+    """Bytes, then blank + digit or mark, then words; in the byte-level alphabet, where Ġ is a blank."""
+    words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]
+    spaced = ["Ġ" + word for word in ["|", "=", "+", "-", *"0123456789", *words]]
+    tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *words, *spaced]
+    return {token: index for index, token in enumerate(tokens)}

@@ -1,0 +1,55 @@
+"""What a player is to everybody else: it gets a View when it is to move and answers with an Act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypedDict
+
+
+class Message(TypedDict):
+    """One public line: a seat's name (or "referee") and what it said, kept apart so that nobody is forged."""
+
+    sender: str
+    text: str
+
+
+@dataclass(frozen=True)
+class View:
+    """All a player may know when it is to move; `turn` is the index of this act in the match, from 0."""
+
+    seat: str
+    turn: int
+    messages: tuple[Message, ...]
+    rules: str
+    public: Mapping[str, Any]
+    private: Mapping[str, Any]
+    legal: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a player answers: `action` is read by the game, `public` heard by others, `private` by nobody."""
+
+    action: str
+    raw: str
+    public: str
+    private: str
+    finish: Literal["stop", "length", "script"]
+    tokens: int = 0
+
+
+class Brain(Protocol):
+    """A scripted policy without weights, at one seat for one match."""
+
+    def act(self, view: View) -> str:
+        """The action text that the game reads."""
+        ...
+
+
+class Player(Protocol):
+    """Anybody who can sit at a seat for one match."""
+
+    async def act(self, view: View) -> Act:
+        """Answers one view with one act; never raises for what the view's text contains."""
+        ...

@@ -1,0 +1,126 @@
+"""Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Engine, Request
+from agents.memory import plan
+from agents.players.base import Act, Brain, View
+from agents.role import Role
+from agents.stream import Stream
+
+
+class Writer(Protocol):
+    """Where a reply's tokens come from."""
+
+    async def __call__(self, view: View, request: Request) -> Completion: ...
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What a seat was shown and what it answered, as token ids."""
+
+    seen: tuple[int, ...]
+    said: tuple[int, ...]
+    finish: str
+
+
+class ChatPlayer:
+    """One seat's side of one match: renders what it sees, has a reply written, reads the act from it.
+
+    `streams` holds the token record, one append-only stream for memory `all`; memory `window` starts a new
+    one whenever old exchanges leave the window.
+    """
+
+    def __init__(
+        self, role: Role, frame: ChatFrame, policy: str, key: str, seed: tuple[int, ...], write: Writer
+    ) -> None:
+        self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
+        self.streams: list[Stream] = []
+        self._history: list[Exchange] = []
+        self.version = 0
+
+    @property
+    def stream_keys(self) -> list[str]:
+        """Names under which an engine may keep this player's attention caches."""
+        return [f"{self.key}/{i}" for i in range(len(self.streams))]
+
+    async def act(self, view: View) -> Act:
+        """Take one turn. Only sampled ids are marked as the policy's own."""
+        seen = tuple(self.frame.ask(self.role.render_turn(view, first=not self._history)))
+        stream = self._stream_for(view)
+        stream.observe(seen)
+        sampling = self.role.sampling
+        completion = await self.write(
+            view,
+            Request(
+                policy=self.policy,
+                ids=tuple(stream.ids),
+                key=self.stream_keys[-1],
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop_ids=self.frame.stop_ids,
+                seed=(*self.seed, view.turn),
+            ),
+        )
+        stream.wrote(completion.ids, completion.logprobs, view.turn)
+        self.version = completion.version
+        self._history.append(Exchange(seen, completion.ids, completion.finish))
+        raw = self.frame.decode(completion.ids)
+        reply = self.role.parse(raw)
+        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, len(completion.ids))
+
+    def _stream_for(self, view: View) -> Stream:
+        """The stream to go on with, closed after the last reply; or a new one when memory drops the oldest."""
+        kept = plan(self.role.memory, len(self._history))
+        if self.streams and kept is None:
+            self.streams[-1].observe(self.frame.close(self._history[-1].finish))
+            return self.streams[-1]
+        stream = Stream()
+        examples = [(example.see, example.say) for example in self.role.examples]
+        stream.observe(self.frame.open(self.role.render_system(view), examples))
+        for exchange in self._history[len(self._history) - (kept or 0) :]:
+            stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
+        self.streams.append(stream)
+        return stream
+
+
+def model_writer(engine: Engine) -> Writer:
+    """Replies sampled by an engine."""
+
+    async def write(view: View, request: Request) -> Completion:
+        (completion,) = await engine.generate([request])
+        return completion
+
+    return write
+
+
+def demonstrator(brain: Brain, frame: ChatFrame) -> Writer:
+    """Replies written by a brain, as if the policy had sampled them: what imitation learns from."""
+
+    async def write(view: View, request: Request) -> Completion:
+        ids = (*frame.encode(brain.act(view)), frame.stop_id)
+        return Completion(ids, (0.0,) * len(ids), "stop", 0)
+
+    return write
+
+
+class BrainPlayer:
+    """A seat played by a brain: no tokens, no streams."""
+
+    def __init__(self, brain: Brain) -> None:
+        self.brain = brain
+        self.streams: list[Stream] = []
+        self.stream_keys: list[str] = []
+        self.version = 0
+
+    async def act(self, view: View) -> Act:
+        """Ask the brain."""
+        text = self.brain.act(view)
+        _, _, public = text.partition("|")
+        return Act(text, text, public.strip(), "", "script")
+
+

@@ -1,0 +1,228 @@
+"""Scripted negotiators: they know the rules of the game `negotiation` and only what their view tells them.
+
+Three of them are one rule with three aspirations: accept what is worth the aspiration, else demand the share
+that is just worth it, with the fewest items. The exploiters know which rule they face, not the other side's
+values: they keep every value vector that the rules and the acts so far allow and maximise the expected gain.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agents.players.base import Brain, View
+
+Triple = tuple[int, ...]  # always three: counts or values per item, by kind
+Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> the least own value to settle for
+
+WORTH = 10  # of the whole pool, to either seat
+
+
+class Table(NamedTuple):
+    """What a negotiator sees on the table; `offer` is the share that the other side would take."""
+
+    pool: Triple
+    values: Triple
+    offer: Triple | None
+    turn: int
+    left: int
+
+    @property
+    def offered(self) -> int:
+        """What accepting the standing offer is worth."""
+        return worth(self.values, rest(self.pool, self.offer)) if self.offer is not None else 0
+
+
+def table(view: View) -> Table:
+    """Reads a view of the negotiation game."""
+    facts = view.public
+    pool, values = tuple(facts["pool"]), tuple(view.private["values"])
+    offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
+    return Table(pool, values, offer, facts["turn"], facts["turns_left"])
+
+
+def worth(values: Triple, share: Triple) -> int:
+    """What a share is worth at these values per item."""
+    return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
+
+
+def rest(pool: Triple, share: Triple) -> Triple:
+    """What a share leaves to the other side."""
+    return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
+
+
+@functools.lru_cache(maxsize=64)
+def shares(pool: Triple) -> tuple[Triple, ...]:
+    """Every share of the pool."""
+    return tuple(itertools.product(*(range(count + 1) for count in pool)))
+
+
+def demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
+    """The share worth at least the aspiration, as little above it as can be, with the fewest items."""
+    priced = [(worth(values, share), sum(share), share) for share in shares(pool)]
+    return min(entry for entry in priced if entry[0] >= aspiration)[2]
+
+
+def offer(share: Triple) -> str:
+    """The act that demands a share."""
+    return "OFFER " + " ".join(map(str, share))
+
+
+def conceding(turn: int, left: int) -> float:
+    """From all at the first own act down in equal steps; 10, 8, 6, 4, 2 in a game of ten turns."""
+    acts_left = (left + 1) // 2
+    return WORTH * acts_left / (acts_left + turn // 2)
+
+
+def hard(turn: int, left: int) -> float:
+    """Eight tenths, always."""
+    return 8
+
+
+def fair(turn: int, left: int) -> float:
+    """Half of what everything is worth to oneself, always."""
+    return WORTH / 2
+
+
+class RandomNegotiator:
+    """Uniform over the legal acts, from its own generator."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def act(self, view: View) -> str:
+        """Any legal act."""
+        return self.rng.choice(view.legal or ("WALK",))
+
+
+class Aspirer:
+    """Accepts what is worth its aspiration, else demands it; the seed changes nothing."""
+
+    def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
+        self.aspiration = aspiration
+
+    def act(self, view: View) -> str:
+        """ACCEPT or an OFFER."""
+        seen = table(view)
+        wanted = self.aspiration(seen.turn, seen.left)
+        if seen.offer is not None and seen.offered >= wanted:
+            return "ACCEPT"
+        return offer(demand(seen.pool, seen.values, wanted))
+
+
+class RandomExploiter:
+    """Best response to RandomNegotiator: optimal stopping, asking for everything while it waits."""
+
+    def __init__(self, seed: int = 0) -> None:
+        pass
+
+    def act(self, view: View) -> str:
+        """ACCEPT when no later chance is worth more on average, else OFFER of the whole pool."""
+        seen = table(view)
+        if seen.offer is not None and seen.offered >= self.chance(seen.pool, seen.values, seen.left):
+            return "ACCEPT"
+        return offer(seen.pool)
+
+    def chance(self, pool: Triple, values: Triple, left: int) -> float:
+        """The expected gain of asking for everything now, with `left` turns left, and stopping well later."""
+        if left < 2:
+            return 0.0
+        later = self.chance(pool, values, left - 2)
+        replies = [max(worth(values, share), later) if left > 2 else 0.0 for share in shares(pool)]
+        return (WORTH + sum(replies)) / (len(replies) + 2)
+
+
+class AspirationExploiter:
+    """Best response to an Aspirer of known aspiration and unknown values; the seed changes nothing.
+
+    A set of value vectors ("minds") is a bit mask. All are equally likely, so instead of mean gains the sums
+    over a set are compared, and sums over disjoint sets add up.
+    """
+
+    def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
+        self.aspiration = aspiration
+        self.turns = 0
+
+    def act(self, view: View) -> str:
+        """ACCEPT or the OFFER of greatest expected gain."""
+        seen = table(view)
+        if seen.turn < 2 or seen.turn + seen.left != self.turns:
+            self._meet(seen)
+        elif seen.offer is not None:
+            self._learn(seen.turn - 1, seen.offer)
+        gain, share = self._ask(seen.turn, self.belief)
+        if seen.offer is not None and seen.offered * self.belief.bit_count() >= gain:
+            return "ACCEPT"
+        self.asked = share
+        return offer(share)
+
+    def _meet(self, seen: Table) -> None:
+        """Starts a match: all value vectors the rules allow, what each of them accepts and demands when."""
+        pool, own = seen.pool, seen.values
+        vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
+        minds = [
+            v for v in vectors
+            if worth(v, pool) == WORTH and all(map(max, v, own)) and any(map(min, v, own))
+        ]  # fmt: skip
+        self.turns = seen.turn + seen.left
+        self.everybody = self.belief = (1 << len(minds)) - 1
+        self.gains = {share: worth(own, share) for share in shares(pool)}
+        self.left_over = {share: worth(own, rest(pool, share)) for share in shares(pool)}
+        self.options: dict[int, dict[Triple, int]] = {}
+        self.demands: dict[int, dict[Triple, int]] = {}
+        self.known: dict[tuple[int, int], tuple[int, Triple]] = {}
+        for turn in range(1 - seen.turn % 2, self.turns, 2):
+            wanted = self.aspiration(turn, self.turns - turn)
+            self.options[turn] = {
+                share: sum(1 << i for i, v in enumerate(minds) if worth(v, rest(pool, share)) >= wanted)
+                for share in sorted(shares(pool), key=self.gains.__getitem__, reverse=True)
+            }
+            demands = self.demands.setdefault(turn, {})
+            for i, v in enumerate(minds):
+                share = demand(pool, v, wanted)
+                demands[share] = demands.get(share, 0) | 1 << i
+        if seen.offer is not None:
+            self._narrow(self.demands[seen.turn - 1].get(seen.offer, 0))
+
+    def _learn(self, turn: int, share: Triple) -> None:
+        """The other side refused what was asked and demanded a share: who would have done both?"""
+        self._narrow(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
+
+    def _narrow(self, minds: int) -> None:
+        # Nobody left means that this is not the opponent we know: go on as if nothing had been seen.
+        self.belief = self.belief & minds or self.everybody
+
+    def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
+        """The greatest sum of gains from demanding a share at this turn, and that share."""
+        if (turn, minds) not in self.known:
+            tried: dict[int, tuple[int, Triple]] = {}
+            for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
+                takers &= minds
+                if takers not in tried:
+                    later = self._await(turn + 1, minds & ~takers)
+                    tried[takers] = self.gains[share] * takers.bit_count() + later, share
+            self.known[turn, minds] = max(tried.values())
+        return self.known[turn, minds]
+
+    def _await(self, turn: int, minds: int) -> int:
+        """The sum of gains still to come from those who refuse at this turn and make their own demand."""
+        if not minds or turn + 1 >= self.turns:
+            return 0
+        total = 0
+        for share, group in self.demands[turn].items():
+            if group := group & minds:
+                total += max(self.left_over[share] * group.bit_count(), self._ask(turn + 1, group)[0])
+        return total
+
+
+ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
+
+BRAINS: dict[str, Callable[[int], Brain]] = {
+    "random": RandomNegotiator,
+    "exploiter:random": RandomExploiter,
+    **{n: functools.partial(Aspirer, rule) for n, rule in ASPIRATIONS.items()},
+    **{f"exploiter:{n}": functools.partial(AspirationExploiter, rule) for n, rule in ASPIRATIONS.items()},
+}

@@ -1,0 +1,175 @@
+"""How a reply is read: which part of it others hear, which the game reads, which nobody hears.
+
+Reading never raises. What comes out is one line per field, without control, bidi and other invisible
+characters, so it is safe to log, to show and to send on; the private part is cut out before the rest is read.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+PUBLIC_LENGTH = 400
+FIELD_LENGTH = 4_000
+JOINERS = "\u200c\u200d"  # letters of many scripts, and emoji, are joined and parted by these
+
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply as it was read; `ok` is False where the format was not kept, and then `action` is ""."""
+
+    public: str
+    action: str
+    private: str
+    ok: bool
+
+    @property
+    def game_text(self) -> str:
+        """What the game gets: the act, and after "|" what others hear; never anything private."""
+        return f"{self.action} | {self.public}" if self.public else self.action
+
+
+class ReplySpec(BaseModel):
+    """The reply format of a role: field names for `tagged` and `json`; `free` is `ACT | talk` in one line."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    format: Literal["tagged", "json", "free"] = "free"
+    action: FieldName | None = None
+    """Names the field that the game reads."""
+    public: FieldName | None = None
+    """Names the field that others hear."""
+    private: FieldName | None = None
+    """Names the field that nobody hears."""
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        names = [name for name in (self.action, self.public, self.private) if name is not None]
+        if self.format == "free" and names:
+            raise ValueError("format free has no fields: remove action, public and private")
+        if self.format != "free" and self.action is None:
+            raise ValueError(f"format {self.format} needs the name of its action field: add `action: act`")
+        if len(set(names)) < len(names):
+            raise ValueError("action, public and private must have different names")
+        return self
+
+    def parse(self, text: str, stop: Sequence[str] = ()) -> Reply:
+        """Reads any text at all; what follows the first of the `stop` texts is ignored."""
+        for end in stop:
+            text = text.partition(end)[0]
+        match self.format:
+            case "tagged":
+                return self._tagged(text)
+            case "json":
+                return self._json(text)
+        lines = visible(text, keep="\n").strip().split("\n")
+        action, _, public = lines[0].partition("|")
+        return _reply(action, public, "")
+
+    def write(self, action: str, public: str = "", private: str = "") -> str:
+        """The reply that reads as these fields, as an example or a script writes it."""
+        if self.format == "free":
+            return f"{action} | {public}" if public else action
+        named = [(self.private, private), (self.public, public), (self.action, action)]
+        fields = {name: value for name, value in named if name is not None and value}
+        if self.format == "json":
+            return json.dumps(fields, ensure_ascii=False)
+        return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
+
+    def _tagged(self, text: str) -> Reply:
+        private, text = _cut_out(text, self.private) if self.private else ("", text)
+        public = _last(text, self.public) if self.public else ""
+        return _reply(_last(text, str(self.action)), public, private)
+
+    def _json(self, text: str) -> Reply:
+        fields = _first_object(text)
+        texts = [fields.get(name) if name else None for name in (self.action, self.public, self.private)]
+        if not all(isinstance(value, str | None) for value in texts):
+            return Reply("", "", "", ok=False)
+        return _reply(*(value or "" for value in texts))
+
+
+def visible(text: str, keep: str = "") -> str:
+    """The text without control, bidi and other invisible characters; every blank but those kept becomes " "."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(char, keep) for char in text)
+
+
+def one_line(text: str, limit: int) -> str:
+    """The visible text in one line, runs of blanks made one, cut to at most `limit` characters."""
+    return " ".join(visible(text).split())[:limit].rstrip()
+
+
+def _shown(char: str, keep: str) -> str:
+    if char in keep or char in JOINERS:
+        return char
+    if char.isspace():
+        return "\n" if "\n" in keep and char in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029" else " "
+    return "" if unicodedata.category(char) in ("Cc", "Cf") else char
+
+
+def _reply(action: str, public: str, private: str) -> Reply:
+    # A bar in the act would let the game take the rest of it for talk.
+    act = one_line(action.replace("|", " "), FIELD_LENGTH)
+    return Reply(one_line(public, PUBLIC_LENGTH), act, one_line(private, FIELD_LENGTH), ok=bool(act))
+
+
+def _last(text: str, tag: str) -> str:
+    """The content of the last complete <tag>…</tag>, or ""."""
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    content, begin = "", text.find(opening)
+    while begin >= 0 and (end := text.find(closing, begin)) >= 0:
+        content = text[text.rfind(opening, begin, end) + len(opening) : end]
+        begin = text.find(opening, end)
+    return content
+
+
+def _cut_out(text: str, tag: str) -> tuple[str, str]:
+    """The last complete content of a tag, and the text without any: one never closed reaches to the end."""
+    kept, inner, depth, begin, done = [], "", 0, 0, 0
+    for mark in re.finditer(f"<(/?){re.escape(tag)}>", text):
+        if not mark[1]:
+            if depth == 0:
+                kept.append(text[done : mark.start()])
+                begin = mark.end()
+            depth += 1
+        elif depth:
+            depth -= 1
+            done = mark.end()
+            if depth == 0:
+                inner = text[begin : mark.start()]
+    if depth == 0:
+        kept.append(text[done:])
+    return inner, "\n".join(kept)
+
+
+def _first_object(text: str) -> dict[str, Any]:
+    """The JSON object that begins at the first "{"; {} where there is none, or keys are written twice."""
+    begin = text.find("{")
+    try:
+        found, _ = DECODER.raw_decode(text, begin) if begin >= 0 else ({}, 0)
+    except (ValueError, RecursionError):
+        return {}
+    return dict(found)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key written twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)

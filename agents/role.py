@@ -1,0 +1,185 @@
+"""A role: how a seat is prompted and read, in one YAML file.
+
+The system text stands first in every match and should hold nothing that changes between matches, so that all
+matches share its tokens; what belongs to one match goes into the turn, under `{% if first %}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from jinja2 import Template
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from agents import strict_yaml
+from agents.memory import Memory
+from agents.names import nearest
+from agents.reply import Reply, ReplySpec, visible
+from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
+
+if TYPE_CHECKING:
+    from agents.players.base import View
+
+BUILT_IN = Path(__file__).parent / "roles"
+MESSAGE_LENGTH = 4_000
+SYSTEM_VARIABLES = ("persona", "rules", "seat", "public", "private")
+TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
+DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text | hang }}\n{% endfor %}"
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+class RoleError(Exception):
+    """A role that cannot be used; its text is one line that says which, where and why."""
+
+
+class Part(BaseModel):
+    """Base of a role's parts: unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Example(Part):
+    """A shown turn: what was seen and what was said."""
+
+    see: Text
+    say: Text
+
+
+class Sampling(Part):
+    """How replies are sampled."""
+
+    temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    """0 keeps the whole vocabulary."""
+    max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
+    stop: list[Annotated[str, Field(min_length=1)]] = []
+    """A reply is read up to the first of these texts."""
+
+
+class Role(Part):
+    """A role; `load_role` makes one from a file. Templates know SYSTEM_VARIABLES and TURN_VARIABLES."""
+
+    role: Name
+    game: str | None = None
+    """The game that it was written for; documentation only."""
+    persona: Text = ""
+    system: Text = ""
+    turn: Text = DEFAULT_TURN
+    reply: ReplySpec = ReplySpec()
+    sampling: Sampling = Sampling()
+    memory: Memory = Memory()
+    examples: list[Example] = []
+
+    @field_validator("system")
+    @classmethod
+    def _system_compiles(cls, text: str) -> str:
+        compiled(text, SYSTEM_VARIABLES)
+        return text
+
+    @field_validator("turn")
+    @classmethod
+    def _turn_compiles(cls, text: str) -> str:
+        compiled(text, TURN_VARIABLES)
+        return text
+
+    @field_validator("examples")
+    @classmethod
+    def _examples_are_read(cls, examples: list[Example], info: ValidationInfo) -> list[Example]:
+        reply, sampling = info.data.get("reply"), info.data.get("sampling")
+        for number, example in enumerate(examples, 1):
+            if reply and sampling and not reply.parse(example.say, sampling.stop).ok:
+                raise ValueError(f"what example {number} says is not in the reply format {reply.format}")
+        return examples
+
+    def render_system(self, view: View) -> str:
+        """The system text, stripped; RoleError names role, template and variable when it cannot be made."""
+        return self._render("system", self._system, self._facts(view))
+
+    def render_turn(self, view: View, first: bool) -> str:
+        """One turn's text, stripped. `first`: the seat's stream begins here, so tell what belongs to the match.
+
+        `messages` are those of the view, each with `sender` and `text`; `turn_number` counts the match's acts
+        from 1; `legal` is a list or none. RoleError as for `render_system`.
+        """
+        messages = [
+            {"sender": m["sender"], "text": visible(m["text"][:MESSAGE_LENGTH], keep="\n")} for m in view.messages
+        ]
+        legal = None if view.legal is None else list(view.legal)
+        more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
+        return self._render("turn", self._turn, self._facts(view) | more)
+
+    def parse(self, text: str) -> Reply:
+        """Reads any text at all as a reply in this role's format."""
+        return self.reply.parse(text, self.sampling.stop)
+
+    def write(self, game_text: str) -> str:
+        """What a player of this role writes for the game to get `ACT` or `ACT | talk`."""
+        action, _, public = game_text.partition("|")
+        return self.reply.write(action.strip(), public.strip())
+
+    @cached_property
+    def _system(self) -> Template:
+        return compiled(self.system, SYSTEM_VARIABLES)
+
+    @cached_property
+    def _turn(self) -> Template:
+        return compiled(self.turn, TURN_VARIABLES)
+
+    def _facts(self, view: View) -> dict[str, Any]:
+        facts = {"public": view.public, "private": view.private}
+        return {"persona": self.persona, "rules": view.rules, "seat": view.seat, **facts}
+
+    def _render(self, field: str, template: Template, values: Mapping[str, Any]) -> str:
+        try:
+            return rendered(template, values)
+        except BadTemplate as error:
+            raise RoleError(f"role {self.role}: {field}: {error}") from None
+
+
+def read_role(path: str | Path) -> Role:
+    """The role of a file; RoleError is one line with file, line and field."""
+    source = str(path)
+    try:
+        text = strict_yaml.read_text(path)
+        data = strict_yaml.load(text, source)
+    except strict_yaml.YamlError as error:
+        raise RoleError(str(error)) from None
+    if not isinstance(data, dict):
+        raise RoleError(f"{source}:1: role: expected `key: value` lines, such as `role: buyer`")
+    try:
+        return Role.model_validate(data)
+    except ValidationError as error:
+        raise RoleError(strict_yaml.explain(error, text, source, Role)) from None
+
+
+def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
+    """The file of every role that has a name: the built-in ones, then those in the folders, sorted by name."""
+    found: dict[str, Path] = {}
+    for folder in (BUILT_IN, *map(Path, folders)):
+        if not folder.is_dir():
+            raise RoleError(f"{folder}: the folder of roles does not exist or is not a folder")
+        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+            if path.stem in found and not path.samefile(found[path.stem]):
+                raise RoleError(f"{path}: role: the name '{path.stem}' is taken by {found[path.stem]}: rename it")
+            found[path.stem] = path
+    return dict(sorted(found.items()))
+
+
+def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
+    """A role by name, built-in or from the folders, or by a path that ends in .yaml or .yml; else RoleError."""
+    if name_or_path.endswith((".yaml", ".yml")):
+        return read_role(name_or_path)
+    known = list_roles(folders)
+    if name_or_path not in known:
+        name = strict_yaml.one_line(name_or_path, 80)
+        raise RoleError(f"unknown role '{name}'{nearest(name_or_path, known)} (arena list roles; or give a .yaml file)")
+    role = read_role(known[name_or_path])
+    if role.role != name_or_path:
+        raise RoleError(f"{known[name_or_path]}:1: role: '{role.role}' is not the file's name: rename one of them")
+    return role

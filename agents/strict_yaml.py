@@ -1,0 +1,302 @@
+"""YAML that means what it says: a small, strict part of YAML 1.2 with one-line errors that name the place.
+
+Plain scalars follow the core schema of YAML 1.2: only true/false are booleans, 1e-5 is a number, `no` and
+12:30 are texts. No anchors, aliases, tags or merge keys; keys are texts and unique; depth, number of values
+and size are bounded. Everything wrong is a YamlError, `file:line: field: what is wrong and how to fix it`.
+"""
+
+import os
+import re
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agents.names import nearest
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 32
+MAX_VALUES = 20_000
+Where = Sequence[str | int]
+
+FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NULL = re.compile(r"~|null|Null|NULL|")
+BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+KEY = re.compile(r"[\s{-]*([A-Za-z_][\w-]{0,63})\s*:")
+
+
+class YamlError(ValueError):
+    """A YAML text that cannot be used; its text is one line, `file:line: [field:] what is wrong`."""
+
+
+class _Fault(Exception):
+    """What is wrong, at which line (from 0), in which field."""
+
+    def __init__(self, line: int, where: Where, what: str) -> None:
+        super().__init__(what)
+        self.line, self.where, self.what = line, tuple(where), what
+
+
+def read(path: str | os.PathLike[str]) -> Any:
+    """The value of a YAML file in UTF-8; YamlError for whatever is wrong with the file or its text."""
+    return load(read_text(path), str(path))
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a UTF-8 file of at most 1 MB; YamlError for a file that cannot be read as one."""
+    source = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise YamlError(one_line(f"{source}: cannot be read: {why}")) from None
+    if len(data) > MAX_BYTES:
+        raise YamlError(_place(source, 0, (), "the file is larger than 1 MB"))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start)
+        what = f"byte 0x{data[error.start]:02x} is not UTF-8: save the file as UTF-8"
+        raise YamlError(_place(source, line, _above(data.decode(errors="replace"), line), what)) from None
+
+
+def load(text: str, source: str) -> Any:
+    """The value of a YAML text: dicts with text keys, lists, str, int, finite float, bool, None."""
+    try:
+        return _value(_compose(text), ())
+    except _Fault as fault:
+        where = fault.where or _above(text, fault.line)
+        raise YamlError(_place(source, fault.line, where, fault.what)) from None
+
+
+def line_of(text: str, path: Where) -> int:
+    """The line, from 1, of the field at a path of keys and indices, or of what stands nearest above it."""
+    return _locate(text, path)[0]
+
+
+def explain(error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None) -> str:
+    """The gravest error of a validated text in one line; the model, if given, lets it suggest field names."""
+    worst = gravest(error)
+    line, found = _locate(text, worst["loc"])
+    extra = 1 if worst["type"] == "missing" else 0
+    field = worst["loc"][: found + extra] or worst["loc"][:1]
+    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    what = _reason(worst, model) + others
+    return _place(source, line - 1 if text else None, field, what)
+
+
+def gravest(error: ValidationError) -> ErrorDetails:
+    """The error to tell first: an unknown key, which a missing one often follows from; else the first."""
+    errors = error.errors(include_url=False)
+    return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """The text for an error message: unprintable characters escaped, cut to at most `limit` characters."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser, refusing while it composes what we do not allow, so that nothing can blow up."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.where: list[str | int] = []
+        self.values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        key = isinstance(parent, yaml.MappingNode) and index is None
+        step = index.value if isinstance(index, yaml.ScalarNode) else index
+        if parent is not None and not key:
+            self.where.append(step)
+        self._check(self.peek_event(), key)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        if parent is not None and not key:
+            self.where.pop()
+        return typing.cast(yaml.Node, node)
+
+    def _check(self, event: yaml.Event, key: bool) -> None:
+        line, where = event.start_mark.line, self.where
+        self.values += 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _Fault(line, where, "anchors (&) and aliases (*) are not allowed: write it out, or quote it")
+        if getattr(event, "tag", None):
+            raise _Fault(line, where, "tags (!) are not allowed: write a plain value, or quote it")
+        if key and not isinstance(event, yaml.ScalarEvent):
+            raise _Fault(line, where, "a key must be a text (a template {{ … }} needs quotes or a | block)")
+        if len(where) > MAX_DEPTH:
+            raise _Fault(line, where[:3], f"nested deeper than {MAX_DEPTH} levels")
+        if self.values > MAX_VALUES:
+            raise _Fault(line, where, f"more than {MAX_VALUES} values")
+
+
+def _compose(text: str) -> yaml.Node:
+    """The one document of a text, as PyYAML's nodes."""
+    if len(text) > MAX_BYTES:
+        raise _Fault(0, (), "the text is larger than 1 MB")
+    if bad := FORBIDDEN.search(text):
+        line = text.count("\n", 0, bad.start())
+        raise _Fault(line, (), f"character U+{ord(bad[0]):04X} is not allowed: remove it")
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise _syntax(error, loader.where) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # ValueError: "\UFFFFFFFF", %YAML 9….1
+        raise _Fault(loader.line, loader.where, f"cannot be read as YAML ({error})") from None
+    if node is None or (isinstance(node, yaml.ScalarNode) and not node.value and not node.style):
+        raise _Fault(0, (), "the text is empty: nothing but blanks and comments")
+    return node
+
+
+HINTS = {
+    "mapping values are not allowed": "a second `: ` in one value: put the text in quotes, or check the indentation",
+    "found character '\\t'": "a tab: indent with spaces",
+    "found unexpected end of stream": "a quote that opens here is never closed",
+    "could not find expected ':'": "expected `key: value`, found no `:`",
+    "but found another document": "more than one document: remove the `---` between them",
+    "expected <block end>": "does not fit its surroundings: check the indentation and the quotes",
+    "cannot start any token": "a text that begins with this character needs quotes",
+}
+
+
+def _syntax(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
+    """PyYAML's error, in our words where we have some."""
+    problem = str(error.problem or "cannot be read as YAML")
+    hint = next((fix for sign, fix in HINTS.items() if sign in problem), "")
+    mark = error.problem_mark or error.context_mark
+    if "end of stream" in problem and error.context_mark:
+        mark = error.context_mark
+    told = hint if hint and "character" not in hint else f"{problem}: {hint}" if hint else problem
+    return _Fault(mark.line if mark else 0, where, told)
+
+
+def _value(node: yaml.Node, where: tuple[str | int, ...]) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*where, i)) for i, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, where)
+    return _scalar(node, where)
+
+
+def _mapping(node: yaml.MappingNode, where: tuple[str | int, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line, key = key_node.start_mark.line, _scalar(key_node, where)
+        if not isinstance(key, str):
+            raise _Fault(line, where, f"the key {key_node.value or 'null'} is not a text: put it in quotes")
+        if key in found:
+            raise _Fault(line, (*where, key), f"written twice, first in line {lines[key] + 1}: remove one")
+        found[key], lines[key] = _value(value_node, (*where, key)), line
+    return found
+
+
+def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
+    text, line = str(node.value), node.start_mark.line
+    if getattr(node, "style", None):
+        return _text(text, line, where)
+    if NULL.fullmatch(text):
+        return None
+    if BOOL.fullmatch(text):
+        return text[0] in "tT"
+    if len(text) > 400:
+        return text
+    if INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if FLOAT.fullmatch(text):
+        number = float(text.replace(".i", "i").replace(".I", "I").replace(".n", "n").replace(".N", "N"))
+        if number - number != 0:
+            raise _Fault(line, where, f"{text} is not a finite number")
+        return number
+    return text
+
+
+def _text(text: str, line: int, where: Where) -> str:
+    """A quoted text, whose escapes may have written what may not stand there; JSON's escaped pairs join."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        try:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            what = "half of a surrogate pair is no character: remove the \\u escape"
+            raise _Fault(line, where, what) from None
+    if "\0" in text:
+        raise _Fault(line, where, "the character NUL is not allowed: remove the \\0 escape")
+    return text
+
+
+def _place(source: str, line: int | None, where: Where, what: str) -> str:
+    at = source if line is None else f"{source}:{line + 1}"
+    field = one_line("".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in where).lstrip("."), 80)
+    return one_line(": ".join(part for part in (at, field, what) if part), 1000)
+
+
+def _above(text: str, line: int) -> Where:
+    """The key that a broken line belongs to, by its looks: the parser did not get that far."""
+    lines = text[:MAX_BYTES].split("\n")[: line + 1]
+    keys = (KEY.match(written) for written in reversed(lines[-1000:]))
+    return next(((key[1],) for key in keys if key), ())
+
+
+def _locate(text: str, path: Where) -> tuple[int, int]:
+    """The line, from 1, of the deepest part of the path that is in the text, and how many steps that is."""
+    try:
+        node = _compose(text)
+    except _Fault:
+        return 1, 0
+    line = node.start_mark.line
+    for steps, step in enumerate(path):
+        children = dict(_children(node))
+        if step not in children:
+            return line + 1, steps
+        line, node = children[step]
+    return line + 1, len(path)
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, tuple[int, yaml.Node]]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key.value, (key.start_mark.line, value)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield index, (item.start_mark.line, item)
+
+
+def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
+    """What is wrong with one field, in a few words."""
+    if error["type"] == "missing":
+        return "missing: this field is required"
+    if error["type"] == "extra_forbidden":
+        known = _fields(model, error["loc"][:-1])
+        listed = f" (known: {', '.join(known)})" if known else ""
+        return f"unknown field{nearest(str(error['loc'][-1]), known) or listed}"
+    given = error["input"]
+    told = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    shown = isinstance(given, str | int | float | None) and error["type"] != "value_error"
+    return f"{told}, not {one_line(repr(given), 60)}" if shown else told
+
+
+def _fields(model: Any, path: Where) -> list[str]:
+    """Field names of the model that stands at a path below a model; [] where there is none."""
+    for step in path:
+        fields = getattr(model, "model_fields", {})
+        model = _model_in(fields[step].annotation) if step in fields else model
+    return list(getattr(model, "model_fields", {}))
+
+
+def _model_in(annotation: Any) -> Any:
+    """The first pydantic model in an annotation such as dict[str, Model] or Model | None."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next(filter(None, map(_model_in, typing.get_args(annotation))), None)
+

@@ -1,0 +1,192 @@
+"""Where weights come from: a name becomes a folder in Hugging Face layout, and that a model.
+
+Built in are SmolLM2-135M-Instruct, fetched and converted once, and nano, made on the spot.  Both live under
+`ARENA_HOME` (default ~/.cache/arena), where a folder appears complete, under its own name, or not at all.
+Any other name is a local folder or a Hugging Face id.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from agents import nano, smollm2
+from agents.model_folder import (
+    WeightsError,
+    check_folder,
+    first_line,
+    load_model,
+    load_tokenizer,
+    quietly,
+    read_json,
+    sha256,
+)
+
+__all__ = [
+    "DEFAULT",
+    "NANO",
+    "ModelInfo",
+    "WeightsError",
+    "available",
+    "check_folder",
+    "home",
+    "load_model",
+    "load_tokenizer",
+    "resolve",
+]
+
+DEFAULT = smollm2.NAME
+NANO = "nano"
+MANIFEST = "arena-model.json"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """One model of this machine's ARENA_HOME, for listings."""
+
+    name: str
+    parameters: int
+    source: str
+    path: Path
+    state: Literal["ready", "not fetched"]
+
+
+def home() -> Path:
+    """The folder for everything fetched or made once: $ARENA_HOME, else ~/.cache/arena."""
+    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser()
+
+
+def available() -> list[ModelInfo]:
+    """The built-in models, ready or not, and every nano made so far; nothing is fetched."""
+    models = home() / "models"
+    infos = [_info(DEFAULT, smollm2.SOURCE, smollm2.PARAMETERS)]
+    for name in (NANO, *sorted(path.name for path in models.glob(f"{NANO}-*"))):
+        seed = _nano_seed(name)
+        if seed is not None:
+            infos.append(_info(name, _nano_source(seed), nano.PARAMETERS))
+    return infos
+
+
+def resolve(name: str) -> Path:
+    """The local folder of a model: a built-in one, a folder, a Hugging Face id; else WeightsError."""
+    if name == DEFAULT:
+        return _made(name, smollm2.SOURCE, smollm2.fetch)
+    seed = _nano_seed(name)
+    if seed is not None:
+        return _made(name, _nano_source(seed), lambda folder: _make_nano(folder, seed))
+    folder = Path(name).expanduser()
+    if folder.exists():
+        check_folder(folder)
+        return folder.resolve()
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and not folder.parent.exists():
+        return _from_hub(name)
+    if name.startswith((".", "~")) or os.sep in name:
+        raise WeightsError(f"no model folder {name}: give an existing folder, or one of {DEFAULT}, {NANO}")
+    near = get_close_matches(name.lower(), [DEFAULT, NANO, "smollm2"], n=1, cutoff=0.4)
+    guess = NANO if near == [NANO] else DEFAULT
+    raise WeightsError(
+        f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)"
+    )
+
+
+def _info(name: str, source: str, parameters: int) -> ModelInfo:
+    path = home() / "models" / name
+    return ModelInfo(name, parameters, source, path, "ready" if _is_ready(path, source) else "not fetched")
+
+
+def _nano_seed(name: str) -> int | None:
+    match = re.fullmatch(rf"{NANO}(?:-(0|[1-9]\d{{0,8}}))?", name)
+    return None if match is None else int(match[1] or 0)
+
+
+def _nano_source(seed: int) -> str:
+    return f"made here, seed {seed} (recipe {nano.RECIPE})"
+
+
+def _is_ready(folder: Path, source: str) -> bool:
+    """Whether a folder of ours is complete: all files have the sizes its manifest, written last, names."""
+    try:
+        manifest = read_json(folder, MANIFEST)
+        sizes = {name: told["bytes"] for name, told in manifest["files"].items()}
+        return manifest["source"] == source and all((folder / n).stat().st_size == sizes[n] for n in sizes)
+    except (WeightsError, OSError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Path:
+    """The folder of a built-in model, made beside and renamed if it is not there; one process makes it."""
+    models = home() / "models"
+    folder = models / name
+    if _is_ready(folder, source):
+        return folder
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+        with FileLock(models / f".{name}.lock"):
+            if not _is_ready(folder, source):
+                _make(folder, source, make)
+    except OSError as error:
+        raise WeightsError(f"cannot make {folder} ({first_line(error)}): set ARENA_HOME") from error
+    return folder
+
+
+def _make(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:
+    prefix = f".{folder.name}.making-"
+    for left in folder.parent.glob(f"{prefix}*"):  # by a process that was killed: we hold its lock
+        shutil.rmtree(left)
+    beside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    try:
+        told = make(beside)
+        files = sorted(beside.iterdir())
+        manifest = {
+            "source": source,
+            **told,
+            "made": datetime.now(UTC).isoformat(),
+            "files": {file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files},
+        }
+        (beside / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+        for path in [*beside.iterdir(), beside]:
+            _sync(path)
+        beside.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        beside.rename(folder)
+        _sync(folder.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _make_nano(folder: Path, seed: int) -> dict[str, str]:
+    with quietly():
+        nano.build_nano(folder, seed)
+    return {"seed": str(seed)}
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = first_line(error)
+        raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({reason})") from error
+    check_folder(folder)
+    return folder

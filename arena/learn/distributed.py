@@ -1,0 +1,32 @@
+"""DeepSpeed's footing: accelerator, process group, quiet logs. Import this before deepspeed."""
+
+import logging
+import os
+import socket
+from functools import cache
+from types import ModuleType
+
+import torch
+
+
+@cache
+def deepspeed() -> ModuleType:
+    """The deepspeed module, ready for use in this process: alone, or as a launcher's environment says."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    os.environ.setdefault("DS_LOG_LEVEL", "error")
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("MASTER_PORT", str(_free_port()))
+    import deepspeed
+
+    for name in ("DeepSpeed", "deepspeed"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
+    return deepspeed
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,213 @@
+"""Records: what is kept of a match, immutable, in the words of the design."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from agents.players.base import Message
+from agents.stream import Stream
+from arena.store.plain import clean_text, finite, plain
+
+Status = Literal["finished", "failed"]
+INT16, INT32 = 2**15, 2**31
+
+
+class RecordError(ValueError):
+    """A record that cannot be kept or read back; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One act of one player: what it saw, what it wrote, what the game read from that, what it earned.
+
+    `rewards` are named and unweighted, those that arrived before the seat's next turn included. `reward`
+    (their weighted sum) and `advantage` are filled by credit and kept in a file of their own.
+    """
+
+    index: int
+    seat: str
+    role: str
+    policy: str
+    version: int
+    messages: tuple[Message, ...]
+    raw: str
+    public: str
+    private: str
+    action: str
+    valid: bool
+    rewards: dict[str, float]
+    finish: str
+    tokens: int
+    seconds: float
+    reward: float = 0.0
+    advantage: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One seat's turns and streams in one match: the unit that credit and learning consume."""
+
+    match: str
+    game: str
+    seat: str
+    role: str
+    policy: str
+    version: int
+    trained: bool
+    turns: tuple[Turn, ...]
+    streams: tuple[Stream, ...]
+
+    def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
+        """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
+        earned = zip(self.turns, rewards, advantages, strict=True)
+        turns = (replace(turn, reward=float(r), advantage=float(a)) for turn, r, a in earned)
+        return replace(self, turns=tuple(turns))
+
+
+@dataclass(frozen=True)
+class Seating:
+    """Who sat at a seat: a role, and the policy (weights or a brain) behind it."""
+
+    role: str
+    policy: str
+    version: int
+    trained: bool
+    kind: Literal["model", "brain"]
+
+
+@dataclass(frozen=True)
+class MatchRecord:
+    """A whole match, finished or failed (`reason` says why). `started` is ISO 8601 in UTC, `seconds` a duration."""
+
+    id: str
+    iteration: int
+    game: str
+    options: dict[str, Any]
+    seed: int
+    seats: dict[str, Seating]
+    status: Status
+    reason: str
+    payoffs: dict[str, float]
+    report: dict[str, float | bool | str]
+    turns: tuple[Turn, ...]
+    streams: dict[str, tuple[Stream, ...]]
+    attempt: int
+    started: str
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of plain values for the match log, without credit; RecordError for NaN, infinities or odd types.
+
+        Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that a row
+        is the same whether it comes back from JSON or from Parquet.
+        """
+        try:
+            return self._row()
+        except (ValueError, TypeError) as error:
+            raise RecordError(f"match {clean_text(self.id)} cannot be kept: {error}") from None
+
+    def _row(self) -> dict[str, Any]:
+        strangers = set(self.streams) - set(self.seats)
+        if strangers:
+            raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
+        row = {name: getattr(self, name) for name in _SCALARS}
+        row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
+        row["payoffs"] = _floats(self.payoffs, "payoffs")
+        row["seconds"] = finite(self.seconds, "seconds")
+        row["report"], row["options"] = self.report, self.options
+        row["turns"] = [_turn_row(turn) for turn in self.turns]
+        row = cast(dict[str, Any], plain(row, "match"))
+        row["streams"] = {
+            clean_text(seat): [_stream_row(s, seat) for s in self.streams.get(seat, ())]
+            for seat in self.seats
+        }
+        return row
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> MatchRecord:
+        """The record of a row that `to_json` made; RecordError when it is not one."""
+        try:
+            return cls(
+                **{name: row[name] for name in _SCALARS},
+                seconds=row["seconds"],
+                options=dict(row["options"]),
+                seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
+                payoffs=dict(row["payoffs"]),
+                report=dict(row["report"]),
+                turns=tuple(_turn(turn) for turn in row["turns"]),
+                streams={
+                    seat: tuple(Stream(**stream) for stream in streams)
+                    for seat, streams in row["streams"].items()
+                },
+            )
+        except KeyError as missing:
+            raise RecordError(f"not a match record: it has no {missing}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RecordError(f"not a match record: {error}") from None
+
+
+_SCALARS = ("id", "iteration", "game", "seed", "status", "reason", "attempt", "started")
+
+
+def trajectories(record: MatchRecord) -> list[Trajectory]:
+    """One trajectory per seat that took a turn or has a stream, in seat order; none for a failed match."""
+    if record.status != "finished":
+        return []
+    found = [
+        Trajectory(
+            match=record.id,
+            game=record.game,
+            seat=seat,
+            role=seating.role,
+            policy=seating.policy,
+            version=seating.version,
+            trained=seating.trained,
+            turns=tuple(turn for turn in record.turns if turn.seat == seat),
+            streams=record.streams.get(seat, ()),
+        )
+        for seat, seating in record.seats.items()
+    ]
+    return [trajectory for trajectory in found if trajectory.turns or trajectory.streams]
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    row = {name: value for name, value in vars(turn).items() if name not in ("reward", "advantage")}
+    row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
+    row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
+    row["messages"] = [{"sender": m["sender"], "text": m["text"]} for m in turn.messages]
+    return row
+
+
+def _turn(row: Mapping[str, Any]) -> Turn:
+    messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in row["messages"])
+    return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
+
+
+def _stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
+    if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
+        raise ValueError(f"the lists of {seat}'s stream differ in length")
+    with np.errstate(over="ignore"):
+        logprobs = np.asarray(stream.logprobs, dtype=np.float32)
+    if not np.isfinite(logprobs).all():
+        raise ValueError(f"a log-probability in {seat}'s stream is not finite")
+    return {
+        "ids": _ints(stream.ids, INT32, f"an id in {seat}'s stream"),
+        "mask": [bool(sampled) for sampled in stream.mask],
+        "logprobs": logprobs.tolist(),
+        "turns": _ints(stream.turns, INT16, f"a turn index in {seat}'s stream"),
+    }
+
+
+def _ints(values: Sequence[int], limit: int, what: str) -> list[int]:
+    numbers = [int(value) for value in values]
+    if numbers and not -limit <= min(numbers) <= max(numbers) < limit:
+        raise ValueError(f"{what} is beyond ±{limit - 1}")
+    return numbers
+
+
+def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
+    return {name: finite(value, f"{where}[{name!r}]") for name, value in values.items()}

@@ -1,0 +1,51 @@
+"""Plain values: what may go into JSON and Parquet, and nothing that would break a reader of either."""
+
+import math
+import re
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """The same text with lone surrogates, which no UTF-8 file can hold, replaced by U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def finite(value: Real | float, where: str) -> float:
+    """The value as a float; ValueError naming `where` when it is NaN or infinite."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{where} is {number}: only finite numbers can be kept")
+    return number
+
+
+def plain(value: Any, where: str, gaps: bool = False) -> Any:
+    """A copy made of dict, list, str, int, float, bool and None only; ValueError naming `where` otherwise.
+
+    Tuples become lists, numpy scalars become Python's, text is cleaned. NaN and infinities are refused or,
+    with `gaps`, become None.
+    """
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return None if gaps and not math.isfinite(value) else finite(value, where)
+    if isinstance(value, Mapping):
+        return {_key(k, where): plain(v, f"{where}.{k}", gaps) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v, f"{where}[{i}]", gaps) for i, v in enumerate(value)]
+    raise ValueError(f"{where} is a {type(value).__name__}: only numbers, text, lists and tables can be kept")
+
+
+def _key(key: Any, where: str) -> str:
+    if not isinstance(key, str):
+        raise ValueError(f"{where} has the key {key!r}: keys are text")
+    return clean_text(key)

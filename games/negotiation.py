@@ -1,0 +1,150 @@
+"""Two seats share a pool of items that each values privately: OpenSpiel's `bargaining`, played in text.
+
+Rules of "Deal or No Deal" (Lewis et al. 2017): 5 to 7 items of 3 kinds, at least one of each; the whole pool
+is worth exactly 10 to either seat; every kind is worth something to somebody, and some kind to both.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.text import IllegalAct, TextGame, one_line, whole_number
+
+Triple = tuple[int, ...]  # always three: counts or values per item, by kind
+Instance = tuple[Triple, tuple[Triple, Triple]]  # the pool, and what the opener and the responder value
+
+WORTH = 10  # of the whole pool, to either seat
+ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
+
+
+def worth(values: Triple, share: Triple) -> int:
+    """What a share is worth at these values per item."""
+    return sum(value * count for value, count in zip(values, share, strict=True))
+
+
+def rest(pool: Triple, share: Triple) -> Triple:
+    """What a share leaves to the other side."""
+    return tuple(count - taken for count, taken in zip(pool, share, strict=True))
+
+
+def splits(pool: Triple) -> list[Triple]:
+    """Every share that one side can take of the pool, in order."""
+    return list(itertools.product(*(range(count + 1) for count in pool)))
+
+
+@functools.cache
+def instances() -> tuple[Instance, ...]:
+    """All 5,793 instances that the rules allow, in lexicographic order."""
+    found: list[Instance] = []
+    for pool in itertools.product(range(1, 6), repeat=3):
+        if 5 <= sum(pool) <= 7:
+            vectors = [v for v in itertools.product(range(WORTH + 1), repeat=3) if worth(v, pool) == WORTH]
+            pairs = itertools.product(vectors, repeat=2)
+            found += [(pool, (u, v)) for u, v in pairs if all(map(max, u, v)) and any(map(min, u, v))]
+    return tuple(found)
+
+
+class Negotiation(TextGame):
+    """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
+
+    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match.
+    reset(options={"instance": one of instances()}) plays that instance.
+    Reward part "deal": to both seats at the accepting act, the own value (0 to 10) of the own share.
+    """
+
+    name = "negotiation"
+    seats = ("opener", "responder")
+    metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
+    # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both.
+    theory: ClassVar[Mapping[str, float]] = {
+        "no_deal": 0.0, "max_payoff": 10.0, "min_best_joint_value": 10.0, "max_best_joint_value": 19.0,
+    }  # fmt: skip
+
+    def __init__(
+        self, *, items: Sequence[str] = ("books", "hats", "balls"), max_turns: int = 10, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        names = [item for item in items if isinstance(item, str) and item and item == one_line(item)]
+        if isinstance(items, str) or not len(items) == len(set(names)) == 3:
+            raise ValueError(f"items must be three different one-line names, not {items!r}")
+        self.items, self.max_turns = tuple(items), whole_number("max_turns", max_turns, least=1)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws one of all instances uniformly, or takes the given one."""
+        instance = options.get("instance") or instances()[rng.integers(len(instances()))]
+        if options.get("instance") and instance not in instances():
+            raise ValueError(f"instance must be one of games.negotiation.instances(), not {instance!r}")
+        self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
+        self.offer: Triple | None = None  # what the seat that moved last would take
+
+    def rules(self) -> str:
+        """One paragraph: the aim, the acts and the limits."""
+        a, b, c = self.items
+        talk = " Talk may follow after |." if self.talk else ""
+        return (
+            f"Two sides divide {a}, {b} and {c}; an item's worth is private, all together {WORTH} to each. "
+            f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
+            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The pool, its kinds, the standing offer (what its author would take), turns played and left."""
+        offer = None if self.offer is None else " ".join(map(str, self.offer))
+        turns = {"turn": self.turns, "turns_left": self.max_turns - self.turns}
+        return {"pool": [*self.pool], "items": [*self.items], "offer": offer, **turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """What one item of each kind is worth to this seat."""
+        return {"values": [*self.values[seat]]}
+
+    def legal(self, seat: str) -> list[str]:
+        """Every offer of the pool, ACCEPT when an offer stands, WALK."""
+        offers = [f"OFFER {a} {b} {c}" for a, b, c in splits(self.pool)]
+        return [*offers, "WALK"] if self.offer is None else [*offers, "ACCEPT", "WALK"]
+
+    def play(self, seat: str, act: str) -> str:
+        """An offer replaces the one before it; accepting transfers exactly the standing offer."""
+        if not (read := ACT.fullmatch(act)):
+            raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
+        if read[5]:
+            self.end("walk", f"{seat} walked away, there is no deal.")
+            return "WALK"
+        if read[4]:
+            if self.offer is None:
+                raise IllegalAct("there is no offer to accept yet")
+            for taker, share in (seat, rest(self.pool, self.offer)), (self.next_seat(seat), self.offer):
+                self.pay(taker, "deal", worth(self.values[taker], share))
+            self.end("deal", "There is a deal.")
+            return "ACCEPT"
+        share = tuple(int(number) for number in read.group(1, 2, 3))
+        if min(rest(self.pool, share)) < 0:
+            has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
+            raise IllegalAct(f"the pool has {has}")
+        self.offer = share
+        if self.turns + 1 == self.max_turns:
+            self.end("turns", "No turns are left, there is no deal.")
+        return "OFFER " + " ".join(map(str, share))
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Deal; joint value, its best and their ratio (efficiency); Nash product, raw and over its best.
+
+        pareto_distance: Euclidean, in payoffs, to the nearest Pareto-optimal split no worse for either.
+        """
+        one, two = self.values.values()
+        points = {(worth(one, share), worth(two, rest(self.pool, share))) for share in splits(self.pool)}
+        x, y = self.payoffs().values()
+        better = [p for p in points if p[0] >= x and p[1] >= y]
+        optimal = [p for p in better if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in better)]
+        joint, product = max(map(sum, points)), max(map(math.prod, points))
+        return {
+            "deal": self.ended == "deal", "joint_value": x + y, "best_joint_value": float(joint),
+            "efficiency": (x + y) / joint, "nash_product": x * y / product, "nash_product_raw": x * y,
+            "pareto_distance": min(math.dist((x, y), point) for point in optimal),
+        }  # fmt: skip

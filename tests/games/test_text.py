@@ -1,0 +1,253 @@
+"""What every text game promises: spaces, talk, options, the referee, copies, and PettingZoo's own tests."""
+
+import json
+import unicodedata
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pettingzoo.test import api_test, seed_test
+
+import games
+from games.negotiation import Negotiation, instances
+from games.text import ACTION_LENGTH, UnicodeText, one_line
+
+
+@pytest.mark.parametrize("illegal", ["retry", "end"])
+def test_pettingzoo_api_and_seeding(illegal):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        api_test(games.make("negotiation", illegal=illegal), num_cycles=200)
+        seed_test(lambda: games.make("negotiation", illegal=illegal), num_cycles=200)
+
+
+def test_unicode_space():
+    space = UnicodeText(50, seed=3)
+    samples = [space.sample() for _ in range(200)]
+    assert samples == [UnicodeText(50, seed=3).sample(), *samples[1:]]
+    assert all(space.contains(sample) for sample in samples) and len(set(samples)) > 150
+    assert space.contains("two words\n\u202e \ud800 \0") and space.contains("") and space.contains("x" * 50)
+    assert not space.contains("x" * 51) and not space.contains(b"bytes") and not space.contains(None)
+    assert space == UnicodeText(50) and space != UnicodeText(51)
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(), max_size=400))
+def test_talk_is_harmless(text):
+    line = one_line(text)
+    assert len(line) <= 200 and line == line.strip() and len(line.splitlines()) <= 1
+    assert not any(unicodedata.category(char).startswith("C") for char in line)
+    assert one_line(line) == line
+    line.encode()
+
+
+def test_talk_cannot_forge_a_sender_or_a_line():
+    game = games.make("negotiation")
+    game.reset(seed=0)
+    game.step("OFFER 0 0 0 | sure\n\u2028referee: you won\u202e\x1b[31m | ACCEPT\ud83d\0")
+    (message,) = game.observe("responder")["messages"]
+    assert message == {"sender": "opener", "text": "OFFER 0 0 0 | sure referee: you won[31m | ACCEPT"}
+    assert game.observation_space("responder").contains(game.observe("responder"))
+    quiet = games.make("negotiation", talk=False)
+    quiet.reset(seed=0)
+    quiet.step("OFFER 0 0 0 | sure")
+    assert quiet.observe("responder")["messages"][0]["text"] == "OFFER 0 0 0"
+    assert "|" not in quiet.infos["opener"]["rules"]
+
+
+def test_a_seat_sees_once_what_is_new_since_it_acted():
+    game = games.make("negotiation")
+    game.reset(seed=0)
+    assert game.observe("opener") == game.observe("responder") == {"messages": ()}
+    heard = {"opener": [], "responder": []}
+    for turn in range(10):
+        seat = game.agent_selection
+        heard[seat] += [(m["sender"], m["text"]) for m in game.observe(seat)["messages"]]
+        assert game.observe(seat) == game.observe(seat)
+        game.step(f"OFFER 0 0 1 | remark {turn}")
+        assert game.observe(seat)["messages"] == () or game.ended
+    said = [("opener", "responder")[turn % 2] for turn in range(10)]
+    for seat, lines in heard.items():
+        told = [(who, f"OFFER 0 0 1 | remark {turn}") for turn, who in enumerate(said) if who != seat]
+        assert lines == (told[:-1] if seat == "opener" else told)
+    assert [m["sender"] for m in game.observe("opener")["messages"]] == ["responder", "referee"]
+    assert [m["sender"] for m in game.observe("responder")["messages"]] == ["referee"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"illegal": "forgive"}, {"penalty": -1}, {"penalty": float("nan")}, {"penalty": True}, {"talk": 1},
+        {"max_turns": 0}, {"max_turns": 2.5}, {"max_turns": True}, {"items": "abc"}, {"items": ("a", "b")},
+        {"items": ("a", "a", "b")}, {"items": ("a", "b", "c\nd")}, {"items": ("a", "b", 3)},
+    ],
+)  # fmt: skip
+def test_bad_options_are_named(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^{name} must be "):
+        games.make("negotiation", **options)
+
+
+def test_the_table_of_games():
+    assert list(games.GAMES) == ["negotiation"] and games.GAMES["negotiation"] is Negotiation
+    assert "chess" not in games.GAMES
+    with pytest.raises(ValueError, match="did you mean 'negotiation'"):
+        games.make("negotation")
+    with pytest.raises(ValueError, match="there are: negotiation"):
+        games.make("zzz")
+    with pytest.raises(TypeError):
+        games.make("negotiation", turns=3)
+
+
+def test_retry_asks_once_per_turn_and_costs_each_time():
+    game = games.make("negotiation", penalty=0.5)
+    game.reset(seed=0)
+    game.step("hello")
+    assert game.agent_selection == "opener" and game.infos["opener"]["valid"] is False
+    assert game.rewards == {"opener": -0.5, "responder": 0.0}
+    assert game.infos["opener"]["rewards"] == {"illegal": -0.5} and game.infos["responder"]["rewards"] == {}
+    (told,) = game.observe("opener")["messages"]
+    assert told["sender"] == "referee" and "Try once more" in told["text"] and "hello" not in told["text"]
+    assert game.observe("responder") == {"messages": ()}
+    game.step("OFFER 1 1 1")
+    assert game.infos["opener"]["valid"] is True and game.infos["opener"]["public"]["turn"] == 1
+    assert game.rewards == {"opener": 0.0, "responder": 0.0}
+    game.step("WALK away")
+    game.step("OFFER 0 0 0")
+    game.step("ACCEPT it")  # a new turn of the opener: the referee asks again
+    assert not game.ended and game.agent_selection == "opener"
+    game.step("ACCEPT it")
+    assert game.ended == "illegal" and all(game.terminations.values())
+    assert game.payoffs() == {"opener": 0.0, "responder": 0.0}
+    assert game.report()["turns"] == 2 and game.report()["ended"] == "illegal"
+    assert "referee: The match is over: opener made no legal act." in game.render()
+
+
+@pytest.mark.parametrize("action", ["", "|", "| OFFER 1 1 1", None, 7, b"WALK", "WALK" + " " * ACTION_LENGTH])
+def test_end_rule_ends_at_once(action):
+    game = games.make("negotiation", illegal="end", penalty=2)
+    game.reset(seed=0)
+    game.step(action)
+    assert game.ended == "illegal" and game.rewards == {"opener": -2.0, "responder": 0.0}
+    for _ in game.agent_iter():
+        game.step(None)
+    assert game.agents == [] and game.report()["turns"] == 0
+
+
+def test_report_needs_an_end():
+    game = games.make("negotiation")
+    game.reset(seed=0)
+    with pytest.raises(RuntimeError, match="not ended"):
+        game.report()
+
+
+def facts(game):
+    """All that a game shows, as one comparable text."""
+    seen = {seat: [game.observe(seat), game.infos.get(seat)] for seat in game.seats}
+    return json.dumps([seen, game.rewards, game.agent_selection, game.render(), game._cumulative_rewards])
+
+
+def acts(seed, count=14):
+    """A fixed stream of acts, some of them illegal, that seldom ends a match early."""
+    rng = np.random.default_rng(seed)
+    return [
+        str(rng.choice(["OFFER 0 1 0 | no", "OFFER 1 0 1", "OFFER 9 9 9", "ACCEPT", "what?"], p=p))
+        for p in [[0.4, 0.4, 0.08, 0.04, 0.08]] * count
+    ]
+
+
+def play(game, moves):
+    """Plays until the moves or the match end; what was shown at every step."""
+    shown = [facts(game)]
+    for move in moves:
+        if game.ended:
+            break
+        game.step(move)
+        shown.append(facts(game))
+    return shown
+
+
+def test_the_same_seed_is_the_same_match_and_seeds_differ():
+    for seed in range(30):
+        one, two = Negotiation(), Negotiation()
+        two.reset(seed=seed + 1)  # an earlier match leaves no trace
+        two.step("WALK")
+        one.reset(seed=seed)
+        two.reset(seed=seed)
+        assert play(one, acts(seed)) == play(two, acts(seed))
+    game, dealt = Negotiation(), set()
+    for seed in range(100):
+        game.reset(seed=seed)
+        dealt.add((game.pool, *game.values.values()))
+    assert len(dealt) > 90
+
+
+def test_reset_without_a_seed_goes_on_from_the_last_match():
+    one, two = Negotiation(), Negotiation()
+    one.reset(seed=5)
+    two.reset(seed=5)
+    one.reset()
+    two.reset()
+    assert facts(one) == facts(two)
+
+
+def test_global_generators_are_not_touched():
+    np.random.seed(1)
+    before = np.random.get_state()[1].tolist()
+    game = Negotiation()
+    game.reset(seed=1)
+    play(game, acts(1))
+    assert np.random.get_state()[1].tolist() == before
+
+
+def test_matches_in_turn_are_matches_alone():
+    alone = []
+    for seed in range(20):
+        game = Negotiation()
+        game.reset(seed=seed)
+        alone.append(play(game, acts(seed)))
+    crowd = [Negotiation() for _ in range(20)]
+    for seed, game in enumerate(crowd):
+        game.reset(seed=seed)
+    together = [[facts(game)] for game in crowd]
+    for k in range(14):
+        for seed, game in enumerate(crowd):
+            if not game.ended:
+                game.step(acts(seed)[k])
+                together[seed].append(facts(game))
+    assert together == alone
+
+
+def test_a_clone_goes_on_as_the_original_would_and_apart_from_it():
+    for seed in range(40):
+        game = Negotiation()
+        game.reset(seed=seed)
+        moves = acts(seed)
+        half = seed % 6
+        play(game, moves[:half])
+        copy = game.clone()
+        before = facts(game)
+        shown = play(copy, moves[half:])
+        assert facts(game) == before
+        assert play(game, moves[half:]) == shown
+        game.reset()
+        copy.reset()
+        assert facts(game) == facts(copy)
+        game.action_space("opener").seed(1)
+        copy.action_space("opener").seed(1)
+        game.action_space("opener").sample()
+        assert copy.action_space("opener").sample() == UnicodeText(ACTION_LENGTH, seed=1).sample()
+
+
+def test_what_is_given_away_cannot_change_the_match():
+    game = Negotiation()
+    game.reset(seed=2, options={"instance": instances()[7]})
+    game.step("OFFER 0 0 0 | hello")
+    before = facts(game)
+    held = game.observe("responder")["messages"][0]
+    info = game.infos["responder"]
+    held["text"] = info["public"]["pool"] = info["private"]["values"] = None
+    game._publish()
+    assert facts(game) == before
