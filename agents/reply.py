@@ -96,7 +96,7 @@ class ReplySpec(BaseModel):
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text without control, bidi and other invisible characters; every blank but those kept becomes " "."""
+    """The text without control, bidi and other invisible characters; other blanks become " "."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if text.isascii() and text.isprintable():

@@ -7,11 +7,9 @@ matches share its tokens; what belongs to one match goes into the turn, under `{
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from jinja2 import Template
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from agents import strict_yaml
@@ -99,20 +97,19 @@ class Role(Part):
 
     def render_system(self, view: View) -> str:
         """The system text, stripped; RoleError names role, template and variable when it cannot be made."""
-        return self._render("system", self._system, self._facts(view))
+        return self._render("system", self.system, SYSTEM_VARIABLES, self._facts(view))
 
     def render_turn(self, view: View, first: bool) -> str:
-        """One turn's text, stripped. `first`: the seat's stream begins here, so tell what belongs to the match.
+        """One turn's text, stripped. `first`: the seat's stream begins here, so tell the match's facts.
 
         `messages` are those of the view, each with `sender` and `text`; `turn_number` counts the match's acts
         from 1; `legal` is a list or none. RoleError as for `render_system`.
         """
-        messages = [
-            {"sender": m["sender"], "text": visible(m["text"][:MESSAGE_LENGTH], keep="\n")} for m in view.messages
-        ]
+        seen = [(m["sender"], visible(m["text"][:MESSAGE_LENGTH], keep="\n")) for m in view.messages]
+        messages = [{"sender": sender, "text": text} for sender, text in seen]
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
-        return self._render("turn", self._turn, self._facts(view) | more)
+        return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
 
     def parse(self, text: str) -> Reply:
         """Reads any text at all as a reply in this role's format."""
@@ -123,21 +120,13 @@ class Role(Part):
         action, _, public = game_text.partition("|")
         return self.reply.write(action.strip(), public.strip())
 
-    @cached_property
-    def _system(self) -> Template:
-        return compiled(self.system, SYSTEM_VARIABLES)
-
-    @cached_property
-    def _turn(self) -> Template:
-        return compiled(self.turn, TURN_VARIABLES)
-
     def _facts(self, view: View) -> dict[str, Any]:
         facts = {"public": view.public, "private": view.private}
         return {"persona": self.persona, "rules": view.rules, "seat": view.seat, **facts}
 
-    def _render(self, field: str, template: Template, values: Mapping[str, Any]) -> str:
+    def _render(self, field: str, text: str, variables: tuple[str, ...], values: Mapping[str, Any]) -> str:
         try:
-            return rendered(template, values)
+            return rendered(compiled(text, variables), values)
         except BadTemplate as error:
             raise RoleError(f"role {self.role}: {field}: {error}") from None
 
@@ -159,27 +148,32 @@ def read_role(path: str | Path) -> Role:
 
 
 def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
-    """The file of every role that has a name: the built-in ones, then those in the folders, sorted by name."""
+    """The file of every role with a name, sorted: the built-in ones and those in the folders."""
     found: dict[str, Path] = {}
     for folder in (BUILT_IN, *map(Path, folders)):
         if not folder.is_dir():
             raise RoleError(f"{folder}: the folder of roles does not exist or is not a folder")
         for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-            if path.stem in found and not path.samefile(found[path.stem]):
-                raise RoleError(f"{path}: role: the name '{path.stem}' is taken by {found[path.stem]}: rename it")
+            other = found.get(path.stem, path)
+            if not path.samefile(other):
+                raise RoleError(f"{path}: role: the name '{path.stem}' is taken by {other}: rename it")
             found[path.stem] = path
     return dict(sorted(found.items()))
 
 
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
-    """A role by name, built-in or from the folders, or by a path that ends in .yaml or .yml; else RoleError."""
+    """A role by name, built-in or from the folders, or by a path ending in .yaml or .yml; else RoleError."""
     if name_or_path.endswith((".yaml", ".yml")):
         return read_role(name_or_path)
     known = list_roles(folders)
     if name_or_path not in known:
         name = strict_yaml.one_line(name_or_path, 80)
-        raise RoleError(f"unknown role '{name}'{nearest(name_or_path, known)} (arena list roles; or give a .yaml file)")
-    role = read_role(known[name_or_path])
+        meant = (
+            nearest(name_or_path, known) or f": known are {', '.join(known)}, or give a path ending in .yaml"
+        )
+        raise RoleError(f"unknown role '{name}'{meant}")
+    path = known[name_or_path]
+    role = read_role(path)
     if role.role != name_or_path:
-        raise RoleError(f"{known[name_or_path]}:1: role: '{role.role}' is not the file's name: rename one of them")
+        raise RoleError(f"{path}:1: role: '{role.role}' is not the file's name: rename one of them")
     return role

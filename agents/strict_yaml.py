@@ -5,6 +5,7 @@ Plain scalars follow the core schema of YAML 1.2: only true/false are booleans, 
 and size are bounded. Everything wrong is a YamlError, `file:line: field: what is wrong and how to fix it`.
 """
 
+import math
 import os
 import re
 import types
@@ -28,9 +29,10 @@ FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-
 NULL = re.compile(r"~|null|Null|NULL|")
 BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
-KEY = re.compile(r"[\s{-]*([A-Za-z_][\w-]{0,63})\s*:")
+KEY = re.compile(r"[\s{-]*([A-Za-z_][\w-]{0,63})\s*(:|$)")
 
 
 class YamlError(ValueError):
@@ -120,16 +122,16 @@ class _Loader(yaml.SafeLoader):
         if parent is not None and not key:
             self.where.append(step)
         self._check(self.peek_event(), key)  # type: ignore[no-untyped-call]
-        node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
         if parent is not None and not key:
             self.where.pop()
         return typing.cast(yaml.Node, node)
 
     def _check(self, event: yaml.Event, key: bool) -> None:
-        line, where = event.start_mark.line, self.where
+        line, where = _line(event), self.where
         self.values += 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Fault(line, where, "anchors (&) and aliases (*) are not allowed: write it out, or quote it")
+            raise _Fault(line, where, "anchors (&) and aliases (*) are not allowed: write it out")
         if getattr(event, "tag", None):
             raise _Fault(line, where, "tags (!) are not allowed: write a plain value, or quote it")
         if key and not isinstance(event, yaml.ScalarEvent):
@@ -160,7 +162,7 @@ def _compose(text: str) -> yaml.Node:
 
 
 HINTS = {
-    "mapping values are not allowed": "a second `: ` in one value: put the text in quotes, or check the indentation",
+    "mapping values are not allowed": "a second `: ` in one value: quote it, or check the indentation",
     "found character '\\t'": "a tab: indent with spaces",
     "found unexpected end of stream": "a quote that opens here is never closed",
     "could not find expected ':'": "expected `key: value`, found no `:`",
@@ -175,7 +177,7 @@ def _syntax(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
     problem = str(error.problem or "cannot be read as YAML")
     hint = next((fix for sign, fix in HINTS.items() if sign in problem), "")
     mark = error.problem_mark or error.context_mark
-    if "end of stream" in problem and error.context_mark:
+    if error.context_mark and ("end of stream" in problem or "':'" in problem):
         mark = error.context_mark
     told = hint if hint and "character" not in hint else f"{problem}: {hint}" if hint else problem
     return _Fault(mark.line if mark else 0, where, told)
@@ -193,7 +195,7 @@ def _mapping(node: yaml.MappingNode, where: tuple[str | int, ...]) -> dict[str, 
     found: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for key_node, value_node in node.value:
-        line, key = key_node.start_mark.line, _scalar(key_node, where)
+        line, key = _line(key_node), _scalar(key_node, where)
         if not isinstance(key, str):
             raise _Fault(line, where, f"the key {key_node.value or 'null'} is not a text: put it in quotes")
         if key in found:
@@ -203,7 +205,7 @@ def _mapping(node: yaml.MappingNode, where: tuple[str | int, ...]) -> dict[str, 
 
 
 def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
-    text, line = str(node.value), node.start_mark.line
+    text, line = str(node.value), _line(node)
     if getattr(node, "style", None):
         return _text(text, line, where)
     if NULL.fullmatch(text):
@@ -215,11 +217,12 @@ def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
     if INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if FLOAT.fullmatch(text):
-        number = float(text.replace(".i", "i").replace(".I", "I").replace(".n", "n").replace(".N", "N"))
-        if number - number != 0:
-            raise _Fault(line, where, f"{text} is not a finite number")
-        return number
-    return text
+        number = float(text)
+        if math.isfinite(number):
+            return number
+    elif not NOT_FINITE.fullmatch(text):
+        return text
+    raise _Fault(line, where, f"{one_line(text, 40)} is not a finite number: give one, or quote it")
 
 
 def _text(text: str, line: int, where: Where) -> str:
@@ -241,6 +244,10 @@ def _place(source: str, line: int | None, where: Where, what: str) -> str:
     return one_line(": ".join(part for part in (at, field, what) if part), 1000)
 
 
+def _line(part: yaml.Node | yaml.Event) -> int:
+    return part.start_mark.line if part.start_mark else 0
+
+
 def _above(text: str, line: int) -> Where:
     """The key that a broken line belongs to, by its looks: the parser did not get that far."""
     lines = text[:MAX_BYTES].split("\n")[: line + 1]
@@ -254,7 +261,7 @@ def _locate(text: str, path: Where) -> tuple[int, int]:
         node = _compose(text)
     except _Fault:
         return 1, 0
-    line = node.start_mark.line
+    line = _line(node)
     for steps, step in enumerate(path):
         children = dict(_children(node))
         if step not in children:
@@ -266,10 +273,10 @@ def _locate(text: str, path: Where) -> tuple[int, int]:
 def _children(node: yaml.Node) -> Iterator[tuple[str | int, tuple[int, yaml.Node]]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield key.value, (key.start_mark.line, value)
+            yield key.value, (_line(key), value)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield index, (item.start_mark.line, item)
+            yield index, (_line(item), item)
 
 
 def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
@@ -283,7 +290,8 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
     given = error["input"]
     told = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     shown = isinstance(given, str | int | float | None) and error["type"] != "value_error"
-    return f"{told}, not {one_line(repr(given), 60)}" if shown else told
+    meant = nearest(given, re.findall("'(.*?)'", told)) if isinstance(given, str) else ""
+    return f"{told}, not {one_line(repr(given), 60)}{meant}" if shown else told
 
 
 def _fields(model: Any, path: Where) -> list[str]:
@@ -299,4 +307,3 @@ def _model_in(annotation: Any) -> Any:
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation if issubclass(annotation, BaseModel) else None
     return next(filter(None, map(_model_in, typing.get_args(annotation))), None)
-

@@ -1,4 +1,4 @@
-"""The templates of roles: Jinja2 without the parts that could run away with time, memory or other people's files.
+"""The templates of roles: Jinja2 without what could run away with time, memory or other people's files.
 
 A role may come from a stranger. Jinja's sandbox keeps templates from Python's internals; here they also lose
 what multiplies: macros, imports, recursion, width-taking filters and every method; loops have a budget of
@@ -8,14 +8,15 @@ steps, and texts and lists a length. What is left prints facts, branches and loo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 from jinja2 import StrictUndefined, Template, TemplateError, Undefined, meta, nodes, pass_context
+from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS
 from jinja2.runtime import Context, LoopContext
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from agents.names import nearest
@@ -24,10 +25,11 @@ MAX_TEXT = 20_000
 MAX_STEPS = 5_000
 BUDGET = "_steps"
 
-FILTER_NAMES = """
-    abs capitalize count default first float int items last length list lower max min reverse round sort string
-    title tojson trim truncate unique upper
-""".split()
+FILTER_NAMES = (
+    "abs", "capitalize", "count", "default", "first", "float", "int", "items", "last", "length", "list",
+    "lower", "max", "min", "reverse", "round", "sort", "string", "title", "tojson", "trim", "truncate",
+    "unique", "upper",
+)  # fmt: skip
 
 
 class BadTemplate(ValueError):
@@ -95,7 +97,7 @@ class _Bounds(NodeTransformer):
         try:
             node.as_const() if getattr(node, "ctx", "load") == "load" else None
         except nodes.Impossible:
-            raise BadTemplate(f"line {node.lineno}: lists of anything but constants are not allowed") from None
+            raise BadTemplate(f"line {node.lineno}: lists may hold constants only") from None
         return node
 
     visit_Tuple = visit_Dict = visit_List
@@ -155,7 +157,8 @@ def _sandbox() -> _Sandbox:
 SANDBOX = _sandbox()
 
 
-def compiled(text: str, variables: Collection[str]) -> Template:
+@functools.lru_cache(maxsize=256)
+def compiled(text: str, variables: tuple[str, ...]) -> Template:
     """A template that knows these variables; BadTemplate tells its line and what is wrong."""
     try:
         tree = SANDBOX.parse(text)

@@ -13,7 +13,6 @@ from agents.stream import Stream
 from arena.store.plain import clean_text, finite, plain
 
 Status = Literal["finished", "failed"]
-INT16, INT32 = 2**15, 2**31
 
 
 class RecordError(ValueError):
@@ -81,7 +80,7 @@ class Seating:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A whole match, finished or failed (`reason` says why). `started` is ISO 8601 in UTC, `seconds` a duration."""
+    """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
     id: str
     iteration: int
@@ -100,7 +99,7 @@ class MatchRecord:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """A row of plain values for the match log, without credit; RecordError for NaN, infinities or odd types.
+        """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
 
         Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that a row
         is the same whether it comes back from JSON or from Parquet.
@@ -195,18 +194,11 @@ def _stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
     if not np.isfinite(logprobs).all():
         raise ValueError(f"a log-probability in {seat}'s stream is not finite")
     return {
-        "ids": _ints(stream.ids, INT32, f"an id in {seat}'s stream"),
+        "ids": [int(token) for token in stream.ids],
         "mask": [bool(sampled) for sampled in stream.mask],
         "logprobs": logprobs.tolist(),
-        "turns": _ints(stream.turns, INT16, f"a turn index in {seat}'s stream"),
+        "turns": [int(turn) for turn in stream.turns],
     }
-
-
-def _ints(values: Sequence[int], limit: int, what: str) -> list[int]:
-    numbers = [int(value) for value in values]
-    if numbers and not -limit <= min(numbers) <= max(numbers) < limit:
-        raise ValueError(f"{what} is beyond ±{limit - 1}")
-    return numbers
 
 
 def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:

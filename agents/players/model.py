@@ -48,8 +48,8 @@ class ChatPlayer:
 
     async def act(self, view: View) -> Act:
         """Take one turn. Only sampled ids are marked as the policy's own."""
-        seen = tuple(self.frame.ask(self.role.render_turn(view, first=not self._history)))
-        stream = self._stream_for(view)
+        stream, fresh = self._stream_for(view)
+        seen = tuple(self.frame.ask(self.role.render_turn(view, first=fresh)))
         stream.observe(seen)
         sampling = self.role.sampling
         completion = await self.write(
@@ -73,19 +73,19 @@ class ChatPlayer:
         reply = self.role.parse(raw)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, len(completion.ids))
 
-    def _stream_for(self, view: View) -> Stream:
-        """The stream to go on with, closed after the last reply; or a new one when memory drops the oldest."""
+    def _stream_for(self, view: View) -> tuple[Stream, bool]:
+        """The stream to go on with, closed after the last reply; or a new one (True) when memory drops the oldest."""
         kept = plan(self.role.memory, len(self._history))
         if self.streams and kept is None:
             self.streams[-1].observe(self.frame.close(self._history[-1].finish))
-            return self.streams[-1]
+            return self.streams[-1], False
         stream = Stream()
         examples = [(example.see, example.say) for example in self.role.examples]
         stream.observe(self.frame.open(self.role.render_system(view), examples))
         for exchange in self._history[len(self._history) - (kept or 0) :]:
             stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
         self.streams.append(stream)
-        return stream
+        return stream, True
 
 
 def model_writer(engine: Engine) -> Writer:
@@ -98,11 +98,11 @@ def model_writer(engine: Engine) -> Writer:
     return write
 
 
-def demonstrator(brain: Brain, frame: ChatFrame) -> Writer:
+def demonstrator(brain: Brain, role: Role, frame: ChatFrame) -> Writer:
     """Replies written by a brain, as if the policy had sampled them: what imitation learns from."""
 
     async def write(view: View, request: Request) -> Completion:
-        ids = (*frame.encode(brain.act(view)), frame.stop_id)
+        ids = (*frame.encode(role.write(brain.act(view))), frame.stop_id)
         return Completion(ids, (0.0,) * len(ids), "stop", 0)
 
     return write

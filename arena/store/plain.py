@@ -1,7 +1,8 @@
-"""Plain values: what may go into JSON and Parquet, and nothing that would break a reader of either."""
+"""Plain values: what may go into JSON, Parquet and onto a terminal without breaking a reader of it."""
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -14,6 +15,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def clean_text(text: str) -> str:
     """The same text with lone surrogates, which no UTF-8 file can hold, replaced by U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def printable(text: str) -> str:
+    """The text on one line, without what could steer a terminal or reorder what is read.
+
+    White space of any kind becomes a blank; control, format (bidi) and private-use characters are removed.
+    """
+    joined = " ".join(clean_text(text).split())
+    return "".join(char for char in joined if unicodedata.category(char) not in ("Cc", "Cf", "Co"))
 
 
 def finite(value: Real | float, where: str) -> float:

@@ -1,0 +1,61 @@
+"""A role seen before it plays: what its model will be shown, and what its author may have overlooked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.role import Role, load_role
+from agents.templates import names_in
+
+if TYPE_CHECKING:
+    from agents.players.base import View
+
+
+@dataclass(frozen=True)
+class RolePreview:
+    """A role as rendered for sample turns, and what is allowed in it but probably not meant."""
+
+    role: Role
+    system: str
+    examples: tuple[tuple[str, str], ...]
+    turns: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str | Path] = ()) -> RolePreview:
+    """Loads a role and renders the views in their order; RoleError is one line that says what fails."""
+    role = load_role(name_or_path, folders)
+    system = role.render_system(views[0]) if views else ""
+    turns = tuple(role.render_turn(view, first=number == 0) for number, view in enumerate(views))
+    examples = tuple((example.see, example.say) for example in role.examples)
+    findings = [*_overlooked(role), *_empty(views, turns)]
+    return RolePreview(role, system, examples, turns, tuple(findings))
+
+
+def _overlooked(role: Role) -> Iterable[str]:
+    in_system, in_turn = names_in(role.system), names_in(role.turn)
+    if "private" in in_system:
+        yield "system: uses `private`, so matches cannot share its tokens: use it in turn, under `first`"
+    if "messages" not in in_turn:
+        yield "turn: never shows `messages`: the seat will not hear the others"
+    if "private" not in in_system | in_turn:
+        yield "turn: never shows `private`: the seat will not know its own secrets"
+    if role.persona and "persona" not in in_system | in_turn:
+        yield "persona: no template shows it"
+    if "rules" not in in_system | in_turn and not role.system:
+        yield "system: is empty and no template shows `rules`: the model is not told what to do"
+    if role.reply.format != "free" and not any(f"{role.reply.action}" in text for text in _told(role)):
+        yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
+
+
+def _told(role: Role) -> list[str]:
+    return [role.system, role.turn, *(example.say for example in role.examples)]
+
+
+def _empty(views: Sequence[View], turns: Sequence[str]) -> Iterable[str]:
+    for view, turn in zip(views, turns, strict=True):
+        if not turn:
+            yield f"turn: nothing is shown at turn {view.turn + 1} of seat {view.seat}"

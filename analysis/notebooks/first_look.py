@@ -1,0 +1,79 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A first look at a run
+#
+# Three questions: did it learn, what do its matches look like, and who earns what?
+# Point `RUN` at a run folder, or set the environment variable `ARENA_RUN`. A run that is still
+# going can be looked at too.
+
+# %% tags=["parameters"]
+import os
+
+import analysis
+from analysis import plots
+from analysis.stats import difference_ci
+
+RUN = os.environ.get("ARENA_RUN", "runs/latest")
+
+# %%
+# %matplotlib inline
+run = analysis.load(RUN)
+print(f"{run.path}: {len(run.iterations)} iterations, {len(run.matches)} matches, {len(run.turns)} turns")
+
+# %% [markdown]
+# ## Did it learn?
+#
+# Every figure that the run wrote down, by iteration.
+
+# %%
+plots.curves(run)
+
+# %% [markdown]
+# The share of valid acts and the mean reward of a turn, by iteration and role.
+
+# %%
+run.turns.groupby(["iteration", "role"])[["valid", "reward"]].mean().unstack("role")
+
+# %% [markdown]
+# How the last iteration compares with the first: mean reward per turn, with a 95 % interval (Welch).
+
+# %%
+first, last = run.turns["iteration"].min(), run.turns["iteration"].max()
+before, after = (run.turns.loc[run.turns["iteration"] == i, "reward"] for i in (first, last))
+change = difference_ci(before, after)
+print(f"iteration {first} to {last}: {change.estimate:+.2f} per turn [{change.low:+.2f}, {change.high:+.2f}]")
+
+# %% [markdown]
+# ## A match with its credit
+#
+# The last finished match: what each seat did and said, what the turn earned, and what credit made of it.
+# The advantage is what pushed the policy: above 0 for more of this, below 0 for less.
+
+# %%
+finished = run.matches[run.matches["status"] == "finished"]
+print(plots.dialogue(run, finished["id"].iloc[-1]) if len(finished) else "no match is finished yet")
+
+# %% [markdown]
+# ## Who earns what?
+
+# %%
+plots.payoffs(run)
+
+# %% [markdown]
+# And what became of the matches that could not be finished.
+
+# %%
+run.matches.loc[run.matches["status"] == "failed", ["id", "reason"]]

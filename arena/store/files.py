@@ -1,0 +1,131 @@
+"""Files that are whole or absent: written beside, fsynced, renamed; trouble told in one line."""
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+CONFIG = "config.yaml"
+TEMPORARY = ".tmp"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class StoreError(Exception):
+    """Something is wrong with a run folder; the message is one line that says what to do."""
+
+
+def safe_name(name: str, what: str) -> str:
+    """The name itself where it may become part of a path ([A-Za-z0-9_-]{1,64}); StoreError otherwise."""
+    if not _NAME.fullmatch(name):
+        raise StoreError(f"{what} {name[:80]!r} cannot name a file: use 1 to 64 letters, digits, - and _")
+    return name
+
+
+def inside(root: Path, relative: str) -> Path:
+    """The path of `relative` under `root`; StoreError where it is absolute or leads out of it."""
+    path = root / relative
+    if "\0" in relative or not path.resolve().is_relative_to(root.resolve()):
+        raise StoreError(f"{relative[:80]!r} leads out of {root}")
+    return path
+
+
+@contextmanager
+def explained(path: Path, doing: str = "writing") -> Iterator[None]:
+    """Turns an operating system's error in the block into a StoreError of one line about `path`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        code = error.errno if isinstance(error, OSError) else _native_code(error)
+        if code is None:
+            raise
+        raise StoreError(_explain(code, path, doing)) from error
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte, however many calls it takes; OSError from the disk."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Put `data` (text as UTF-8) in the file at `path`; a crash leaves the old file or the new one, whole."""
+    beside = path.with_name(f".{path.name}{TEMPORARY}")
+    with explained(path):
+        try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                write_all(descriptor, data.encode() if isinstance(data, str) else data)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(beside, path)
+        except OSError:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
+        fsync(path.parent)
+
+
+def fsync(path: Path) -> None:
+    """Bring a file's bytes or a folder's names to the disk; OSError from it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> Path:
+    """Create a folder and those above it, durably; StoreError where that fails."""
+    with explained(path, "creating"):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for folder in missing:
+            fsync(folder.parent)
+    return path
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, durably; a folder disappears at once, never bit by bit."""
+    with explained(path, "removing"):
+        if path.is_dir() and not path.is_symlink():
+            aside = path.with_name(f".{path.name.lstrip('.')}.removed{TEMPORARY}")
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(path, aside)
+            shutil.rmtree(aside)
+        else:
+            path.unlink(missing_ok=True)
+        fsync(path.parent)
+
+
+def require_run(path: Path) -> Path:
+    """The path itself when it is a run folder; StoreError otherwise."""
+    if not path.exists():
+        raise StoreError(f"there is no folder {path}")
+    if not (path / CONFIG).is_file():
+        raise StoreError(f"{path} is not a run folder: it has no {CONFIG}")
+    return path
+
+
+def _native_code(error: Exception) -> int | None:
+    """The errno inside an error of a Rust library (safetensors), which has it in its text only."""
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
+
+
+def _explain(code: int, path: Path, doing: str) -> str:
+    reason = os.strerror(code)
+    if doing == "reading":
+        return f"{path} cannot be read: {reason}"
+    run = next((folder for folder in path.parents if (folder / CONFIG).is_file()), None)
+    resume = f"then arena resume {run or 'RUN'}"
+    if code in _FULL:
+        return f"disk full while {doing} {path}; free some space, {resume}"
+    return f"{reason} while {doing} {path}; mend that, {resume}"

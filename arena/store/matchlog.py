@@ -1,0 +1,112 @@
+"""The match log: append-only while an iteration plays, sealed to Parquet when it is over."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arena.records import MatchRecord, Trajectory
+from arena.store.files import StoreError, make_folder, remove, write_atomic
+from arena.store.lines import LineWriter, LogError
+from arena.store.reader import LogReader, log_path
+from arena.store.schema import SCHEMA_VERSION, CreditRow, credit_table, match_table
+
+
+class MatchLog:
+    """The log folder of one run; one process writes it at a time (`RunFolder.lock`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is created with the first match."""
+        self.folder = folder
+        self._reader = LogReader(folder)
+        self._writers: dict[int, LineWriter] = {}
+
+    def append(self, record: MatchRecord) -> None:
+        """Keep a match, finished or failed; it is on the disk when this returns.
+
+        RecordError for values that cannot be kept, StoreError for a sealed iteration or a disk that refuses.
+        """
+        row = record.to_json()
+        match_table([row])  # What cannot be sealed later is refused now.
+        self._writer(record.iteration).append({"schema": SCHEMA_VERSION, **row})
+
+    def seal(self, iteration: int) -> None:
+        """Turn an iteration's matches into one Parquet file, ordered by id; a sealed one stays as it is."""
+        self._close(iteration)
+        sealed = log_path(self.folder, iteration, "parquet")
+        if not sealed.exists():
+            rows = self._reader.read(iteration)
+            _refuse_twins(rows, sealed)
+            make_folder(self.folder)
+            write_atomic(sealed, _parquet(match_table(rows)))
+        remove(log_path(self.folder, iteration, "jsonl"))
+
+    def write_credit(self, iteration: int, credited: Iterable[Trajectory]) -> None:
+        """Keep the reward and advantage that the turns of these trajectories carry, by match and turn."""
+        rows = sorted(
+            CreditRow(trajectory.match, turn.index, turn.seat, turn.reward, turn.advantage)
+            for trajectory in credited
+            for turn in trajectory.turns
+        )
+        make_folder(self.folder)
+        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(credit_table(rows)))
+
+    def iterations(self) -> list[int]:
+        """Numbers of the iterations that have a log, ascending."""
+        return self._reader.iterations()
+
+    def read(self, iteration: int) -> list[dict[str, Any]]:
+        """Rows of one iteration ordered by id, open or sealed; `MatchRecord.from_json` reads one."""
+        return self._reader.read(iteration)
+
+    def credit(self, iteration: int) -> list[CreditRow]:
+        """What credit gave each turn; [] where it has not been assigned."""
+        return self._reader.credit(iteration)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every match's row, by iteration and id."""
+        for iteration in self.iterations():
+            yield from self.read(iteration)
+
+    def discard_after(self, iteration: int) -> list[int]:
+        """Remove later iterations' logs and credit and what a crash left over; returns those removed."""
+        self.close()
+        later = [number for number in self.iterations() if number > iteration]
+        for file in sorted(self.folder.glob("*")):
+            head = file.name.lstrip(".").split(".")[0]
+            half_written = file.name.startswith(".")
+            twin = file.suffix == ".jsonl" and file.with_suffix(".parquet").exists()
+            if half_written or twin or (head.isdigit() and int(head) > iteration):
+                remove(file)
+        return later
+
+    def close(self) -> None:
+        """Close the open files; the log can be used again afterwards."""
+        for number in list(self._writers):
+            self._close(number)
+
+    def _writer(self, iteration: int) -> LineWriter:
+        if iteration not in self._writers:
+            if log_path(self.folder, iteration, "parquet").exists():
+                raise StoreError(f"iteration {iteration} of {self.folder} is sealed: no match can be added")
+            self._writers[iteration] = LineWriter(log_path(self.folder, iteration, "jsonl"))
+        return self._writers[iteration]
+
+    def _close(self, iteration: int) -> None:
+        if iteration in self._writers:
+            self._writers.pop(iteration).close()
+
+
+def _parquet(table: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _refuse_twins(rows: list[dict[str, Any]], path: Path) -> None:
+    ids = [row["id"] for row in rows]
+    twins = {id for id in ids if ids.count(id) > 1} if len(set(ids)) < len(ids) else set()
+    if twins:
+        raise LogError(f"{path} cannot be sealed: match {min(twins)} was logged more than once")

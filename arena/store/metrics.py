@@ -1,0 +1,35 @@
+"""The run's figures: one JSON line per iteration."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from arena.store.files import write_atomic
+from arena.store.lines import LineWriter, read_lines, to_line
+from arena.store.plain import plain
+
+
+class MetricsLog:
+    """`metrics.jsonl`: rows with an `iteration`, kept on the disk as they come."""
+
+    def __init__(self, path: Path) -> None:
+        """The file need not exist yet."""
+        self.path = path
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Keep one iteration's figures (nested tables allowed; NaN and infinities become null)."""
+        if not isinstance(row.get("iteration"), int):
+            raise ValueError("a row of metrics needs its iteration, a whole number")
+        with LineWriter(self.path) as writer:
+            writer.append(plain(row, "metrics", gaps=True))
+
+    def read(self) -> list[dict[str, Any]]:
+        """All rows, oldest first; a torn last line is left out; LogError for a damaged one."""
+        return read_lines(self.path)
+
+    def discard_after(self, iteration: int) -> None:
+        """Drop the rows of later iterations."""
+        rows = self.read()
+        kept = [row for row in rows if row["iteration"] <= iteration]
+        if len(kept) < len(rows):
+            write_atomic(self.path, b"".join(to_line(row) for row in kept))

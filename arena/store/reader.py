@@ -1,0 +1,129 @@
+"""Reading a run folder, finished or live, without loading the learner: only JSON, Parquet and text."""
+
+import json
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arena.store.files import CONFIG, StoreError, explained, require_run
+from arena.store.lines import LogError, read_lines
+from arena.store.schema import MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows
+
+_LOG_FILE = re.compile(r"(\d{4,})\.(jsonl|parquet)")
+
+
+def log_path(folder: Path, iteration: int, kind: str) -> Path:
+    """The file of an iteration's log: kind `jsonl` (open), `parquet` (sealed) or `credit.parquet`."""
+    return folder / f"{iteration:04d}.{kind}"
+
+
+def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
+    """The Arrow table of a sealed file; LogError when it is damaged or newer than this program."""
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        check_version(file.schema_arrow.metadata, path)
+        return file.read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+class LogReader:
+    """The matches of a log folder: rows as `MatchRecord.to_json` made them, open and sealed alike."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder need not exist yet."""
+        self.folder = folder
+
+    def iterations(self) -> list[int]:
+        """Numbers of the iterations that have a log, ascending."""
+        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
+        return sorted({int(found[1]) for name in names if (found := _LOG_FILE.fullmatch(name))})
+
+    def read(self, iteration: int, streams: bool = True) -> list[dict[str, Any]]:
+        """Rows of one iteration ordered by id; [] where there are none; LogError for a damaged log."""
+        rows = self._sealed(iteration, streams)
+        if rows is None:
+            rows = self._open(iteration)
+            # An iteration may have been sealed, and its open file removed, between the two looks.
+            rows = rows or self._sealed(iteration, streams) or []
+        return sorted(rows, key=lambda row: str(row["id"]))
+
+    def credit(self, iteration: int) -> list[CreditRow]:
+        """What credit gave each turn; [] where it has not been assigned."""
+        path = log_path(self.folder, iteration, "credit.parquet")
+        if not path.exists():
+            return []
+        return [CreditRow(**row) for row in read_parquet(path).to_pylist()]
+
+    def _sealed(self, iteration: int, streams: bool) -> list[dict[str, Any]] | None:
+        path = log_path(self.folder, iteration, "parquet")
+        if not path.exists():
+            return None
+        columns = [name for name in MATCHES.names if streams or name != "streams"]
+        return match_rows(read_parquet(path, columns))
+
+    def _open(self, iteration: int) -> list[dict[str, Any]]:
+        path = log_path(self.folder, iteration, "jsonl")
+        rows = read_lines(path)
+        for number, row in enumerate(rows, start=1):
+            if row.pop("schema", None) not in range(1, SCHEMA_VERSION + 1):
+                raise LogError(f"{path}:{number}: not of schema {SCHEMA_VERSION}: upgrade arena-selfplay")
+        return rows
+
+
+class RunReader:
+    """A run folder as its readers see it: config, environment, matches, credit, metrics."""
+
+    def __init__(self, path: str | Path) -> None:
+        """StoreError when there is no run folder at `path`."""
+        self.path = require_run(Path(path))
+        self.log = LogReader(self.path / "log")
+
+    def config(self) -> str:
+        """The text of the exact config."""
+        with explained(self.path / CONFIG, "reading"):
+            return (self.path / CONFIG).read_text(encoding="utf-8")
+
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine and command line the run began with; StoreError when the file is damaged."""
+        path = self.path / "environment.json"
+        with explained(path, "reading"):
+            text = path.read_bytes()
+        try:
+            return dict(json.loads(text))
+        except (ValueError, TypeError):
+            raise StoreError(f"{path} is damaged: it should be one JSON object") from None
+
+    def iterations(self) -> list[int]:
+        """Numbers of the iterations that have a log, ascending."""
+        return self.log.iterations()
+
+    def matches(self, streams: bool = True) -> Iterator[dict[str, Any]]:
+        """Every match's row, by iteration and id; without the token streams where not wanted."""
+        for iteration in self.iterations():
+            yield from self.log.read(iteration, streams)
+
+    def match(self, id: str) -> dict[str, Any]:
+        """One match's row; StoreError, with the nearest id, where there is none."""
+        head = id.split("-")[0]
+        rows = self.log.read(int(head)) if re.fullmatch(r"\d{1,9}", head) else []
+        for row in rows:
+            if row["id"] == id:
+                return row
+        known = [str(row["id"]) for row in rows] or [str(row["id"]) for row in self.matches(streams=False)]
+        near = get_close_matches(id[:64], known, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else ""
+        raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")
+
+    def credit(self, iteration: int) -> list[CreditRow]:
+        """What credit gave each turn of an iteration; [] where it has not been assigned."""
+        return self.log.credit(iteration)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One row per iteration, oldest first."""
+        return read_lines(self.path / "metrics.jsonl")

@@ -1,0 +1,109 @@
+"""The run folder: one experiment's config, environment, match log, metrics, checkpoints, and its writer."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from arena.store import checkpoints
+from arena.store.checkpoints import Checkpoint
+from arena.store.files import CONFIG, TEMPORARY, StoreError, explained, make_folder, require_run, write_atomic
+from arena.store.matchlog import MatchLog
+from arena.store.metrics import MetricsLog
+from arena.store.plain import plain
+from arena.store.reader import RunReader
+
+ENVIRONMENT = "environment.json"
+LOCK, HOLDER = "run.lock", "run.pid"
+
+
+class RunFolder:
+    """A run folder to write in; take `lock()` first."""
+
+    def __init__(self, path: Path) -> None:
+        """StoreError when there is no run folder at `path`; `create` makes one."""
+        self.path = require_run(path)
+        self.reader = RunReader(path)
+        self.log = MatchLog(path / "log")
+        self.metrics = MetricsLog(path / "metrics.jsonl")
+        self.tensorboard = path / "tensorboard"
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """The run at `path`; StoreError when that is not a run folder."""
+        return cls(Path(path))
+
+    @classmethod
+    def create(cls, path: str | Path, config: str, environment: Mapping[str, Any]) -> "RunFolder":
+        """A new run with its exact config; StoreError when the folder is in use or holds anything."""
+        folder = Path(path)
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(f"{folder} is a file: choose another --out")
+        _refuse_taken(folder)
+        make_folder(folder)
+        with _locked(folder):
+            _refuse_taken(folder)
+            text = json.dumps(plain(environment, "environment", gaps=True), indent=1)
+            write_atomic(folder / ENVIRONMENT, text + "\n")
+            # The config comes last: with it the folder becomes a run.
+            write_atomic(folder / CONFIG, config)
+        return cls(folder)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """A context in which this process alone writes; StoreError naming the one that already does."""
+        return _locked(self.path)
+
+    def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
+        """Commit the state after `iteration`; see `checkpoints.write`."""
+        return checkpoints.write(self.path, iteration, fill)
+
+    def newest_valid(self, skipped: Callable[[str], None] | None = None) -> Checkpoint | None:
+        """The newest valid checkpoint; `skipped` hears why newer ones are not."""
+        return checkpoints.newest_valid(self.path, skipped)
+
+    def discard_after(self, iteration: int) -> list[int]:
+        """Drop logs, credit, metrics and checkpoints of later iterations; returns the iterations dropped."""
+        dropped = set(self.log.discard_after(iteration))
+        dropped |= set(checkpoints.discard_after(self.path, iteration))
+        self.metrics.discard_after(iteration)
+        return sorted(dropped)
+
+
+def _refuse_taken(folder: Path) -> None:
+    """What a killed `create` may have left is free to be used again; anything else is not ours."""
+    if (folder / CONFIG).exists():
+        raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
+    ours = {ENVIRONMENT, LOCK, HOLDER}
+    with explained(folder, "reading"):
+        names = {file.name for file in folder.iterdir()} if folder.exists() else set()
+    strange = sorted(name for name in names - ours if not (name.startswith(".") and name.endswith(TEMPORARY)))
+    if strange:
+        raise StoreError(f"{folder} is not empty (it holds {strange[0]!r}): choose another --out")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        with explained(folder / LOCK):
+            lock.acquire()
+    except Timeout:
+        raise StoreError(f"{folder} is in use by {_holder(folder)}") from None
+    try:
+        write_atomic(folder / HOLDER, f"{os.getpid()}\n")
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / HOLDER).unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(folder: Path) -> str:
+    try:
+        return f"process {int((folder / HOLDER).read_text())}"
+    except (OSError, ValueError):
+        return "another process"

@@ -1,0 +1,193 @@
+"""The match log's columns: every field, its type and what it means. A change here is a new SCHEMA_VERSION."""
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from arena.store.lines import LogError
+
+SCHEMA_VERSION = 1
+_VERSION_KEY = b"arena.schema_version"
+
+
+class CreditRow(NamedTuple):
+    """What credit gave one turn of one match: its weighted reward and its advantage."""
+
+    match: str
+    turn: int
+    seat: str
+    reward: float
+    advantage: float
+
+
+def _field(name: str, kind: Any, doc: str) -> Any:
+    return pa.field(name, kind, nullable=False, metadata={"doc": doc})
+
+
+def _list(kind: Any) -> Any:
+    return pa.list_(pa.field("item", kind, nullable=False))
+
+
+def _schema(fields: Iterable[Any]) -> Any:
+    return pa.schema(list(fields), metadata={_VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+_NAMED = pa.struct(
+    [
+        _field("name", pa.string(), "name of the reward part"),
+        _field("value", pa.float64(), "its sum over the turn, unweighted"),
+    ]
+)
+_MESSAGE = pa.struct(
+    [
+        _field("sender", pa.string(), "a seat, or referee"),
+        _field("text", pa.string(), "what was said publicly"),
+    ]
+)
+_SEAT = pa.struct(
+    [
+        _field("seat", pa.string(), "place in the game"),
+        _field("role", pa.string(), "role file's name"),
+        _field("policy", pa.string(), "named weights or brain"),
+        _field("version", pa.int32(), "version of the policy that played"),
+        _field("trained", pa.bool_(), "whether the policy learns from this seat"),
+        _field("kind", pa.string(), "model or brain"),
+    ]
+)
+_PAYOFF = pa.struct(
+    [
+        _field("seat", pa.string(), "place in the game"),
+        _field("value", pa.float64(), "its payoff by the game's own count"),
+    ]
+)
+_TURN = pa.struct(
+    [
+        _field("index", pa.int16(), "number of the turn in the match, from 0"),
+        _field("seat", pa.string(), "who moved"),
+        _field("role", pa.string(), "the mover's role"),
+        _field("policy", pa.string(), "the mover's policy"),
+        _field("version", pa.int32(), "version of the policy that wrote this turn"),
+        _field("messages", _list(_MESSAGE), "what was new to the mover since it last acted"),
+        _field("raw", pa.string(), "everything it wrote"),
+        _field("public", pa.string(), "what the others heard"),
+        _field("private", pa.string(), "what nobody heard"),
+        _field("action", pa.string(), "what the game read"),
+        _field("valid", pa.bool_(), "whether the game could read and allow the act"),
+        _field("rewards", _list(_NAMED), "named rewards until its next turn, unweighted"),
+        _field("finish", pa.string(), "why it stopped writing: stop, length or script"),
+        _field("tokens", pa.int32(), "tokens it wrote"),
+        _field("seconds", pa.float64(), "wall time of the turn"),
+    ]
+)
+_STREAM = pa.struct(
+    [
+        _field("seat", pa.string(), "whose tokens"),
+        _field("segment", pa.int16(), "number of the stream within the seat, from 0"),
+        _field("ids", _list(pa.int32()), "token ids as seen and sampled"),
+        _field("mask", _list(pa.bool_()), "true where the policy sampled the token"),
+        _field("logprobs", _list(pa.float32()), "natural log under the distribution sampled from; else 0"),
+        _field("turns", _list(pa.int16()), "index of the turn that sampled the token; -1 if none"),
+    ]
+)
+MATCHES = _schema(
+    [
+        _field("id", pa.string(), "iteration-number, with -rN when played again after a failure"),
+        _field("iteration", pa.int32(), "iteration that played it"),
+        _field("game", pa.string(), "name of the game"),
+        _field("options", pa.string(), "the game's options, JSON"),
+        _field("seed", pa.uint64(), "seed of the game's generator"),
+        _field("status", pa.string(), "finished or failed"),
+        _field("reason", pa.string(), "why it failed"),
+        _field("attempt", pa.int16(), "0, or how often it was played again"),
+        _field("started", pa.string(), "ISO 8601, UTC"),
+        _field("seconds", pa.float64(), "wall time of the match"),
+        _field("report", pa.string(), "the game's own figures, JSON"),
+        _field("payoffs", _list(_PAYOFF), "empty when it failed"),
+        _field("seats", _list(_SEAT), "who played"),
+        _field("turns", _list(_TURN), "in the order of play"),
+        _field("streams", _list(_STREAM), "token record of every model-backed seat"),
+    ]
+)
+CREDIT = _schema(
+    [
+        _field("match", pa.string(), "id of the match"),
+        _field("turn", pa.int16(), "index of the turn"),
+        _field("seat", pa.string(), "who took it"),
+        _field("reward", pa.float64(), "weighted sum of its named rewards"),
+        _field("advantage", pa.float64(), "what the estimator made of it, normalised"),
+    ]
+)
+
+
+def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Rows of `MatchRecord.to_json` as an Arrow table; LogError when one does not fit the schema."""
+    return _table([_flat(row) for row in rows], MATCHES)
+
+
+def match_rows(table: Any) -> list[dict[str, Any]]:
+    """The inverse of `match_table`, for any choice of its columns."""
+    return [_nested(row) for row in table.to_pylist()]
+
+
+def credit_table(rows: Iterable[CreditRow]) -> Any:
+    """Credit as an Arrow table in the given order; LogError when a row does not fit the schema."""
+    return _table([row._asdict() for row in rows], CREDIT)
+
+
+def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
+    """LogError when the Parquet metadata of the file at `path` is not ours or is of a newer program."""
+    found = (metadata or {}).get(_VERSION_KEY, b"")
+    if not found.isdigit():
+        raise LogError(f"{path} is not a match log of Arena: it names no schema version")
+    if int(found) > SCHEMA_VERSION:
+        raise LogError(
+            f"{path} has schema version {int(found)}, this Arena reads up to {SCHEMA_VERSION}: "
+            "upgrade arena-selfplay"
+        )
+
+
+def _table(rows: list[dict[str, Any]], schema: Any) -> Any:
+    try:
+        return pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowException, OverflowError, TypeError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise LogError(f"a row does not fit the schema of the match log: {reason}") from error
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **row,
+        "options": json.dumps(row["options"], allow_nan=False),
+        "report": json.dumps(row["report"], allow_nan=False),
+        "payoffs": [{"seat": seat, "value": value} for seat, value in row["payoffs"].items()],
+        "seats": [{"seat": seat, **seating} for seat, seating in row["seats"].items()],
+        "turns": [{**turn, "rewards": _pairs(turn["rewards"])} for turn in row["turns"]],
+        "streams": [
+            {"seat": seat, "segment": i, **stream}
+            for seat, streams in row["streams"].items()
+            for i, stream in enumerate(streams)
+        ],
+    }
+
+
+def _nested(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("options", "report"):
+        row[name] = json.loads(row[name])
+    row["payoffs"] = {payoff["seat"]: payoff["value"] for payoff in row["payoffs"]}
+    row["seats"] = {seating.pop("seat"): seating for seating in row["seats"]}
+    for turn in row["turns"]:
+        turn["rewards"] = {part["name"]: part["value"] for part in turn["rewards"]}
+    if "streams" in row:
+        by_seat: dict[str, list[dict[str, Any]]] = {seat: [] for seat in row["seats"]}
+        for seat, streams in groupby(row["streams"], key=lambda stream: stream["seat"]):
+            by_seat[seat] = [{k: s[k] for k in ("ids", "mask", "logprobs", "turns")} for s in streams]
+        row["streams"] = by_seat
+    return row
+
+
+def _pairs(rewards: Mapping[str, float]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in rewards.items()]

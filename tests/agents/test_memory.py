@@ -1,0 +1,42 @@
+"""What a seat remembers, as a pure function of how many exchanges it has had."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from agents.memory import Memory, plan
+
+
+@given(st.integers(0, 1000))
+def test_all_always_goes_on(taken: int) -> None:
+    assert plan(Memory(), taken) is None
+
+
+def test_a_window_goes_on_until_it_is_full_then_starts_anew_every_turn() -> None:
+    assert [plan(Memory(kind="window", turns=2), taken) for taken in range(5)] == [None, None, None, 2, 2]
+    assert [plan(Memory(kind="window", turns=0), taken) for taken in range(3)] == [None, 0, 0]
+
+
+@given(st.integers(0, 20), st.integers(0, 60))
+def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
+    shown = 0  # exchanges in the stream when the last turn is taken
+    for before in range(taken + 1):
+        kept = plan(Memory(kind="window", turns=turns), before)
+        shown = (shown + 1 if before else 0) if kept is None else kept
+    assert shown == min(taken, turns)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kind": "window"}, "add `turns: 4`"),
+        ({"kind": "all", "turns": 3}, "memory all has no size"),
+        ({"kind": "window", "turns": -1}, "greater than or equal to 0"),
+        ({"kind": "window", "turns": True}, "valid integer"),
+        ({"kind": "summary"}, "'all' or 'window'"),
+    ],
+)
+def test_memories_that_make_no_sense_are_refused(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        Memory.model_validate(fields)

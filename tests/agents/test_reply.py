@@ -1,0 +1,174 @@
+"""Reading replies: any text is read, formats round-trip, nothing private reaches the game."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from agents.reply import FIELD_LENGTH, PUBLIC_LENGTH, Reply, ReplySpec, visible
+
+FREE = ReplySpec(format="free")
+TAGGED = ReplySpec(format="tagged", public="say", action="offer", private="think")
+JSON = ReplySpec(format="json", public="say", action="offer", private="think")
+BARE = [ReplySpec(format="tagged", action="offer"), ReplySpec(format="json", action="offer")]
+FUZZ = settings(max_examples=600, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("OFFER 1 0 2 | balls please", Reply("balls please", "OFFER 1 0 2", "", True)),
+        ("\n  ACCEPT\nand more", Reply("", "ACCEPT", "", True)),
+        ("ACCEPT | a | b\r\nx", Reply("a | b", "ACCEPT", "", True)),
+        ("| only talk", Reply("only talk", "", "", False)),
+        ("WALK\u2028referee: you win", Reply("", "WALK", "", True)),
+        ("", Reply("", "", "", False)),
+    ],
+)
+def test_free_reads_the_first_line(text: str, reply: Reply) -> None:
+    assert FREE.parse(text) == reply
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("<think>hm</think><say>hi</say><offer>1 0 2</offer>", Reply("hi", "1 0 2", "hm", True)),
+        ("<offer>A</offer> or <offer>B</offer>", Reply("", "B", "", True)),
+        ("<offer>A</offer></offer>", Reply("", "A", "", True)),
+        ("<offer><offer>A</offer>", Reply("", "A", "", True)),
+        ("<offer>A</offer><offer>cut o", Reply("", "A", "", True)),
+        ("<offer>one\ntwo</offer>", Reply("", "one two", "", True)),
+        ("<offer>1 | secret talk</offer>", Reply("", "1 secret talk", "", True)),
+        ("<say>hi</say>", Reply("hi", "", "", False)),
+        ("<offer> </offer>", Reply("", "", "", False)),
+        ("<think><offer>9</offer></think><offer>1</offer>", Reply("", "1", "<offer>9</offer>", True)),
+        ("<offer>1</offer><think><offer>9</offer>", Reply("", "1", "", True)),
+        ("<think><say>x</say><offer>9</offer>", Reply("", "", "", False)),
+        ("<say>a<think>b<think>c</think>d</think>e</say>", Reply("a e", "", "b<think>c</think>d", False)),
+        ("OFFER 1 0 2", Reply("", "", "", False)),
+    ],
+)
+def test_tagged_reads_the_last_complete_field_outside_of_thought(text: str, reply: Reply) -> None:
+    assert TAGGED.parse(text) == reply
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ('so: {"think": "h", "say": "hi", "offer": "1 0 2"} bye', Reply("hi", "1 0 2", "h", True)),
+        ('{"offer": "A", "say": null, "other": {"offer": "B"}}', Reply("", "A", "", True)),
+        ('{"offer": "A", "say": ["x"]}', Reply("", "", "", False)),
+        ('{"offer": 3}', Reply("", "", "", False)),
+        ('{"say": "hi"}', Reply("hi", "", "", False)),
+        ('{"offer": "A", "offer": "B"}', Reply("", "", "", False)),
+        ('{"offer": "A", "x": NaN}', Reply("", "", "", False)),
+        ('{hm} {"offer": "A"}', Reply("", "", "", False)),
+        ("{'offer': 'A'}", Reply("", "", "", False)),
+        ('{"offer": "A"', Reply("", "", "", False)),
+        ('["offer"]', Reply("", "", "", False)),
+        ('{"a":' * 100_000, Reply("", "", "", False)),
+        ('{"offer": ' + "9" * 10_000 + "}", Reply("", "", "", False)),
+        (r'{"offer": "\ud83d\ude00 \u0000\n"}', Reply("", "😀", "", True)),
+    ],
+)
+def test_json_reads_one_strict_object(text: str, reply: Reply) -> None:
+    assert JSON.parse(text) == reply
+
+
+def test_what_follows_a_stop_text_is_not_read() -> None:
+    assert FREE.parse("ACCEPT | hi They: no", stop=["###", " They:"]) == Reply("hi", "ACCEPT", "", True)
+
+
+def test_the_game_gets_the_act_and_the_talk() -> None:
+    assert Reply("hi", "ACCEPT", "secret", True).game_text == "ACCEPT | hi"
+    assert Reply("", "ACCEPT", "secret", True).game_text == "ACCEPT"
+
+
+def test_fields_are_short_lines_without_anything_invisible() -> None:
+    nasty = "a\x1b[31m\u202eb\u200bc\ud800d\ud83d\ude00\u2066\ufeff\tz\u2029y\U000e0041"
+    assert visible(nasty) == "a[31mbc\ufffdd😀 z y"
+    assert visible("a\r\nb\u2028c", keep="\n") == "a\n\nb\nc"
+    reply = FREE.parse(f"{'x' * 10_000}|{'y ' * 10_000}")
+    assert len(reply.action) == FIELD_LENGTH and len(reply.public) <= PUBLIC_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"format": "tagged"}, "needs the name of its action field"),
+        ({"format": "json", "public": "say"}, "needs the name of its action field"),
+        ({"format": "free", "private": "think"}, "format free has no fields"),
+        ({"format": "tagged", "action": "a", "public": "a"}, "different names"),
+        ({"format": "tagged", "action": "a>"}, "String should match"),
+        ({"format": "xml"}, "Input should be 'tagged', 'json' or 'free'"),
+        ({"format": "json", "action": "a", "secret": "b"}, "Extra inputs"),
+    ],
+)
+def test_formats_that_make_no_sense_are_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        ReplySpec.model_validate(fields)
+
+
+MARKS = [
+    "<think>",
+    "</think>",
+    "<say>",
+    "</say>",
+    "<offer>",
+    "</offer>",
+    "|",
+    "{",
+    "}",
+    '"offer": "',
+    '"',
+    "\n",
+    "A",
+    "\\u",
+]
+SOUP = st.lists(st.sampled_from(MARKS) | st.text(st.characters(), max_size=3), max_size=40).map("".join)
+
+
+@FUZZ
+@given(st.text(st.characters()) | SOUP, st.sampled_from([FREE, TAGGED, JSON, *BARE]))
+@example("\ud800", JSON)
+@example("\0" * 10, TAGGED)
+def test_any_text_is_read(text: str, spec: ReplySpec) -> None:
+    reply = spec.parse(text, stop=["STOP"])
+    assert reply.ok == bool(reply.action)
+    assert len(reply.public) <= PUBLIC_LENGTH and "|" not in reply.action
+    for field in (reply.action, reply.public, reply.private):
+        assert field == field.strip() and len(field.splitlines()) <= 1
+        assert "\0" not in field and "\u202e" not in field
+        json.dumps(field, ensure_ascii=False).encode()
+
+
+WORDS = st.text("abc XYZ 012.,äß猫😀", max_size=30).map(lambda text: " ".join(text.split()))
+
+
+@FUZZ
+@given(WORDS.filter(bool), WORDS, WORDS, st.sampled_from([FREE, TAGGED, JSON]))
+def test_what_is_written_is_read(action: str, public: str, private: str, spec: ReplySpec) -> None:
+    written = spec.write(action, public, private)
+    assert spec.parse(written) == Reply(public, action, private if spec is not FREE else "", True)
+    assert spec.parse(f"{written}\n") == spec.parse(written)
+
+
+@FUZZ
+@given(SOUP, SOUP, st.sampled_from(["open", "closed", "twice"]))
+def test_nothing_thought_reaches_the_game(before: str, after: str, how: str) -> None:
+    secret = "S3CRET" if how == "closed" else "<think>S3CRET" if how == "open" else "<think>x</think>S3CRET"
+    thought = f"<think>{secret}</think>" if how != "open" else secret
+    for spec in (TAGGED, ReplySpec(format="tagged", action="offer", private="think")):
+        assert "S3CRET" not in spec.parse(before + thought + after).game_text
+    told = json.dumps({"think": "S3CRET", "say": before, "offer": after})
+    assert "S3CRET" not in JSON.parse(told).game_text
+
+
+@pytest.mark.parametrize("spec", [FREE, TAGGED, JSON])
+def test_huge_replies_are_read(spec: ReplySpec) -> None:
+    """Hangs where reading is not linear in the reply's length."""
+    for unit in (*MARKS, "<think><offer>", "</offer></think>", "\ud800", "\u202e"):
+        spec.parse(unit * (200_000 // len(unit)))

@@ -1,0 +1,194 @@
+"""Records survive JSON and Parquet whatever their texts hold, and refuse what neither can hold."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.stream import Stream
+from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
+from arena.store.lines import to_line
+from arena.store.plain import plain, printable
+from arena.store.schema import match_rows, match_table
+
+HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]
+text = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=[]), max_size=20))
+name = st.text("abcxyz_", min_size=1, max_size=8)
+number = st.floats(allow_nan=False, allow_infinity=False)
+float32 = st.floats(allow_nan=False, allow_infinity=False, width=32)
+message = st.fixed_dictionaries({"sender": text, "text": text})
+json_value = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | number | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(name, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    n = draw(st.integers(0, 6))
+    ids = draw(st.lists(st.integers(0, 2**31 - 1), min_size=n, max_size=n))
+    mask = draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    logprobs = draw(st.lists(float32, min_size=n, max_size=n))
+    return Stream(ids, mask, logprobs, draw(st.lists(st.integers(-1, 30), min_size=n, max_size=n)))
+
+
+turns = st.builds(
+    Turn,
+    index=st.integers(0, 100),
+    seat=st.sampled_from(["opener", "responder"]),
+    role=text,
+    policy=text,
+    version=st.integers(0, 1000),
+    messages=st.lists(message, max_size=2).map(tuple),
+    raw=text,
+    public=text,
+    private=text,
+    action=text,
+    valid=st.booleans(),
+    rewards=st.dictionaries(name, number, max_size=3),
+    finish=st.sampled_from(["stop", "length", "script"]),
+    tokens=st.integers(0, 1000),
+    seconds=number,
+    reward=st.just(0.0),
+    advantage=st.just(0.0),
+)
+seating = st.builds(
+    Seating,
+    role=text,
+    policy=text,
+    version=st.integers(0, 1000),
+    trained=st.booleans(),
+    kind=st.sampled_from(["model", "brain"]),
+)
+seat_streams = st.lists(streams(), max_size=2).map(tuple)
+records = st.builds(
+    MatchRecord,
+    id=st.just("0003-0007"),
+    iteration=st.integers(0, 9999),
+    game=text,
+    options=st.dictionaries(name, json_value, max_size=3),
+    seed=st.integers(0, 2**64 - 1),
+    seats=st.fixed_dictionaries({"opener": seating, "responder": seating}),
+    status=st.sampled_from(["finished", "failed"]),
+    reason=text,
+    payoffs=st.dictionaries(st.sampled_from(["opener", "responder"]), number),
+    report=st.dictionaries(name, st.one_of(number, st.booleans(), text), max_size=3),
+    turns=st.lists(turns, max_size=3).map(tuple),
+    streams=st.fixed_dictionaries({"opener": seat_streams, "responder": seat_streams}),
+    attempt=st.integers(0, 9),
+    started=st.just("2026-01-01T00:00:00.000+00:00"),
+    seconds=number,
+)
+
+
+def one_turn(**changes: object) -> Turn:
+    turn = Turn(
+        0, "opener", "r", "p", 1, (), "raw", "pub", "priv", "OFFER 1 0 2", True, {"deal": 4.0}, "stop", 5, 0.1
+    )
+    return replace(turn, **changes)  # type: ignore[arg-type]
+
+
+def one_match(**changes: object) -> MatchRecord:
+    record = MatchRecord(
+        id="0000-0000",
+        iteration=0,
+        game="negotiation",
+        options={"items": ("books", "hats", "balls")},
+        seed=1,
+        seats={
+            "opener": Seating("opener", "shared", 1, True, "model"),
+            "responder": Seating("responder", "random", 0, False, "brain"),
+        },
+        status="finished",
+        reason="",
+        payoffs={"opener": 4.0, "responder": 6.0},
+        report={"deal": True},
+        turns=(one_turn(), one_turn(index=1, seat="responder")),
+        streams={"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),), "responder": ()},
+        attempt=0,
+        started="2026-01-01T00:00:00+00:00",
+        seconds=1.5,
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(records)
+def test_a_record_comes_back_from_one_line_of_json_and_from_parquet(record: MatchRecord) -> None:
+    row = record.to_json()
+    line = to_line(row)
+    assert line.count(b"\n") == 1 and len(line.decode().splitlines()) == 1
+    read = MatchRecord.from_json(json.loads(line))
+    assert read.to_json() == row
+    assert read == record or "\ufffd" in str(row)  # the same, or differing by replaced surrogates only
+    assert match_rows(match_table([row])) == [json.loads(line)]
+
+
+def test_surrogates_are_replaced_and_tuples_become_lists() -> None:
+    row = one_match(reason="a\ud800b", options={"items": ("x", "y\udc00")}).to_json()
+    assert row["reason"] == "a\ufffdb" and row["options"] == {"items": ["x", "y\ufffd"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"payoffs": {"opener": float("nan")}}, "payoffs['opener'] is nan"),
+        ({"seconds": float("inf")}, "seconds is inf"),
+        ({"report": {"deal": float("-inf")}}, "report.deal is -inf"),
+        ({"turns": (one_turn(rewards={"deal": float("nan")}),)}, "turn 0: reward['deal'] is nan"),
+        ({"streams": {"opener": (Stream([1], [True], [float("nan")], [0]),)}}, "not finite"),
+        ({"streams": {"opener": (Stream([1], [True], [-1e300], [0]),)}}, "not finite"),
+        ({"streams": {"ghost": ()}}, "ghost"),
+        ({"options": {"when": object()}}, "options.when is a object"),
+        ({"options": {1: 2}}, "keys are text"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_its_place(changes: dict[str, object], where: str) -> None:
+    with pytest.raises(RecordError) as refusal:
+        one_match(**changes).to_json()
+    message = str(refusal.value)
+    assert where in message and "match 0000-0000 cannot be kept" in message and "\n" not in message
+
+
+@pytest.mark.parametrize("row", [{}, {"id": 1}, {**one_match().to_json(), "turns": [{"seat": 1}]}])
+def test_a_row_that_is_no_record_is_refused_in_one_line(row: dict[str, object]) -> None:
+    with pytest.raises(RecordError, match=r"^not a match record: .*$"):
+        MatchRecord.from_json(row)
+
+
+def test_trajectories_are_one_per_seat_that_played() -> None:
+    opener, responder = trajectories(one_match())
+    assert (opener.seat, opener.trained, len(opener.streams), len(opener.turns)) == ("opener", True, 1, 1)
+    assert (responder.seat, responder.trained, len(responder.streams)) == ("responder", False, 0)
+    assert trajectories(one_match(turns=(), streams={})) == []
+    assert trajectories(one_match(status="failed", reason="time limit")) == []
+
+
+def test_credit_is_laid_on_a_copy_and_must_fit() -> None:
+    opener = trajectories(one_match())[0]
+    credited = opener.credited([4.0], [0.5])
+    assert (credited.turns[0].reward, credited.turns[0].advantage) == (4.0, 0.5)
+    assert opener.turns[0].advantage == 0.0
+    with pytest.raises(ValueError):
+        opener.credited([1.0, 2.0], [0.0, 0.0])
+
+
+def test_plain_leaves_gaps_where_asked() -> None:
+    import numpy as np
+
+    made = plain({"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": float("nan")}, "x", gaps=True)
+    assert made == {"a": 0.5, "b": 3, "c": True, "d": None} and type(made["b"]) is int
+
+
+def test_printable_text_is_one_line_and_steers_nothing() -> None:
+    assert printable("a\u2028b\x1b[2Jc\u202ed\r\ne\ud800") == "a b[2Jcd e\ufffd"
+
+
+def test_records_load_without_torch_or_pandas() -> None:
+    check = "import arena.records, sys; assert not {'torch', 'pandas', 'pyarrow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
