@@ -1,8 +1,8 @@
 """YAML that means what it says: a small, strict part of YAML 1.2 with one-line errors that name the place.
 
 Plain scalars follow the core schema of YAML 1.2: only true/false are booleans, 1e-5 is a number, `no` and
-12:30 are texts. No anchors, aliases, tags or merge keys; keys are texts and unique; depth, number of values
-and size are bounded. Everything wrong is a YamlError, `file:line: field: what is wrong and how to fix it`.
+12:30 are texts. No anchors, aliases, tags or merge keys; keys are texts and unique; depth, values and size
+are bounded. Whatever is wrong is told in one line, `file:line: field: what is wrong and how to fix it`.
 """
 
 import math
@@ -10,7 +10,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +26,22 @@ MAX_VALUES = 20_000
 Where = Sequence[str | int]
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-NULL = re.compile(r"~|null|Null|NULL|")
-BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+WORDS = (("", None), ("~", None), ("null", None), ("true", True), ("false", False))
+SPELT = {spell(word): value for word, value in WORDS for spell in (str, str.title, str.upper)}
 INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-
 KEY = re.compile(r"[\s{-]*([A-Za-z_][\w-]{0,63})\s*(:|$)")
 
 
 class YamlError(ValueError):
-    """A YAML text that cannot be used; its text is one line, `file:line: [field:] what is wrong`."""
+    """A YAML text that cannot be used; says so in one line, `file:line: [field:] what is wrong`."""
 
 
 class _Fault(Exception):
     """What is wrong, at which line (from 0), in which field."""
 
     def __init__(self, line: int, where: Where, what: str) -> None:
-        super().__init__(what)
         self.line, self.where, self.what = line, tuple(where), what
 
 
@@ -54,21 +52,20 @@ def read(path: str | os.PathLike[str]) -> Any:
 
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a UTF-8 file of at most 1 MB; YamlError for a file that cannot be read as one."""
-    source = str(path)
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise YamlError(one_line(f"{source}: cannot be read: {why}")) from None
+        raise YamlError(one_line(f"{path}: cannot be read: {getattr(error, 'strerror', error)}")) from None
     if len(data) > MAX_BYTES:
-        raise YamlError(_place(source, 0, (), "the file is larger than 1 MB"))
+        raise YamlError(_place(str(path), 0, (), "the file is larger than 1 MB"))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start)
-        what = f"byte 0x{data[error.start]:02x} is not UTF-8: save the file as UTF-8"
-        raise YamlError(_place(source, line, _above(data.decode(errors="replace"), line), what)) from None
+        where = _above(data.decode("utf-8", "replace"), line)
+        what = f"byte 0x{error.object[error.start]:02x} is not UTF-8: save the file as UTF-8"
+        raise YamlError(_place(str(path), line, where, what)) from None
 
 
 def load(text: str, source: str) -> Any:
@@ -87,12 +84,10 @@ def line_of(text: str, path: Where) -> int:
 
 def explain(error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None) -> str:
     """The gravest error of a validated text in one line; the model, if given, lets it suggest field names."""
-    worst = gravest(error)
+    worst, more = gravest(error), error.error_count() - 1
     line, found = _locate(text, worst["loc"])
-    extra = 1 if worst["type"] == "missing" else 0
-    field = worst["loc"][: found + extra] or worst["loc"][:1]
-    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    what = _reason(worst, model) + others
+    field = worst["loc"][: found + (worst["type"] == "missing")] or worst["loc"][:1]
+    what = _reason(worst, model) + (f" (and {more} more)" if more else "")
     return _place(source, line - 1 if text else None, field, what)
 
 
@@ -118,12 +113,12 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         key = isinstance(parent, yaml.MappingNode) and index is None
-        step = index.value if isinstance(index, yaml.ScalarNode) else index
-        if parent is not None and not key:
-            self.where.append(step)
+        inside = parent is not None and not key
+        if inside:
+            self.where.append(index.value if isinstance(index, yaml.ScalarNode) else index)
         self._check(self.peek_event(), key)  # type: ignore[no-untyped-call]
         node = super().compose_node(parent, index)
-        if parent is not None and not key:
+        if inside:
             self.where.pop()
         return typing.cast(yaml.Node, node)
 
@@ -176,11 +171,11 @@ def _syntax(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
     """PyYAML's error, in our words where we have some."""
     problem = str(error.problem or "cannot be read as YAML")
     hint = next((fix for sign, fix in HINTS.items() if sign in problem), "")
-    mark = error.problem_mark or error.context_mark
-    if error.context_mark and ("end of stream" in problem or "':'" in problem):
-        mark = error.context_mark
-    told = hint if hint and "character" not in hint else f"{problem}: {hint}" if hint else problem
-    return _Fault(mark.line if mark else 0, where, told)
+    begun_above = "end of stream" in problem or "':'" in problem
+    mark = (begun_above and error.context_mark) or error.problem_mark
+    if not hint or "character" in hint:
+        hint = ": ".join(filter(None, (problem, hint)))
+    return _Fault(mark.line if mark else 0, where, hint)
 
 
 def _value(node: yaml.Node, where: tuple[str | int, ...]) -> Any:
@@ -208,11 +203,9 @@ def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
     text, line = str(node.value), _line(node)
     if getattr(node, "style", None):
         return _text(text, line, where)
-    if NULL.fullmatch(text):
-        return None
-    if BOOL.fullmatch(text):
-        return text[0] in "tT"
-    if len(text) > 400:
+    if text in SPELT:
+        return SPELT[text]
+    if len(text) > 400:  # no number that anybody meant, and slow to read as one
         return text
     if INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
@@ -263,20 +256,18 @@ def _locate(text: str, path: Where) -> tuple[int, int]:
         return 1, 0
     line = _line(node)
     for steps, step in enumerate(path):
-        children = dict(_children(node))
+        children = _children(node)
         if step not in children:
             return line + 1, steps
         line, node = children[step]
     return line + 1, len(path)
 
 
-def _children(node: yaml.Node) -> Iterator[tuple[str | int, tuple[int, yaml.Node]]]:
+def _children(node: yaml.Node) -> dict[str | int, tuple[int, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield key.value, (_line(key), value)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield index, (_line(item), item)
+        return {key.value: (_line(key), value) for key, value in node.value}
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    return {index: (_line(item), item) for index, item in enumerate(items)}
 
 
 def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:

@@ -114,11 +114,15 @@ def _figure(value: Any) -> str:
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
     """A figure with `count` axes, three to a row, that no window or global state knows of."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     columns = min(max(count, 1), 3)
     rows = -(-max(count, 1) // columns)
     figure = Figure(figsize=(max(4.0 * columns, 6.0), 3.0 * rows), layout="constrained")
-    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
+    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
+    for axis in axes:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure, axes
 
 
 def _numeric(frame: pd.DataFrame) -> list[str]:

@@ -1,7 +1,7 @@
 """Small-sample statistics without scipy: means, differences and rates, each with its confidence interval."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,10 +64,7 @@ def t_quantile(p: float, freedom: float) -> float:
     low, high = 0.0, 1.0
     while _t_cdf(high, freedom) < p:
         low, high = high, 2.0 * high
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _t_cdf(middle, freedom) < p else (low, middle)
-    return 0.5 * (low + high)
+    return _bisect(lambda t: _t_cdf(t, freedom), p, low, high)
 
 
 def _moments(values: Sequence[float]) -> tuple[float, float, int]:
@@ -96,12 +93,14 @@ def _upper(level: float) -> float:
 
 
 def _normal_quantile(p: float) -> float:
-    low, high = -40.0, 40.0
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        below = 0.5 * math.erfc(-middle / math.sqrt(2.0)) < p
-        low, high = (middle, high) if below else (low, middle)
-    return 0.5 * (low + high)
+    return _bisect(lambda z: 0.5 * math.erfc(-z / math.sqrt(2.0)), p, -40.0, 40.0)
+
+
+def _bisect(rising: Callable[[float], float], target: float, low: float, high: float) -> float:
+    """Where a rising function reaches the target, to the last bit that halving can tell apart."""
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if rising(middle) < target else (low, middle)
+    return middle
 
 
 def _t_cdf(t: float, freedom: float) -> float:

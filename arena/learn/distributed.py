@@ -20,6 +20,8 @@ def deepspeed() -> ModuleType:
     os.environ.setdefault("MASTER_PORT", str(_free_port()))
     import deepspeed
 
+    if os.environ["WORLD_SIZE"] == "1":  # one process needs no shared-memory collectives: spare it their compiler
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     for name in ("DeepSpeed", "deepspeed"):
         logging.getLogger(name).setLevel(logging.ERROR)
     deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)

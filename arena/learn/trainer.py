@@ -1,7 +1,7 @@
 """One trainable policy's learning: its weights, its optimiser, and the update from credited streams."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ class Sample:
     temperature: float
     reference: np.ndarray | None = None
     """Log-probabilities under the frozen reference, when a KL to it is asked for."""
+
+    def with_reference(self, logprobs: np.ndarray) -> "Sample":
+        """The same sample with the reference's view of it."""
+        return replace(self, reference=logprobs)
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,21 @@ class PolicyTrainer:
                 self._step(samples, old, part.tolist(), watch)
         self.engine.eval()
         return watch.means()
+
+    def imitate(
+        self, samples: Sequence[Sample], lr: float, epochs: int, minibatches: int, rng: np.random.Generator
+    ) -> None:
+        """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
+        rule, self.rule = self.rule, replace(
+            self.rule, loss="nll", lr=lr, epochs=epochs, minibatches=minibatches, warmup_steps=_IMITATION_WARMUP
+        )
+        self.engine.train()
+        for _ in range(epochs):
+            for part in np.array_split(rng.permutation(len(samples)), minibatches):
+                self._step(samples, None, part.tolist(), _Watch())
+        self.engine.eval()
+        self.rule, self.steps = rule, 0
+        self._forget_moments()
 
     def _step(
         self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: "_Watch"
@@ -201,7 +220,15 @@ class PolicyTrainer:
             slot["step"] = torch.tensor(float(self.steps))
 
 
+    def _forget_moments(self) -> None:
+        for parameter in self.model.parameters():
+            for key in _MOMENTS:
+                if (moment := self._moment(parameter, key)) is not None:
+                    self._set_moment(parameter, key, torch.zeros_like(moment))
+
+
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_IMITATION_WARMUP = 10
 
 
 class _Watch:

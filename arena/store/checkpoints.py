@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,14 +117,15 @@ def iterations(run: Path) -> list[int]:
     return sorted(int(name) for name in names if _FOLDER.fullmatch(name))
 
 
-def keep(run: Path, count: int) -> list[int]:
-    """Remove all but the newest `count` >= 1 checkpoints with a manifest; returns the iterations removed."""
+def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
+    """Remove all but `also` and the newest `count` >= 1 checkpoints with a manifest; returns which went."""
     if count < 1:
         raise ValueError(f"at least one checkpoint is kept, not {count}")
     root = run / "checkpoints"
-    whole = [number for number in iterations(run) if (root / _name(number) / MANIFEST).is_file()]
+    numbers = [number for number in iterations(run) if number not in also]
+    whole = [number for number in numbers if (root / _name(number) / MANIFEST).is_file()]
     oldest = min(whole[-count:], default=0)
-    gone = [number for number in iterations(run) if number < oldest]
+    gone = [number for number in numbers if number < oldest]
     for number in gone:
         remove(root / _name(number))
     return gone

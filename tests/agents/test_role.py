@@ -69,19 +69,27 @@ def test_what_the_built_in_roles_show() -> None:
     assert nano.render_turn(REFUSED, False) == "illegal"
 
 
+def dealt(pool: list[int], values: list[int], view: View) -> View:
+    return replace(view, public={**view.public, "pool": pool}, private={"values": values})
+
+
+SHOWN = {
+    "opener": [
+        (heard(("responder", "OFFER 1 0 2 | I like balls"), offer="1 0 2"), False),
+        (dealt([2, 1, 3], [3, 4, 0], VIEW), True),
+    ],
+    "responder": [
+        (dealt([1, 4, 1], [2, 1, 4], heard(("opener", "OFFER 1 3 1 | I need balls"), offer="1 3 1")), True),
+        (heard(("opener", "OFFER 1 2 0 | last chance"), offer="1 2 0"), False),
+    ],
+}
+
+
 @pytest.mark.parametrize("name", ["opener", "responder"])
 def test_examples_look_exactly_like_turns(name: str) -> None:
     role = load_role(name)
-    for shown in role.examples:
-        pool, _, told = shown.see.rpartition("They: ")
-        first = shown.see.startswith("Pool: ")
-        numbers = [int(word.strip(".")) for word in (pool or shown.see).split() if word.strip(".").isdigit()]
-        facts = {"pool": numbers[:3], "offer": told[6:11] or None}
-        lines = [("opener", told.split("\n")[0])] if told else []
-        view = replace(heard(*lines, **facts), private={"values": numbers[3:6]})
-        assert role.render_turn(view, first) == shown.see
-        assert role.parse(shown.say).ok
-    assert {shown.say.split()[0] for shown in role.examples} == {"OFFER", "ACCEPT"}
+    assert [shown.see for shown in role.examples] == [role.render_turn(*turn) for turn in SHOWN[name]]
+    assert {role.parse(shown.say).action.split()[0] for shown in role.examples} == {"OFFER", "ACCEPT"}
 
 
 FULL = """
@@ -181,7 +189,7 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
         ("role: x\nexamples:\n- see: a", ":3: examples[0].say: missing: this field is required"),
         (
             TAGGED.replace("<offer>5</offer>", ""),
-            ":15: examples: what example 1 says is not in the reply format",
+            ":14: examples: what example 1 says is not in the reply format",
         ),
         ("role: x\nturn: '{{ mesages }}'", ":2: turn: unknown variable 'mesages' — did you mean 'messages'?"),
         (
@@ -246,7 +254,8 @@ BOMBS = [
     "{{ '%1000000000d' % 1 }}", "{{ '{:1000000000}'.format(1) }}", "{{ 'a'['ljust'](1000000000) }}",
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     "{% for i in range(9999999) %}{% endfor %}", "{% for i in range(1000) %}{{ rules * 10 }}{% endfor %}",
-    "{% for i in range(3000) %}{{ rules }}{% endfor %}", "{% set a = rules %}" + "{% set a = a ~ a %}" * 40 + "{{ a }}",
+    "{% for i in range(3000) %}{{ rules }}{% endfor %}",
+    "{% set a = rules %}" + "{% set a = a ~ a %}" * 40 + "{{ a }}",
     "{% set a = rules %}" + "{% set a = a + a %}" * 40 + "{{ a }}",
     "{% set a = public.pool %}" + "{% set a = a + a %}" * 40 + "{{ a | length }}",
     "{% set a = '\"' %}" + "{% set a = a | tojson | string %}" * 400 + "{{ a | length }}",
@@ -254,7 +263,8 @@ BOMBS = [
     "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ rules.__init__.__globals__ }}", "{{ loop }}",
     "{{ messages.append(1) }}", "{{ private.update({'values': 1}) }}", "{{ self.__init__ }}",
     "{% for m in messages %}{{ loop.__class__ }}{% endfor %}", "{{ cycler('a') }}", "{{ namespace(a=1) }}",
-    "{% set a %}{{ rules }}{{ rules }}{% endset %}", "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    "{% set a %}{{ rules }}{{ rules }}{% endset %}",
+    "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
     "{% filter upper %}x{% endfilter %}", "{{ messages | map('upper') }}", "{{ rules | attr('__class__') }}",
 ]  # fmt: skip
 
@@ -281,7 +291,7 @@ def test_nothing_others_say_breaks_a_turn_or_speaks_as_another(
         role.render_turn(view, first).encode()
     shown = Role(role="x").render_turn(view, first)
     speakers = [line for line in shown.split("\n") if line and not line.startswith("  ")]
-    assert len(speakers) <= len(lines) and len(shown.splitlines()) == len(shown.split("\n")) or not shown
+    assert len(speakers) <= len(lines) and shown.splitlines() == (shown.split("\n") if shown else [])
 
 
 def test_very_long_messages_are_cut_not_fatal() -> None:
@@ -302,5 +312,5 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
     signs = ["share", "hear the others", "persona: no", "field 'act'", "nothing is shown at turn 1"]
     assert len(findings) == len(signs)
     assert all(sign in finding for sign, finding in zip(signs, findings, strict=True))
-    with pytest.raises(RoleError, match="^role x: turn: there is no 'budget' here$"):
+    with pytest.raises(RoleError, match=r"^role x: turn: there is no 'budget' here$"):
         check_role(str(role_file("role: x\nturn: '{{ private.budget }}'")), [VIEW])

@@ -30,7 +30,8 @@ def fault(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("no", "no"), ("yes", "yes"), ("on", "on"), ("off", "off"), ("y", "y"), ("true", True), ("False", False),
+        ("no", "no"), ("yes", "yes"), ("on", "on"), ("off", "off"), ("y", "y"), ("true", True),
+        ("False", False),
         ("12:30", "12:30"), ("190:20:30", "190:20:30"), ("1e-5", 1e-5), ("1E5", 1e5), ("-2.5e+3", -2500.0),
         (".5", 0.5), ("1.", 1.0), ("007", 7), ("0o17", 15), ("0x1F", 31), ("-3", -3), ("+3", 3),
         ("1_000", "1_000"), ("0b1", "0b1"), ("2001-01-01", "2001-01-01"), ("~", None), ("null", None),
@@ -109,6 +110,7 @@ def test_the_source_cannot_break_the_line() -> None:
         (b"ok: 1\na: \xff\n", ":2: a: byte 0xff is not UTF-8"),
         ("a: é".encode("latin-1"), ":1: a: byte 0xe9 is not UTF-8"),
         ("a: 1".encode("utf-16"), ":1: byte 0xff is not UTF-8"),
+        (b"\xef\xbb\xbfok: 1\na: \xfe", ":2: a: byte 0xfe is not UTF-8"),
         (b"a: " + b"x" * MAX_BYTES, ":1: the file is larger than 1 MB"),
         (b"", ":1: the text is empty"),
     ],
@@ -209,9 +211,9 @@ def never_raises_but_yaml_errors(text: str) -> None:
 
 
 SNIPPETS = [
-    *"{}[],:-?|>&*!%@`'\"#\n\r\t\0~\\ \x85\u2028\ufeff", "- ", ": ", "? ", "<<: ", "*a ", "&a ", "!!str ", "!<", "---\n",
-    "...\n", "%YAML 1.1\n", "%TAG ! x\n", '"\\u', '"\\ud8', "\\x", "1e9", "12:30", "0x", ".inf", "  ", "    ", "|2-\n",
-    ">+\n", "a: 1\n", "a:\n", "\ud800", "{{ x }}", "9" * 5000, "[" * 40,
+    *"{}[],:-?|>&*!%@`'\"#\n\r\t\0~\\ \x85\u2028\ufeff", "- ", ": ", "? ", "<<: ", "*a ", "&a ", "!!str ",
+    "!<", "---\n", "...\n", "%YAML 1.1\n", "%TAG ! x\n", '"\\u', '"\\ud8', "\\x", "1e9", "12:30", "0x",
+    ".inf", "  ", "    ", "|2-\n", ">+\n", "a: 1\n", "a:\n", "\ud800", "{{ x }}", "9" * 5000, "[" * 40,
 ]  # fmt: skip
 SOUP = st.lists(st.sampled_from(SNIPPETS) | st.text(max_size=3), max_size=30).map("".join)
 PLAIN = (
@@ -263,7 +265,7 @@ def test_json_is_read_as_it_was_written(tree: Any) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_documents_are_read_or_refused_in_time() -> None:
-    """Prints the figure for the documentation; run it with `pytest -m slow -s tests/agents/test_strict_yaml.py`."""
+    """Prints the figure: `pytest -m slow -s tests/agents/test_strict_yaml.py`."""
     rng = random.Random(0)
     seeds = [path.read_text() for path in Path("agents/roles").glob("*.yaml")] + [BOMB, "a: [1, {b: c}]\n"]
     worst, begun, refused = 0.0, time.perf_counter(), 0

@@ -158,7 +158,8 @@ def test_only_the_newest_are_kept(run: Path) -> None:
     checkpoints.write(run, 10, fill)
     checkpoints.write(run, 10000, fill)
     (run / "checkpoints" / "20000").mkdir()  # torn: not to be counted as one that is kept
-    assert checkpoints.keep(run, 2) == [1, 2]
+    assert checkpoints.keep(run, 2, also=[1]) == [2]
+    assert checkpoints.keep(run, 2) == [1]
     assert checkpoints.iterations(run) == [10, 10000, 20000] and newest(run)[0] == 10000
     assert checkpoints.discard_after(run, 10000) == [20000]
     with pytest.raises(ValueError):

@@ -181,7 +181,8 @@ def test_credit_is_laid_on_a_copy_and_must_fit() -> None:
 def test_plain_leaves_gaps_where_asked() -> None:
     import numpy as np
 
-    made = plain({"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": float("nan")}, "x", gaps=True)
+    values = {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": float("nan")}
+    made = plain(values, "x", gaps=True)
     assert made == {"a": 0.5, "b": 3, "c": True, "d": None} and type(made["b"]) is int
 
 

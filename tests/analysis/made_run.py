@@ -1,0 +1,76 @@
+"""A small run folder made with the real store: iterations of negotiations that go better each time."""
+
+from pathlib import Path
+
+from agents.players.base import Message
+from agents.stream import Stream
+from arena.records import MatchRecord, Seating, Turn, trajectories
+from arena.store.run import RunFolder
+
+SEATS = ("opener", "responder")
+
+
+def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
+    """One match of two turns: an offer with talk and a hidden thought, then an acceptance; or failed."""
+    gain = float(iteration + number)
+    parts = [{"deal": gain}, {"deal": 10.0 - gain, "illegal": -1.0}]
+    said = ["OFFER 1 0 2", "ACCEPT"]
+    turns = tuple(
+        Turn(
+            index=i,
+            seat=seat,
+            role=f"the_{seat}",
+            policy="shared",
+            version=iteration,
+            messages=(Message(sender="referee", text="Your turn."),),
+            raw=f"{said[i]} | $fair$ [/b]",
+            public="$fair$ [/b]",
+            private="\x1b[2Jgreed" if i == 0 else "",
+            action=said[i],
+            valid=i == 0,
+            rewards=parts[i],
+            finish="stop",
+            tokens=7,
+            seconds=0.25,
+        )
+        for i, seat in enumerate(SEATS)
+    )
+    return MatchRecord(
+        id=f"{iteration:04d}-{number:04d}",
+        iteration=iteration,
+        game="negotiation",
+        options={"talk": True},
+        seed=number,
+        seats={seat: Seating(f"the_{seat}", "shared", iteration, True, "model") for seat in SEATS},
+        status="failed" if failed else "finished",
+        reason="time limit: 9.0 s of 8 s" if failed else "",
+        payoffs={} if failed else {"opener": gain, "responder": 10.0 - gain},
+        report={} if failed else {"deal": number > 0, "efficiency": 0.5, "end": "accept"},
+        turns=turns[:1] if failed else turns,
+        streams={seat: (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),) for seat in SEATS},
+        attempt=0,
+        started="2026-01-01T00:00:00.250+00:00",
+        seconds=1.5,
+    )
+
+
+def make_run(path: Path, iterations: int = 3, live: bool = True, shift: float = 0.0) -> RunFolder:
+    """A run whose last iteration, when `live`, is neither sealed nor credited."""
+    run = RunFolder.create(path, "game: negotiation\n", {"python": "3.11"})
+    for iteration in range(iterations):
+        played = [match(iteration, number) for number in range(3)] + [match(iteration, 3, failed=True)]
+        for record in played:
+            run.log.append(record)
+        if live and iteration == iterations - 1:
+            break
+        run.log.seal(iteration)
+        credited = [
+            one.credited([sum(t.rewards.values()) for t in one.turns], [0.125 for _ in one.turns])
+            for record in played
+            for one in trajectories(record)
+        ]
+        run.log.write_credit(iteration, credited)
+        figures = {"reward": {"opener": iteration + shift}, "kl": None, "note": "x", "valid_rate": 0.5}
+        run.metrics.append({"iteration": iteration, **figures})
+    run.log.close()
+    return run
