@@ -236,13 +236,13 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, stack: list[Layer]) -> str:
-    """One line naming the source that the first wrong field came from."""
-    path = tuple(error.errors()[0]["loc"])
-    for layer in reversed(stack):
-        for depth in range(len(path), 0, -1):
-            if _has(layer.data, path[:depth]) and (depth == len(path) or layer is stack[0] or depth > 1):
-                return strict_yaml.explain(error, layer.text, layer.source)
-    return strict_yaml.explain(error, stack[0].text, stack[0].source)
+    """One line naming the source that the wrong field came from: the last layer that speaks of it."""
+    path = tuple(strict_yaml.gravest(error)["loc"])
+    for depth in range(len(path), 0, -1):
+        for layer in reversed(stack):
+            if _has(layer.data, path[:depth]):
+                return strict_yaml.explain(error, layer.text, layer.source, Experiment)
+    return strict_yaml.explain(error, stack[-1].text, stack[-1].source, Experiment)
 
 
 def _has(data: Any, path: tuple[str | int, ...]) -> bool:

@@ -6,7 +6,6 @@ no generator state to save: a resumed run does again exactly what the interrupte
 
 import asyncio
 import json
-import shutil
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -63,6 +62,8 @@ class Lab:
         )
         self.credit_rule = _credit_rule(experiment)
         self.learn_rule = _learn_rule(experiment)
+        self.commit_seconds = 0.0
+        """Of the last commit; it is over too late to stand in its own line of metrics."""
         self._restore()
 
     # -- the story ---------------------------------------------------------------------------------------
@@ -125,16 +126,15 @@ class Lab:
             self.engine.publish(name, self.policies[name].version, trainer.model)
 
     def commit(self, k: int, row: dict[str, Any]) -> None:
-        """Seal the log and, when it is time, write the checkpoint: the last step, which makes the rest count."""
+        """Seal the log, keep the metrics, and when it is time write the checkpoint: the step that makes them count."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
+        row["seconds"]["commit"] = self.commit_seconds
         self.run_folder.log.seal(k)
-        spec, last = self.experiment.checkpoint, k == self.experiment.iterations
-        if k % spec.every == 0 or last:
-            self._checkpoint(k)
-        row["seconds"]["commit"] = perf_counter() - started
         self.run_folder.metrics.append(row)
-        self.done = k
+        if k % self.experiment.checkpoint.every == 0 or k == self.experiment.iterations:
+            self._checkpoint(k)
+        self.done, self.commit_seconds = k, perf_counter() - started
         self.watcher.iteration(row)
 
     def imitate(self) -> None:
@@ -217,13 +217,7 @@ class Lab:
             (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
 
         self.run_folder.checkpoint(k, fill)
-        self._prune()
-
-    def _prune(self) -> None:
-        """Keep the newest commits, and the warm start's: the KL's reference."""
-        numbers = checkpoints.iterations(self.run_folder.path)
-        for number in [n for n in numbers if n > 0][: -self.experiment.checkpoint.keep]:
-            shutil.rmtree(self.run_folder.path / "checkpoints" / f"{number:04d}")
+        checkpoints.keep(self.run_folder.path, self.experiment.checkpoint.keep, also=[0])
 
     def _plans(self, k: int, count: int, prefix: str = "") -> list[MatchPlan]:
         game, options = self.experiment.game.name, dict(self.experiment.game.options)

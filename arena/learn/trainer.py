@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from agents.model_folder import quietly
 from agents.scoring import StreamBatch, StreamScorer, pack, score_streams
 from agents.stream import Stream
 from arena.learn.distributed import deepspeed
@@ -181,7 +182,7 @@ class PolicyTrainer:
 
     def save(self, folder: Path) -> None:
         """Write weights in the Hugging Face layout and the optimiser's state by parameter name."""
-        with self._gathered():
+        with self._gathered(), quietly():
             self.model.save_pretrained(folder)
         state = {}
         for name, parameter in self.model.named_parameters():

@@ -1,0 +1,19 @@
+"""Where the `arena` command begins: first make sure that `agents` and `games` are ours."""
+
+import sys
+
+from arena.doctor import shadowed
+
+
+def main() -> None:
+    """Run the command line; one clear sentence and exit code 2 when a foreign package hides one of ours."""
+    if complaint := shadowed():
+        print(f"arena: {complaint}", file=sys.stderr)
+        raise SystemExit(2)
+    from arena.cli import run_cli
+
+    raise SystemExit(run_cli())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What can be named in an experiment, each with a line of what it is; and roles seen before they play."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import games
+from agents.names import nearest
+from agents.players.base import Message, View
+from agents.players.negotiators import BRAINS
+from agents.role import list_roles, load_role
+from agents.role_check import RolePreview, check_role
+from agents.weights import available
+from arena.config import ConfigError, compose, recipe_layer, recipe_names
+
+KINDS = ("games", "roles", "policies", "estimators", "losses", "recipes")
+_SAMPLE_TURNS = 2
+
+
+def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
+    """The rows of `arena list KIND`."""
+    if kind == "games":
+        return [{"game": name, "what": _first_line(games.GAMES[name])} for name in games.GAMES]
+    if kind == "roles":
+        found = list_roles(role_folders)
+        return [{"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)} for name, p in found.items()]
+    if kind == "policies":
+        weights = [{"policy": m.name, "kind": "model", "what": f"{m.parameters / 1e6:.1f}M, {m.state}"} for m in available()]
+        return weights + [{"policy": name, "kind": "brain", "what": _first_line(make)} for name, make in BRAINS.items()]
+    if kind == "recipes":
+        return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
+    return [{kind[:-1] if kind != "losses" else "loss": n, "what": _first_line(f)} for n, f in _functions(kind).items()]
+
+
+def _functions(kind: str) -> dict[str, Any]:
+    if kind == "estimators":
+        from arena.credit.estimators import ESTIMATORS
+
+        return dict(ESTIMATORS)
+    from arena.learn.losses import LOSSES
+
+    return dict(LOSSES)
+
+
+def _first_line(thing: Any) -> str:
+    """The first sentence of a docstring; of the class, where a partial makes one with settings."""
+    target = getattr(thing, "func", thing)
+    return (inspect.getdoc(target) or "").split("\n", 1)[0]
+
+
+def _recipe_line(name: str) -> str:
+    layer = recipe_layer(name)
+    experiment = compose([layer])
+    comment = layer.text.split("\n", 1)[0].lstrip("# ")
+    models = ", ".join(sorted({spec.model for spec in experiment.policies.values()}))
+    return f"{comment} ({models}, {experiment.iterations} iterations)"
+
+
+def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
+    """A role rendered with the facts of a sample match of its game."""
+    role = load_role(name, role_folders)
+    title = game or role.game or ""
+    if title and title not in games.GAMES:
+        raise ConfigError(f"unknown game '{title}'{nearest(title, games.GAMES)} (arena list games)")
+    views = _sample_views(title or next(iter(games.GAMES)), seat, role.role)
+    return check_role(name, views, role_folders)
+
+
+def _sample_views(game: str, seat: str, role: str) -> list[View]:
+    """What a seat sees in its first turns of a match played at random."""
+    env = games.make(game)
+    seats = list(env.possible_agents)
+    if seat and seat not in seats:
+        raise ConfigError(f"{game} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})")
+    seat = seat or next((s for s in seats if role.endswith(s)), seats[0])
+    env.reset(seed=0)
+    views: list[View] = []
+    while env.agents and len(views) < _SAMPLE_TURNS:
+        mover = env.agent_selection
+        observation, _, over, cut, info = env.last()
+        if over or cut:
+            break
+        if mover == seat:
+            messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in observation["messages"])
+            legal = tuple(info["legal"]) if info["legal"] else None
+            views.append(View(seat, len(views), messages, info["rules"], info["public"], info["private"], legal))
+        env.step((info["legal"] or [""])[0])
+    return views

@@ -1,0 +1,305 @@
+"""The commands. Each reads its options, calls one function of the house, and prints what came of it."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agents.chat import ChatError
+from agents.names import nearest
+from agents.role import RoleError
+from agents.weights import WeightsError
+from arena import catalogue
+from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
+from arena.live import Screen, Style
+from arena.orchestrator import PlayError
+from arena.show import show_changes, show_match, show_run
+from arena.store.files import StoreError
+from arena.summary import best_match, changes
+
+BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError)
+"""Errors whose text is one line for the user; the command ends with exit code 2."""
+
+app = typer.Typer(
+    help="The lab where language models learn by talking and playing with each other.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog="Start with: arena run selfplay --game negotiation",
+)
+run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
+check_app = typer.Typer(help="Check a file before it plays.", no_args_is_help=True)
+app.add_typer(run_app, name="run")
+app.add_typer(check_app, name="check")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)]
+
+
+def run_cli() -> int:
+    """Run the command line and turn every expected failure into one line and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except BAD_INPUT as error:
+        return _complain(str(error), 2)
+    except PlayError as error:
+        return _complain(f"the run stopped: {error}", 1)
+    except KeyboardInterrupt:
+        return _complain("interrupted; nothing that was committed is lost (arena resume RUN goes on)", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def _complain(line: str, code: int) -> int:
+    print(f"arena: {' '.join(line.split())}", file=sys.stderr)
+    return code
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"arena {installed_version('arena-selfplay')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The lab where language models learn by talking and playing with each other."""
+
+
+@run_app.command("selfplay")
+def run_selfplay(
+    game: Annotated[str, typer.Option(help="The game; its recipe is the starting point (arena list games).")] = "",
+    recipe: Annotated[str, typer.Option(help="Another recipe than the game's own (arena list recipes).")] = "",
+    config: Annotated[Path | None, typer.Option(help="A YAML file laid over the recipe.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over all; repeatable.")
+    ] = None,
+    policies: Annotated[
+        str, typer.Option(help="shared: one policy at all trained seats; separate: one per role.")
+    ] = "",
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="How many iterations.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of every random choice in the run.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; default runs/NAME-TIME.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let policies play a game against each other and learn from it.
+
+    Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
+    """
+    experiment = _experiment(game, recipe, config, set_ or [], policies, roles, iterations, seed)
+    from arena.launch import start
+    from arena.learn.trainer import GateError
+
+    console, screen = _screen(experiment.iterations, as_json)
+    try:
+        with screen.shown():
+            folder = start(experiment, out, screen)
+    except GateError as error:
+        raise PlayError(str(error)) from None
+    _close(console, folder, screen)
+
+
+@app.command()
+def resume(run: Run, as_json: Json = False) -> None:
+    """Continue a run from its newest valid checkpoint, as if it had never stopped."""
+    from arena.launch import experiment_of, go_on
+    from arena.learn.trainer import GateError
+    from arena.store.run import RunFolder
+
+    console, screen = _screen(experiment_of(RunFolder.open(run)).iterations, as_json)
+    try:
+        with screen.shown():
+            go_on(run, screen)
+    except GateError as error:
+        raise PlayError(str(error)) from None
+    _close(console, run, screen)
+
+
+def _experiment(
+    game: str,
+    recipe: str,
+    config: Path | None,
+    assignments: Iterable[str],
+    policies: str,
+    roles: Path | None,
+    iterations: int | None,
+    seed: int | None,
+) -> Experiment:
+    """The experiment that the options describe, checked."""
+    import games
+
+    if game and game not in games.GAMES:
+        raise ConfigError(f"unknown game '{game}'{nearest(game, games.GAMES)} (arena list games)")
+    layers = [recipe_layer(recipe or game or "negotiation")]
+    if config:
+        layers.append(file_layer(config))
+    flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
+    flags["game.name"] = game if recipe and game else None
+    layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
+    layers += [set_layer(assignment) for assignment in assignments]
+    experiment = compose(layers)
+    if policies not in ("", "shared", "separate"):
+        raise ConfigError(f"--policies is shared or separate, not '{policies}'")
+    if policies == "shared":
+        return with_policies(experiment, "shared")
+    return with_policies(experiment, "separate") if policies else experiment
+
+
+def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+    console = Console(stderr=False, highlight=False)
+    style: Style = "json" if as_json else "table" if console.is_terminal else "lines"
+    return console, Screen(console, style, iterations)
+
+
+def _close(console: Console, folder: Path, screen: Screen) -> None:
+    """The closing words: what changed, and what to look at next."""
+    best = best_match(folder)
+    if screen.style == "json":
+        rows = [{"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}} for c in changes(folder)]
+        print(json.dumps({"run": str(folder), "changes": rows, "match": best}))
+        return
+    metrics = _metrics(folder)
+    show_changes(console, changes(folder), metrics)
+    next_steps = [f"arena show {folder}"]
+    if best:
+        next_steps.append(f"arena show {folder} {best}")
+    next_steps += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
+    console.print(Text("\nNext:\n" + "\n".join(f"  {step}" for step in next_steps)), soft_wrap=True)
+
+
+def _metrics(folder: Path) -> list[dict[str, Any]]:
+    from arena.store.reader import RunReader
+
+    return RunReader(folder).metrics()
+
+
+@app.command()
+def show(
+    run: Run,
+    match: Annotated[str, typer.Argument(help="A match's id, such as 0003-0007.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """Show a run, or one of its matches as a dialogue with what every turn earned and was credited."""
+    from arena.store.reader import RunReader
+
+    console = Console(highlight=False)
+    if as_json:
+        reader = RunReader(run)
+        print(json.dumps(reader.match(match) if match else reader.metrics()))
+    elif match:
+        show_match(console, run, match)
+    else:
+        show_run(console, run)
+
+
+@app.command()
+def export(
+    run: Run,
+    to: Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)],
+    policy: Annotated[str, typer.Option(help="Which policy.")] = "shared",
+    iteration: Annotated[int | None, typer.Option(help="Of an older checkpoint.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a policy's weights as a folder that transformers' from_pretrained and vLLM load."""
+    from arena.export import export as write
+
+    found = write(run, policy, to, iteration)
+    print(json.dumps({"folder": str(to), "iteration": found}) if as_json else f"{to}: {policy} after iteration {found}")
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(catalogue.KINDS)}.", show_default=False)],
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what can be named in an experiment."""
+    if kind not in catalogue.KINDS:
+        raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {', '.join(catalogue.KINDS)})")
+    _print_rows(catalogue.entries(kind, [roles] if roles else []), as_json)
+
+
+@app.command()
+def models(as_json: Json = False) -> None:
+    """List the models that come with Arena: what is there, and where from."""
+    from agents.weights import available
+
+    rows = [
+        {"name": m.name, "parameters": f"{m.parameters / 1e6:.1f}M", "state": m.state, "from": m.source, "path": str(m.path)}
+        for m in available()
+    ]
+    _print_rows(rows, as_json)
+
+
+@check_app.command("role")
+def check_role_file(
+    file: Annotated[str, typer.Argument(help="A role file, or a role's name.", show_default=False)],
+    game: Annotated[str, typer.Option(help="Whose facts to show it with; default the role's own game.")] = "",
+    seat: Annotated[str, typer.Option(help="At which seat.")] = "",
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a role file and show what its model will see."""
+    preview = catalogue.preview(file, game, seat, [roles] if roles else [])
+    if as_json:
+        fields = {"role": preview.role.role, "system": preview.system, "turns": preview.turns, "findings": preview.findings}
+        print(json.dumps(fields))
+        return
+    console = Console(highlight=False)
+    parts = [("system", preview.system)]
+    parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
+    parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
+    for title, text in parts:
+        console.print(Text(f"— {title} —", style="bold"))
+        console.print(Text(text), soft_wrap=True)
+    for finding in preview.findings:
+        console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"{preview.role.role}: fit to play", style="green"))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Look whether this machine is fit to run Arena; exit code 1 if something must be fixed."""
+    from arena.doctor import as_rows, examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps(as_rows(findings)))
+    else:
+        console = Console(highlight=False)
+        for finding in findings:
+            mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
+            console.print(mark.append(f"{finding.what}: {finding.found}", style="default"), soft_wrap=True)
+            if not finding.ok:
+                console.print(Text(f"    {finding.fix}"), soft_wrap=True)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print_rows(rows: list[dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row.values()))
+    Console(highlight=False).print(table)
+
+

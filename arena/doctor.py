@@ -1,0 +1,144 @@
+"""Is this machine fit to run Arena? Checks that need nothing but the standard library until they are asked."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOMS = ("agents", "games", "simulators", "analysis")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "deepspeed",
+    "safetensors",
+    "pettingzoo",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "openskill",
+    "vllm",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: how it stands, and what to do if badly."""
+
+    what: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+def shadowed() -> str:
+    """A sentence naming a foreign package that hides one of ours, or nothing."""
+    here = Path(__file__).resolve().parent.parent
+    for room in ROOMS:
+        spec = importlib.util.find_spec(room)
+        if spec is None or spec.origin is None:
+            return f"the package '{room}' of arena-selfplay is missing: install arena-selfplay again"
+        if Path(spec.origin).resolve().parent.parent != here:
+            return (
+                f"'import {room}' finds {spec.origin}, which is not Arena's; uninstall the package it belongs to "
+                "(openai-agents has one of that name), or give Arena a virtual environment of its own"
+            )
+    return ""
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what Arena is built on; `missing` where there is none."""
+    return {name: _version(name) for name in ("arena-selfplay", *PACKAGES)}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def environment() -> dict[str, Any]:
+    """What a run notes of the machine it began on."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gb": round(_memory() / 1e9, 1),
+        "device": _device(),
+        "command": sys.argv,
+        "versions": versions(),
+    }
+
+
+def examine() -> list[Finding]:
+    """All checks, in the order a user would care."""
+    found = versions()
+    train = [name for name in ("torch", "transformers", "deepspeed", "safetensors") if found[name] == "missing"]
+    free = shutil.disk_usage(Path.cwd()).free
+    memory = _memory()
+    clash = shadowed()
+    return [
+        Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
+        Finding("package names", not clash, clash or "agents, games, simulators, analysis are Arena's", clash),
+        Finding(
+            "learning",
+            not train,
+            ", ".join(f"{n} {found[n]}" for n in ("torch", "transformers", "deepspeed")),
+            f"pip install 'arena-selfplay[train]' ({', '.join(train)} missing)",
+        ),
+        Finding("device", True, _device()),
+        Finding(
+            "memory",
+            memory == 0 or memory > 8e9,
+            f"{memory / 1e9:.0f} GB",
+            "the default recipe needs 8 GB; use --recipe negotiation-nano",
+        ),
+        Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB"),
+        _home(),
+        Finding("vllm", True, found["vllm"] if found["vllm"] != "missing" else "not installed (optional)"),
+    ]
+
+
+def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
+    """Findings as plain rows."""
+    return [asdict(finding) for finding in findings]
+
+
+def _home() -> Finding:
+    from agents.weights import home
+
+    folder = home()
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    return Finding("ARENA_HOME", os.access(parent, os.W_OK), str(folder), f"{parent} is not writable: set ARENA_HOME")
+
+
+def _memory() -> int:
+    """Bytes of memory, 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _device() -> str:
+    if importlib.util.find_spec("torch") is None:
+        return "none: torch is not installed"
+    import torch
+
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
+    return f"CPU, {torch.get_num_threads()} threads"

@@ -1,0 +1,56 @@
+"""Starting and going on: from an experiment to a finished run folder."""
+
+import os
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from arena.config import Experiment, compose, text_layer, to_yaml
+from arena.doctor import environment
+from arena.lab import Lab, Watcher
+from arena.seating import set_table
+from arena.store.run import RunFolder
+
+
+def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
+    """Check everything that can be checked, make the run folder, and run; returns the folder."""
+    set_table(experiment)
+    folder = out or _fresh(experiment.name)
+    run = RunFolder.create(folder, to_yaml(experiment), environment())
+    _point_latest(folder)
+    with run.lock():
+        Lab(run, experiment, watcher).run()
+    return folder
+
+
+def go_on(folder: Path, watcher: Watcher) -> Path:
+    """Continue a run from its newest valid checkpoint, as if it had never stopped."""
+    run = RunFolder.open(folder)
+    experiment = experiment_of(run)
+    with run.lock():
+        Lab(run, experiment, watcher).run()
+    return folder
+
+
+def experiment_of(run: RunFolder) -> Experiment:
+    """The exact experiment a run folder holds."""
+    return compose([text_layer(str(run.path / "config.yaml"), run.reader.config())])
+
+
+def _fresh(name: str) -> Path:
+    """A folder under runs/ that does not exist yet, named by the time of day."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    base = Path("runs") / f"{name}-{stamp}"
+    return next(p for n in range(1, 1000) if not (p := base if n == 1 else Path(f"{base}-{n}")).exists())
+
+
+def _point_latest(folder: Path) -> None:
+    """`runs/latest` follows the newest run, where the file system has links."""
+    link = folder.parent / "latest"
+    with suppress(OSError):
+        if link.is_symlink() or not link.exists():
+            beside = folder.parent / ".latest.new"
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(folder.name)
+            os.replace(beside, link)
+

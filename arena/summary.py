@@ -1,0 +1,71 @@
+"""How a run ended: its last iteration against its first, with confidence intervals, and where to look next."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arena.statistics import Interval, difference_ci, mean_ci
+from arena.store.reader import RunReader
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure in the first and the last iteration, and the difference; each with its 95 % interval."""
+
+    name: str
+    first: Interval
+    last: Interval
+    difference: Interval
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference's interval leaves out 0."""
+        return self.difference.low > 0 or self.difference.high < 0
+
+
+def changes(run: Path) -> list[Change]:
+    """What changed between the first and the last iteration, one value per match (the valid-act rate too)."""
+    reader = RunReader(run)
+    numbers = reader.iterations()
+    if not numbers:
+        return []
+    ends = [
+        [row for row in reader.log.read(k, streams=False) if row["status"] == "finished"]
+        for k in (numbers[0], numbers[-1])
+    ]
+    found = []
+    for name, figure in _figures(ends[1]):
+        first, last = ([v for row in rows if (v := figure(row)) is not None] for rows in ends)
+        if first and last:
+            found.append(Change(name, mean_ci(first), mean_ci(last), difference_ci(first, last)))
+    return found
+
+
+def _figures(rows: list[Row]) -> list[tuple[str, Callable[[Row], float | None]]]:
+    """The figures to compare: valid acts, the game's own, and payoffs by seat."""
+    figures: list[tuple[str, Callable[[Row], float | None]]] = [("valid-act rate", _valid)]
+    if rows and "deal" in rows[0]["report"]:
+        figures.append(("deal rate", lambda row: float(row["report"]["deal"])))
+    figures.append(("mean payoff", lambda row: sum(row["payoffs"].values()) / len(row["payoffs"])))
+    for seat in rows[0]["payoffs"] if rows else ():
+        figures.append((f"payoff of {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
+    if rows and "efficiency" in rows[0]["report"]:
+        figures.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
+    return figures
+
+
+def _valid(row: Row) -> float | None:
+    turns = row["turns"]
+    return sum(bool(turn["valid"]) for turn in turns) / len(turns) if turns else None
+
+
+def best_match(run: Path) -> str | None:
+    """The match of the last iteration that is most worth reading: the highest total payoff, then the longest."""
+    reader = RunReader(run)
+    numbers = reader.iterations()
+    rows = [r for r in reader.log.read(numbers[-1], streams=False) if r["status"] == "finished"] if numbers else []
+    best = max(rows, key=lambda row: (sum(row["payoffs"].values()), len(row["turns"])), default=None)
+    return None if best is None else str(best["id"])
