@@ -1,0 +1,1 @@
+"""Who plays: roles, policies, players and the engines behind them."""

@@ -168,9 +168,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     known = list_roles(folders)
     if name_or_path not in known:
         name = strict_yaml.one_line(name_or_path, 80)
-        meant = (
-            nearest(name_or_path, known) or f": known are {', '.join(known)}, or give a path ending in .yaml"
-        )
+        meant = nearest(name_or_path, known) or f": known are {', '.join(known)}, or give a path ending in .yaml"
         raise RoleError(f"unknown role '{name}'{meant}")
     path = known[name_or_path]
     role = read_role(path)

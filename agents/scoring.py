@@ -7,7 +7,7 @@ forwards, for a fraction of the tokens.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,7 @@ class StreamBatch:
 
     def to(self, device: torch.device) -> "StreamBatch":
         """The same batch on another device."""
-        moved = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in vars(self).items()}
-        return StreamBatch(**moved)
+        return StreamBatch(self.index, *(getattr(self, field.name).to(device) for field in fields(self)[1:]))
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,9 @@ class StreamScorer(torch.nn.Module):
         super().__init__()
         self.model: Any = model
         self.bf16 = bf16
+        config = _config(model)
         self.plain_head = not any(
-            getattr(self.model.config.get_text_config(decoder=True), name, None)
+            getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
         )
         """Whether logits are just the head's output: then the head runs on predicted positions only."""
@@ -106,13 +106,18 @@ class StreamScorer(torch.nn.Module):
         return past
 
 
-def common_prefix(sequences: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _config(model: Any) -> Any:
+    return model.config
+
+
+def common_prefix(sequences: Sequence[tuple[int, ...]] | Sequence[list[int]]) -> tuple[int, ...]:
     """The longest run of ids that all sequences begin with."""
-    first, last = min(sequences), max(sequences)  # in lexicographic order the outermost differ soonest
+    ordered = sorted(map(tuple, sequences))
+    first, last = ordered[0], ordered[-1]  # in lexicographic order the outermost differ soonest
     for i, (a, b) in enumerate(zip(first, last, strict=False)):
         if a != b:
             return tuple(first[:i])
-    return tuple(min(first, last, key=len))
+    return tuple(first if len(first) < len(last) else last)
 
 
 def pack(

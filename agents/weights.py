@@ -93,9 +93,7 @@ def resolve(name: str) -> Path:
         raise WeightsError(f"no model folder {name}: give an existing folder, or one of {DEFAULT}, {NANO}")
     near = get_close_matches(name.lower(), [DEFAULT, NANO, "smollm2"], n=1, cutoff=0.4)
     guess = NANO if near == [NANO] else DEFAULT
-    raise WeightsError(
-        f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)"
-    )
+    raise WeightsError(f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)")
 
 
 def _info(name: str, source: str, parameters: int) -> ModelInfo:

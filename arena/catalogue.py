@@ -24,9 +24,14 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         return [{"game": name, "what": _first_line(games.GAMES[name])} for name in games.GAMES]
     if kind == "roles":
         found = list_roles(role_folders)
-        return [{"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)} for name, p in found.items()]
+        return [
+            {"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)}
+            for name, p in found.items()
+        ]
     if kind == "policies":
-        weights = [{"policy": m.name, "kind": "model", "what": f"{m.parameters / 1e6:.1f}M, {m.state}"} for m in available()]
+        weights = [
+            {"policy": m.name, "kind": "model", "what": f"{m.parameters / 1e6:.1f}M, {m.state}"} for m in available()
+        ]
         return weights + [{"policy": name, "kind": "brain", "what": _first_line(make)} for name, make in BRAINS.items()]
     if kind == "recipes":
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]

@@ -170,7 +170,10 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
     best = best_match(folder)
     if screen.style == "json":
-        rows = [{"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}} for c in changes(folder)]
+        rows = [
+            {"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}}
+            for c in changes(folder)
+        ]
         print(json.dumps({"run": str(folder), "changes": rows, "match": best}))
         return
     metrics = _metrics(folder)
@@ -230,7 +233,9 @@ def list_(
 ) -> None:
     """List what can be named in an experiment."""
     if kind not in catalogue.KINDS:
-        raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {', '.join(catalogue.KINDS)})")
+        raise ConfigError(
+            f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {', '.join(catalogue.KINDS)})"
+        )
     _print_rows(catalogue.entries(kind, [roles] if roles else []), as_json)
 
 
@@ -240,7 +245,13 @@ def models(as_json: Json = False) -> None:
     from agents.weights import available
 
     rows = [
-        {"name": m.name, "parameters": f"{m.parameters / 1e6:.1f}M", "state": m.state, "from": m.source, "path": str(m.path)}
+        {
+            "name": m.name,
+            "parameters": f"{m.parameters / 1e6:.1f}M",
+            "state": m.state,
+            "from": m.source,
+            "path": str(m.path),
+        }
         for m in available()
     ]
     _print_rows(rows, as_json)
@@ -257,7 +268,12 @@ def check_role_file(
     """Check a role file and show what its model will see."""
     preview = catalogue.preview(file, game, seat, [roles] if roles else [])
     if as_json:
-        fields = {"role": preview.role.role, "system": preview.system, "turns": preview.turns, "findings": preview.findings}
+        fields = {
+            "role": preview.role.role,
+            "system": preview.system,
+            "turns": preview.turns,
+            "findings": preview.findings,
+        }
         print(json.dumps(fields))
         return
     console = Console(highlight=False)
@@ -301,5 +317,3 @@ def _print_rows(rows: list[dict[str, str]], as_json: bool) -> None:
     for row in rows:
         table.add_row(*(Text(value) for value in row.values()))
     Console(highlight=False).print(table)
-
-

@@ -106,7 +106,7 @@ class LearnSpec(Spec):
 
     loss: str = "ppo_clip"
     lr: Annotated[float, Field(ge=0)] = 2e-5
-    betas: tuple[float, float] = Field((0.9, 0.95), strict=False)
+    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     epochs: Positive = 1
@@ -247,11 +247,9 @@ def _explain(error: ValidationError, stack: list[Layer]) -> str:
 
 def _has(data: Any, path: tuple[str | int, ...]) -> bool:
     for key in path:
-        if isinstance(data, Mapping) and key in data:
+        try:
             data = data[key]
-        elif isinstance(data, list) and isinstance(key, int) and key < len(data):
-            data = data[key]
-        else:
+        except (KeyError, IndexError, TypeError):
             return False
     return True
 

@@ -19,6 +19,7 @@ from agents.chat import ChatFrame
 from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
 from agents.weights import load_model, load_tokenizer, resolve
+from arena.board import Board
 from arena.config import Experiment, PolicySpec
 from arena.credit.assign import Credited, CreditRule, assign
 from arena.league.ratings import Ratings
@@ -72,11 +73,15 @@ class Lab:
         """Play all iterations that are not committed yet."""
         if self.done == 0 and not self.restored:
             self.imitate()
-        while self.done < self.experiment.iterations:
-            self.iterate(self.done + 1)
+        board = Board(self.run_folder.tensorboard, self.done)
+        try:
+            while self.done < self.experiment.iterations:
+                board.add(self.iterate(self.done + 1))
+        finally:
+            board.close()
 
-    def iterate(self, k: int) -> None:
-        """One iteration, from the first deal to the commit."""
+    def iterate(self, k: int) -> dict[str, Any]:
+        """One iteration, from the first deal to the commit; its row of metrics."""
         started, model_before = perf_counter(), self.engine.model_seconds
         records = self.play(k)
         played, model_seconds = perf_counter(), self.engine.model_seconds - model_before
@@ -86,7 +91,9 @@ class Lab:
         self.ratings.update(records)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
-        self.commit(k, iteration_metrics(k, records, self.failures, credited, learned, self.ratings, seconds))
+        row = iteration_metrics(k, records, self.failures, credited, learned, self.ratings, seconds)
+        self.commit(k, row)
+        return row
 
     def play(self, k: int) -> list[MatchRecord]:
         """All matches of the iteration; each is in the log as soon as it ends."""
@@ -101,7 +108,8 @@ class Lab:
         self.watcher.phase(k, "credit")
         found = [t for record in records for t in trajectories(record) if t.trained and t.turns]
         credited = assign(found, self.credit_rule, self._rng(k, "credit"))
-        self.run_folder.log.write_credit(k, [c.trajectory.credited(c.rewards, c.advantages) for c in credited])
+        kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in credited]
+        self.run_folder.log.write_credit(k, kept)
         return credited
 
     def learn(self, k: int, credited: Iterable[Credited]) -> dict[str, dict[str, float]]:
@@ -148,9 +156,7 @@ class Lab:
             shown = [t for r in records for t in trajectories(r) if t.policy == name]
             credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
             samples = samples_of(credited, self._temperatures())
-            self.trainers[name].imitate(
-                samples, spec.lr, spec.epochs, spec.minibatches, self._rng(0, "imitate", name)
-            )
+            self.trainers[name].imitate(samples, spec.lr, spec.epochs, spec.minibatches, self._rng(0, "imitate", name))
             self.engine.publish(name, 0, self.trainers[name].model)
         self._checkpoint(0)
         self._serve_references()
@@ -280,12 +286,8 @@ def _reference(policy: str) -> str:
 def _credit_rule(experiment: Experiment) -> CreditRule:
     spec = experiment.credit
     stages = tuple((s.stage, s.parameters) for s in spec.stages)
-    return CreditRule(
-        spec.estimator, spec.gamma, stages, spec.weights, tuple(spec.normalise_by), spec.normalise_std
-    )
+    return CreditRule(spec.estimator, spec.gamma, stages, spec.weights, tuple(spec.normalise_by), spec.normalise_std)
 
 
 def _learn_rule(experiment: Experiment) -> LearnRule:
     return LearnRule(**experiment.learn.model_dump(), bf16=experiment.precision == "bf16")
-
-

@@ -53,4 +53,3 @@ def _point_latest(folder: Path) -> None:
             beside.unlink(missing_ok=True)
             beside.symlink_to(folder.name)
             os.replace(beside, link)
-

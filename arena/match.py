@@ -30,6 +30,7 @@ class SeatedPlayer(Protocol):
     """A player with its token record."""
 
     streams: list[Stream]
+    stream_keys: list[str]
     version: int
 
     async def act(self, view: View) -> Act: ...
@@ -71,23 +72,21 @@ def _sum(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
     return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in {**a, **b}}
 
 
-async def play_match(
-    plan: MatchPlan, game: Any, players: Mapping[str, SeatedPlayer], limits: Limits
-) -> MatchRecord:
+async def play_match(plan: MatchPlan, game: Any, players: Mapping[str, SeatedPlayer], limits: Limits) -> MatchRecord:
     """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
 
     `game` is a text AEC environment (design: Game contract), not yet reset. Model trouble, limits and
     faults of the game itself end this match alone; they never raise into the caller.
     """
     started, clock = datetime.now(UTC), monotonic()
-    tally, status, reason = _Tally(), "finished", ""
+    tally, reason = _Tally(), ""
     try:
         await _walk(plan, game, players, limits, tally, clock)
     except LimitReached as limit:
-        status, reason = "failed", str(limit)
+        reason = str(limit)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
-        status, reason = "failed", f"{type(error).__name__}: {error}"
-    finished = status == "finished"
+        reason = f"{type(error).__name__}: {error}"
+    finished = not reason
     return MatchRecord(
         id=plan.id,
         iteration=plan.iteration,
@@ -95,7 +94,7 @@ async def play_match(
         options=plan.options,
         seed=plan.seed,
         seats={s: replace(seating, version=players[s].version) for s, seating in plan.seats.items()},
-        status=status,
+        status="finished" if finished else "failed",
         reason=reason,
         payoffs=dict(game.payoffs()) if finished else {},
         report=dict(game.report()) if finished else {},
@@ -156,9 +155,7 @@ def _view(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[st
     )
 
 
-def _turn(
-    seating: Seating, view: View, act: Act, version: int, info: Mapping[str, Any], begun: float
-) -> Turn:
+def _turn(seating: Seating, view: View, act: Act, version: int, info: Mapping[str, Any], begun: float) -> Turn:
     return Turn(
         index=view.turn,
         seat=view.seat,

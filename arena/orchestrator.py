@@ -12,8 +12,6 @@ class PlayError(Exception):
     """Matches kept failing; the message says why in one line."""
 
 
-
-
 Play = Callable[[MatchPlan], Awaitable[MatchRecord]]
 
 
@@ -26,8 +24,9 @@ async def play_all(
 ) -> list[MatchRecord]:
     """Play every plan and return the finished matches in the order of `plans`.
 
-    `done` is called with each record as it ends, failed ones included. A failed match is played again
-    from the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures `PlayError` is raised.
+    `done` is called with each record as it ends, failed ones included. A failed match is played again from
+    the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures `PlayError`
+    is raised.
     """
     gate = asyncio.Semaphore(in_flight)
 

@@ -121,8 +121,7 @@ class MatchRecord:
         row["turns"] = [_turn_row(turn) for turn in self.turns]
         row = cast(dict[str, Any], plain(row, "match"))
         row["streams"] = {
-            clean_text(seat): [_stream_row(s, seat) for s in self.streams.get(seat, ())]
-            for seat in self.seats
+            clean_text(seat): [_stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats
         }
         return row
 
@@ -139,8 +138,7 @@ class MatchRecord:
                 report=dict(row["report"]),
                 turns=tuple(_turn(turn) for turn in row["turns"]),
                 streams={
-                    seat: tuple(Stream(**stream) for stream in streams)
-                    for seat, streams in row["streams"].items()
+                    seat: tuple(Stream(**stream) for stream in streams) for seat, streams in row["streams"].items()
                 },
             )
         except KeyError as missing:

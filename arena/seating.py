@@ -38,8 +38,8 @@ def set_table(experiment: Experiment) -> Table:
     _known("loss", experiment.learn.loss, LOSSES)
     for stage in experiment.credit.stages:
         _known("reward stage", stage.stage, STAGES)
-    for spec in experiment.policies.values():
-        for brain in spec.imitate.brains if spec.imitate else ():
+    for policy in experiment.policies.values():
+        for brain in policy.imitate.brains if policy.imitate else ():
             _known("brain", brain, BRAINS)
     roles = {}
     folders = [experiment.roles] if experiment.roles else []
@@ -55,7 +55,13 @@ def set_table(experiment: Experiment) -> Table:
 
 def _known(kind: str, name: str, choices: Any) -> None:
     if name not in choices:
-        where = {"game": "games", "policy": "policies", "brain": "policies", "loss": "losses", "estimator": "estimators"}
+        where = {
+            "game": "games",
+            "policy": "policies",
+            "brain": "policies",
+            "loss": "losses",
+            "estimator": "estimators",
+        }
         see = f" (arena list {where[kind]})" if kind in where else f" (known: {', '.join(choices)})"
         raise ConfigError(f"unknown {kind} '{name}'{nearest(name, choices)}{see}")
 
@@ -74,7 +80,9 @@ def _game(experiment: Experiment) -> Callable[[], Any]:
     seats = list(game.possible_agents)
     for seat in experiment.seats:
         if seat not in seats:
-            raise ConfigError(f"seats: {name} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})")
+            raise ConfigError(
+                f"seats: {name} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})"
+            )
     for seat in seats:
         if seat not in experiment.seats:
             raise ConfigError(f"seats: nobody sits at '{seat}' of {name}: add `{seat}: {{role: …, policy: …}}`")

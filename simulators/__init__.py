@@ -1,0 +1,1 @@
+"""Games with hidden state, tools and a verifiable outcome; one folder per domain."""

@@ -197,9 +197,7 @@ class InProcessEngine:
             ones = torch.ones(len(live), dtype=torch.long, device=device)
             logits = self._forward(served, batch, sampled[:, None], ones)
 
-    def _forward(
-        self, served: _Served, batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor:
+    def _forward(self, served: _Served, batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """One forward pass over right-aligned new tokens [B, W]; logits [B, vocabulary] after the last."""
         width, start = tokens.shape[1], batch.filled
         columns = torch.arange(width, device=tokens.device)
@@ -235,7 +233,9 @@ def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
         best = torch.full_like(logprobs, -torch.inf).scatter(-1, logprobs.argmax(-1, keepdim=True), 0.0)
         logprobs = torch.where(greedy[:, None], best, logprobs)
     cdf = logprobs.double().exp().cumsum(-1)
-    draws = torch.tensor([0.0 if r.finish else r.draws[len(r.ids)] for r in rows], dtype=torch.double, device=logits.device)
+    draws = torch.tensor(
+        [0.0 if r.finish else r.draws[len(r.ids)] for r in rows], dtype=torch.double, device=logits.device
+    )
     tokens = torch.searchsorted(cdf, (draws * cdf[:, -1])[:, None], right=True).clamp(max=cdf.shape[1] - 1)
     chosen = logprobs.gather(-1, tokens).squeeze(-1)
     tokens = tokens.squeeze(-1)
@@ -250,7 +250,7 @@ def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> to
 
     `top_k` 0 and `top_p` 1 keep all. Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
     """
-    ordered, order = logprobs.sort(-1, descending=True, stable=True)
+    ordered, order = logprobs.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logprobs.shape[-1], device=logprobs.device)
     k = torch.tensor([k or logprobs.shape[-1] for k in top_k], device=logprobs.device)
     p = torch.tensor([p if p < 1 else 2.0 for p in top_p], device=logprobs.device)  # 2: never cut by rounding

@@ -56,7 +56,7 @@ class KVStore:
         self._bytes = 0
 
 
-class _BufferLayer(DynamicLayer):
+class _BufferLayer(DynamicLayer):  # type: ignore[misc]
     """One layer's window on the batch buffer: new columns are written in place, not concatenated."""
 
     def __init__(self, batch: "BatchKV", layer: int) -> None:

@@ -1,0 +1,1 @@
+"""Model-backed and scripted players."""

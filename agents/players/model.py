@@ -1,7 +1,7 @@
 """Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
@@ -23,7 +23,7 @@ class Exchange:
 
     seen: tuple[int, ...]
     said: tuple[int, ...]
-    finish: str
+    finish: Literal["stop", "length"]
 
 
 class ChatPlayer:
@@ -38,13 +38,10 @@ class ChatPlayer:
     ) -> None:
         self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
         self.streams: list[Stream] = []
+        self.stream_keys: list[str] = []
+        """Names under which an engine may keep the streams' attention caches."""
         self._history: list[Exchange] = []
         self.version = 0
-
-    @property
-    def stream_keys(self) -> list[str]:
-        """Names under which an engine may keep this player's attention caches."""
-        return [f"{self.key}/{i}" for i in range(len(self.streams))]
 
     async def act(self, view: View) -> Act:
         """Take one turn. Only sampled ids are marked as the policy's own."""
@@ -84,6 +81,7 @@ class ChatPlayer:
         stream.observe(self.frame.open(self.role.render_system(view), examples))
         for exchange in self._history[len(self._history) - (kept or 0) :]:
             stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
+        self.stream_keys.append(f"{self.key}/{len(self.streams)}")
         self.streams.append(stream)
         return stream, True
 
@@ -122,5 +120,3 @@ class BrainPlayer:
         text = self.brain.act(view)
         _, _, public = text.partition("|")
         return Act(text, text, public.strip(), "", "script")
-
-

@@ -1,0 +1,1 @@
+"""Rewards, advantage estimators and normalisation: from what happened to what it was worth."""

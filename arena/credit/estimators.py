@@ -71,6 +71,5 @@ def normalise(values: Sequence[np.ndarray], keys: Sequence[Key], std: bool = Fal
     centre = {key: float(pool.mean()) if len(pool) else 0.0 for key, pool in pooled.items()}
     scale = {key: (float(pool.std()) if std and len(pool) else 1.0) for key, pool in pooled.items()}
     return [
-        (value - centre[key]) / (scale[key] + 1e-6 if std else 1.0)
-        for value, key in zip(values, keys, strict=True)
+        (value - centre[key]) / (scale[key] + 1e-6 if std else 1.0) for value, key in zip(values, keys, strict=True)
     ]

@@ -32,7 +32,10 @@ def turn_rewards(
     stages: Sequence[tuple[str, Mapping[str, float]]],
     weights: Mapping[str, float],
 ) -> list[float]:
-    """One number per turn: Σ weight[name] · reward[name] over the game's and the stages' rewards; weight 1 if unnamed."""
+    """One number per turn: Σ weight[name] · reward[name], the game's and the stages' rewards alike.
+
+    A name without a weight counts once.
+    """
     totals = []
     for turn in trajectory.turns:
         named = dict(turn.rewards)

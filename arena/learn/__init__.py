@@ -1,0 +1,1 @@
+"""Losses and the DeepSpeed trainer: from advantages to new weights."""

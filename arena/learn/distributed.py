@@ -4,13 +4,13 @@ import logging
 import os
 import socket
 from functools import cache
-from types import ModuleType
+from typing import Any
 
 import torch
 
 
 @cache
-def deepspeed() -> ModuleType:
+def deepspeed() -> Any:
     """The deepspeed module, ready for use in this process: alone, or as a launcher's environment says."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")

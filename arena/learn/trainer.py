@@ -68,13 +68,12 @@ class PolicyTrainer:
     """DeepSpeed around one policy. The model's parameters are the ones the in-process engine serves."""
 
     def __init__(self, name: str, model: torch.nn.Module, rule: LearnRule) -> None:
-        self.name, self.model, self.rule = name, model, rule
+        self.name, self.rule = name, rule
+        self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.scorer = StreamScorer(model, rule.bf16)
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay
-        )
+        optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
         self.engine, *_ = deepspeed().initialize(
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
         )
@@ -107,8 +106,11 @@ class PolicyTrainer:
         self, samples: Sequence[Sample], lr: float, epochs: int, minibatches: int, rng: np.random.Generator
     ) -> None:
         """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
-        rule, self.rule = self.rule, replace(
-            self.rule, loss="nll", lr=lr, epochs=epochs, minibatches=minibatches, warmup_steps=_IMITATION_WARMUP
+        rule, self.rule = (
+            self.rule,
+            replace(
+                self.rule, loss="nll", lr=lr, epochs=epochs, minibatches=minibatches, warmup_steps=_IMITATION_WARMUP
+            ),
         )
         self.engine.train()
         for _ in range(epochs):
@@ -118,9 +120,7 @@ class PolicyTrainer:
         self.rule, self.steps = rule, 0
         self._forget_moments()
 
-    def _step(
-        self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: "_Watch"
-    ) -> None:
+    def _step(self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: "_Watch") -> None:
         """One optimiser step on some of the samples, in micro-batches of at most the token budget."""
         streams = [s.stream for s in samples]
         temperatures = [s.temperature for s in samples]
@@ -135,9 +135,7 @@ class PolicyTrainer:
             before = now if old is None else self._gather(batch, old)
             gaps.append((now - behaviour).cpu().numpy())
             advantages = self._gather(batch, [s.advantages for s in samples])
-            token = LOSSES[self.rule.loss](
-                scores.logprobs, before, advantages, self.rule.clip_low, self.rule.clip_high
-            )
+            token = LOSSES[self.rule.loss](scores.logprobs, before, advantages, self.rule.clip_low, self.rule.clip_high)
             objective = token.loss - self.rule.entropy * scores.entropy
             if samples[part[0]].reference is not None:
                 reference = self._gather(batch, [s.reference for s in samples])
@@ -219,7 +217,6 @@ class PolicyTrainer:
         safe_set_full_optimizer_state(parameter, value, key)
         for slot in self.engine.optimizer.optimizer.state.values():
             slot["step"] = torch.tensor(float(self.steps))
-
 
     def _forget_moments(self) -> None:
         for parameter in self.model.parameters():

@@ -145,8 +145,7 @@ def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
         raise LogError(f"{path} is not a match log of Arena: it names no schema version")
     if int(found) > SCHEMA_VERSION:
         raise LogError(
-            f"{path} has schema version {int(found)}, this Arena reads up to {SCHEMA_VERSION}: "
-            "upgrade arena-selfplay"
+            f"{path} has schema version {int(found)}, this Arena reads up to {SCHEMA_VERSION}: upgrade arena-selfplay"
         )
 
 

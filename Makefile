@@ -1,0 +1,42 @@
+# `make selfplay` plays and learns; `make test` tests. Both set up .venv first, nothing else is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+
+help: ## what there is to make
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,dev]"
+	touch $@
+
+install: $(VENV)/installed ## make .venv with everything in it
+
+selfplay: $(VENV)/installed ## the main job: SmolLM2 learns to negotiate with itself
+	$(BIN)/arena run selfplay --game negotiation
+
+test: $(VENV)/installed ## style, types, import contracts, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results
+	$(BIN)/python tests/benchmarks/speed.py
+
+learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (over an hour)
+	$(BIN)/python tests/benchmarks/learning.py nano
+	$(BIN)/python tests/benchmarks/learning.py smollm2
+
+lock: ## renew constraints.txt from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
+		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
+
+.PHONY: help install selfplay test slow bench learn lock

@@ -1,0 +1,283 @@
+"""The in-process engine: what it says it sampled is what the model gives, whatever shares its batch."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.stream import Stream
+from agents.weights import load_model, resolve
+
+
+def tiny(vocabulary: int = 24, seed: int = 0) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.4,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def nano() -> Any:
+    return load_model(resolve("nano"))
+
+
+def serving(model: Any, **options: Any) -> InProcessEngine:
+    engine = InProcessEngine(**options)
+    engine.publish("p", 3, model)
+    return engine
+
+
+def request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -> Request:
+    fields: dict[str, Any] = {
+        "policy": "p", "ids": tuple(ids), "key": key, "max_tokens": 6, "temperature": 1.0, "top_p": 1.0,
+        "top_k": 0, "stop_ids": frozenset(), "seed": (seed,),
+    }  # fmt: skip
+    return Request(**{**fields, **changes})
+
+
+def generate(engine: InProcessEngine, requests: Sequence[Request]) -> list[Completion]:
+    return asyncio.run(engine.generate(requests))
+
+
+def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
+    """Log-probabilities after temperature, top-k and top-p, one token at a time: the slow, plain way."""
+    p = np.exp((logits - logits.max()) / temperature)
+    order = np.argsort(-p, kind="stable")
+    kept = order[: top_k or len(order)]
+    p = np.where(np.isin(np.arange(len(p)), kept), p, 0.0)
+    p /= p.sum()
+    if top_p < 1:
+        nucleus, mass = [], 0.0
+        for token in kept:
+            if mass >= top_p:
+                break
+            nucleus.append(token)
+            mass += p[token]
+        p = np.where(np.isin(np.arange(len(p)), nucleus), p, 0.0)
+        p /= p.sum()
+    with np.errstate(divide="ignore"):
+        return np.log(p)
+
+
+def forced(model: Any, asked: Request, ids: Sequence[int]) -> list[float]:
+    """What one whole forward says of a completion's ids."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*asked.ids, *ids]])).logits[0].double().numpy()
+    places = range(len(asked.ids) - 1, len(asked.ids) + len(ids) - 1)
+    return [
+        float(truncated(logits[k], asked.temperature, asked.top_k, asked.top_p)[token])
+        for k, token in zip(places, ids, strict=True)
+    ]
+
+
+def agrees(model: Any, asked: Request, got: Completion, atol: float = 1e-4) -> None:
+    np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=atol)
+
+
+def contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
+    """Contexts of uneven length, half of them with a common opening."""
+    rng = np.random.default_rng(seed)
+    opening = rng.integers(0, vocabulary, 20).tolist()
+    return [
+        (opening if i % 2 else []) + rng.integers(0, vocabulary, rng.integers(1, 30)).tolist()
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"),
+    [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.8, 0, 1.0), (1.0, 3, 1.0), (0.8, 0, 0.7), (1.3, 5, 0.6), (1.0, 1, 1.0)],
+)
+def test_logprobs_are_of_the_distribution_sampled_from(temperature: float, top_k: int, top_p: float) -> None:
+    model = tiny()
+    asked = [
+        request(ids, seed=i, key=str(i), temperature=temperature, top_k=top_k, top_p=top_p)
+        for i, ids in enumerate(contexts(24, 12))
+    ]
+    for one, got in zip(asked, generate(serving(model), asked), strict=True):
+        assert len(got.ids) == 6 and got.version == 3
+        agrees(model, one, got)
+
+
+def test_requests_of_different_sampling_share_a_batch() -> None:
+    model = tiny()
+    kinds = [{"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.5}, {"max_tokens": 1}, {}]
+    asked = [request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(contexts(24, 10))]
+    got = generate(serving(model), asked)
+    for one, completion in zip(asked, got, strict=True):
+        agrees(model, one, completion)
+        assert len(completion.ids) == one.max_tokens
+
+
+def conversation(engine: InProcessEngine, key: str, same_key: bool, turns: int = 4) -> list[Completion]:
+    ids, done = [1, 2, 3, 4, 5], []
+    for turn in range(turns):
+        asked = request(ids, turn, key if same_key else f"{key}/{turn}")
+        (got,) = generate(engine, [asked])
+        done.append(got)
+        ids = [*ids, *got.ids, 7, 8, 9]
+    return done
+
+
+def test_a_kept_cache_saves_tokens_and_changes_nothing(nano: Any) -> None:
+    fed: list[int] = []
+    hook = nano.register_forward_pre_hook(lambda m, a, k: fed.append(k["input_ids"].numel()), with_kwargs=True)
+    try:
+        kept = conversation(serving(nano), "m", same_key=True)
+        with_cache, fed[:] = sum(fed), []
+        fresh = conversation(serving(nano), "m", same_key=False)
+    finally:
+        hook.remove()
+    assert [c.ids for c in kept] == [c.ids for c in fresh]
+    for one, other in zip(kept, fresh, strict=True):
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+    assert with_cache < sum(fed)
+
+
+def test_a_cache_too_small_for_anybody_changes_nothing(nano: Any) -> None:
+    roomy = conversation(serving(nano), "m", same_key=True)
+    assert [c.ids for c in conversation(serving(nano, cache_bytes=1), "m", True)] == [c.ids for c in roomy]
+
+
+def test_a_cache_of_other_ids_is_not_used() -> None:
+    model = tiny()
+    engine = serving(model)
+    generate(engine, [request([1, 2, 3, 4])])
+    other = request([4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12])
+    (got,) = generate(engine, [other])
+    agrees(model, other, got)
+    engine.forget("k")
+    engine.forget("never heard of")
+    assert generate(engine, [other])[0].ids == got.ids
+
+
+@pytest.mark.parametrize("max_batch", [256, 5])
+def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_batch: int) -> None:
+    asked = [request(ids, i, str(i)) for i, ids in enumerate(contexts(nano.config.vocab_size, 24))]
+    among = generate(serving(nano, max_batch=max_batch), asked)
+    for i in (0, 3, 11, 23):
+        (alone,) = generate(serving(nano), [asked[i]])
+        assert alone.ids == among[i].ids
+        np.testing.assert_allclose(alone.logprobs, among[i].logprobs, atol=1e-4)
+    assert len({c.ids for c in among}) == len(among), "different seeds, different replies"
+
+
+def test_all_that_wait_are_decoded_together(nano: Any) -> None:
+    engine, batches = serving(nano), []
+    hook = nano.register_forward_pre_hook(lambda m, a, k: batches.append(len(k["input_ids"])), with_kwargs=True)
+
+    async def many() -> None:
+        await asyncio.gather(*(engine.generate([request([1, 2, i], i, str(i), max_tokens=2)]) for i in range(7)))
+
+    try:
+        asyncio.run(many())
+    finally:
+        hook.remove()
+    assert batches == [1, 7, 7]  # the common opening once, then everybody
+
+
+def test_publishing_drops_what_older_weights_had_computed() -> None:
+    model = tiny(seed=0)
+    engine = serving(model)
+    first = request(contexts(24, 2)[1], seed=1)
+    (said,) = generate(engine, [first])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.3).add_(0.01)
+    engine.publish("p", 4, model)
+    for asked in (request([*first.ids, *said.ids, 5, 6], seed=2), request(first.ids, seed=3, key="new")):
+        (got,) = generate(engine, [asked])
+        assert got.version == 4
+        agrees(model, asked, got)
+
+
+def test_policies_are_served_apart() -> None:
+    one, other = tiny(seed=0), tiny(seed=1)
+    engine = serving(one)
+    engine.publish("q", 9, other)
+    asked = [request([1, 2, 3], 0), request([1, 2, 3], 0, policy="q")]
+    mine, theirs = generate(engine, asked)
+    agrees(one, asked[0], mine)
+    agrees(other, asked[1], theirs)
+    assert (mine.version, theirs.version) == (3, 9)
+
+
+def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
+    model = tiny()
+    asked = request([3, 1, 4, 1, 5], temperature=0.0)
+    (got,) = generate(serving(model), [asked])
+    ids = list(asked.ids)
+    with torch.no_grad():
+        for token in got.ids:
+            assert token == int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
+            ids.append(token)
+    assert got.logprobs == (0.0,) * 6
+
+
+def test_a_stop_id_ends_the_reply_and_belongs_to_it() -> None:
+    model = tiny()
+    (whole,) = generate(serving(model), [request([1, 2, 3], max_tokens=8)])
+    assert (whole.finish, len(whole.ids)) == ("length", 8)
+    end = whole.ids[4]
+    (stopped,) = generate(serving(model), [request([1, 2, 3], max_tokens=8, stop_ids=frozenset({end}))])
+    assert stopped.finish == "stop"
+    assert stopped.ids == whole.ids[: whole.ids.index(end) + 1]
+    (last,) = generate(serving(model), [request([1, 2, 3], max_tokens=1, stop_ids=frozenset({whole.ids[0]}))])
+    assert (last.finish, last.ids) == ("stop", whole.ids[:1])
+
+
+def test_a_policy_that_nobody_published_is_an_error() -> None:
+    with pytest.raises(KeyError, match="no weights are published for policy 'ghost'"):
+        generate(serving(tiny()), [request([1, 2], policy="ghost")])
+
+
+def test_what_the_model_raises_reaches_those_who_wait() -> None:
+    engine = serving(tiny(vocabulary=8))
+    with pytest.raises((RuntimeError, ValueError, IndexError)):
+        asyncio.run(asyncio.wait_for(engine.generate([request([1, 2, 99])]), 5))
+    assert len(generate(engine, [request([1, 2, 3])])[0].ids) == 6, "and the engine goes on"
+
+
+@pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.7, 4)])
+def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float, top_k: int) -> None:
+    model, count = tiny(vocabulary=8), 3000
+    asked = [
+        request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k)
+        for seed in range(count)
+    ]
+    drawn = Counter(c.ids[0] for c in generate(serving(model), asked))
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[1, 2, 3]])).logits[0, -1].double().numpy()
+    expected = np.exp(truncated(logits, temperature, top_k, 1.0)) * count
+    assert all(expected[token] for token in drawn), "nothing outside the truncated vocabulary"
+    cells = [k for k in range(8) if expected[k] > 0]
+    chi2 = sum((drawn[k] - expected[k]) ** 2 / expected[k] for k in cells)
+    assert chi2 < 24.3, f"chi-square {chi2:.1f} with {len(cells) - 1} degrees of freedom"  # 0.999 quantile of 7
+
+
+def test_scores_are_those_of_the_sampler() -> None:
+    model = tiny()
+    engine = serving(model)
+    asked = request([1, 2, 3, 4, 5], temperature=0.8)
+    (got,) = generate(engine, [asked])
+    stream = Stream()
+    stream.observe(asked.ids)
+    stream.wrote(got.ids, got.logprobs, 0)
+    (scored,) = engine.score("p", [stream], [0.8])
+    np.testing.assert_allclose(scored, got.logprobs, atol=1e-5)

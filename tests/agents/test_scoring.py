@@ -1,0 +1,181 @@
+"""Scoring: shared openings and packing change the cost of a forward pass, never its numbers or gradients."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from agents.scoring import StreamScorer, common_prefix, pack, score_streams
+from agents.stream import Stream
+
+VOCABULARY = 24
+
+
+def tiny(seed: int = 0) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.4,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config).eval()
+
+
+MODEL = tiny()
+
+
+def stream_of(opening: list[int], rng: np.random.Generator, turns: int) -> Stream:
+    """An opening, then `turns` times something seen and something sampled."""
+    stream = Stream()
+    stream.observe(opening)
+    for turn in range(turns):
+        stream.observe(rng.integers(0, VOCABULARY, rng.integers(0 if opening else 1, 5)).tolist())
+        said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
+        stream.wrote(said, [-1.0] * len(said), turn)
+        opening = opening or said
+    return stream
+
+
+def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
+    """Families with openings shorter and longer than what `pack` groups by, and streams nobody wrote in."""
+    rng = np.random.default_rng(seed)
+    openings = [rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 26, rng.integers(1, 4))]
+    openings.append(openings[0][: max(1, len(openings[0]) - 2)])
+    streams = [
+        stream_of(openings[rng.integers(len(openings))], rng, int(rng.integers(0, 4)))
+        for _ in range(rng.integers(1, 8))
+    ]
+    return streams, [float(t) for t in rng.choice([0.5, 1.0, 1.7], len(streams))]
+
+
+def alone(model: torch.nn.Module, stream: Stream, temperature: float) -> torch.Tensor:
+    """The reference: one whole forward of one stream."""
+    logits = model(input_ids=torch.tensor([stream.ids])).logits[0].float() / temperature
+    logprobs = torch.log_softmax(logits, -1)
+    places = [k for k, own in enumerate(stream.mask) if own]
+    return torch.stack([logprobs[k - 1, stream.ids[k]] for k in places]) if places else torch.zeros(0)
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.sampled_from([1, 40, 100, 4096]))
+def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) -> None:
+    streams, heat = random_streams(seed)
+    scored = score_streams(StreamScorer(MODEL), streams, heat, budget)
+    with torch.no_grad():
+        for stream, temperature, found in zip(streams, heat, scored, strict=True):
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, alone(MODEL, stream, temperature).numpy(), atol=1e-5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seeds)
+def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    opening = rng.integers(0, VOCABULARY, 20).tolist()
+    streams = [stream_of(opening, rng, int(rng.integers(1, 4))) for _ in range(4)]
+    heat = [1.0, 0.5, 1.0, 2.0]
+    weight = [torch.from_numpy(rng.normal(size=s.sampled)).float() for s in streams]
+
+    def gradients(total: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(total, list(MODEL.parameters())))
+
+    expected = gradients(sum((alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)))
+    (batch,) = pack(streams, heat, 4096)
+    assert len(batch.prefix) >= 19, "the opening should be run once"
+    wanted = torch.cat([weight[i] for i in batch.index])
+    found = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
+
+
+def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:
+    stream = stream_of([1, 2, 3], np.random.default_rng(0), 2)
+    (batch,) = pack([stream], [0.7], 4096)
+    with torch.no_grad():
+        found = StreamScorer(MODEL)(batch).entropy
+        logits = MODEL(input_ids=torch.tensor([stream.ids])).logits[0] / 0.7
+    p = torch.softmax(logits, -1)
+    whole = -(p * p.log()).sum(-1)
+    expected = torch.stack([whole[k - 1] for k, own in enumerate(stream.mask) if own])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_temperature_is_of_each_stream_and_not_of_the_batch() -> None:
+    stream = stream_of([1, 2, 3, 4], np.random.default_rng(1), 2)
+    cold, warm = score_streams(StreamScorer(MODEL), [stream, stream], [0.3, 3.0])
+    with torch.no_grad():
+        np.testing.assert_allclose(cold, alone(MODEL, stream, 0.3), atol=1e-5)
+        np.testing.assert_allclose(warm, alone(MODEL, stream, 3.0), atol=1e-5)
+    assert np.abs(cold - warm).max() > 0.1
+
+
+def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
+    """Gemma-like soft capping stands between the head and the logits: it may not be skipped."""
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    config = Gemma2Config(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8, final_logit_softcapping=0.5,
+        initializer_range=0.5,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Gemma2ForCausalLM(config).eval()
+    stream = stream_of([1, 2, 3], np.random.default_rng(2), 2)
+    (found,) = score_streams(StreamScorer(model), [stream], [1.0])
+    with torch.no_grad():
+        np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
+def test_the_common_prefix_is_shared_by_all_and_cannot_be_longer(sequences: list[list[int]]) -> None:
+    prefix = list(common_prefix(sequences))
+    assert all(s[: len(prefix)] == prefix for s in sequences)
+    longer = {tuple(s[: len(prefix) + 1]) for s in sequences}
+    assert len(longer) > 1 or any(len(s) == len(prefix) for s in sequences)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 200))
+def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> None:
+    streams, heat = random_streams(seed)
+    seen: list[int] = []
+    for batch in pack(streams, heat, budget):
+        rows, width = batch.suffix.shape
+        assert rows == 1 or len(batch.prefix) + rows * width <= budget
+        seen += batch.index
+        for row, i in enumerate(batch.index):
+            ids = [*batch.prefix.tolist(), *batch.suffix[row, : batch.lengths[row]].tolist()]
+            assert ids == streams[i].ids
+            mine = batch.rows == row
+            places = batch.columns[mine] + len(batch.prefix) + 1
+            assert places.tolist() == [k for k, own in enumerate(streams[i].mask) if own]
+            assert batch.targets[mine].tolist() == [streams[i].ids[k] for k in places]
+            assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
+    assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled]
+
+
+def test_pack_takes_only_the_streams_it_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    streams = [stream_of([1, 2, 3], rng, 1) for _ in range(5)]
+    assert sorted(i for b in pack(streams, [1.0] * 5, 4096, [4, 1]) for i in b.index) == [1, 4]
+
+
+@pytest.mark.parametrize("budget", [1, 10**6])
+def test_scores_do_not_depend_on_the_order_of_the_streams(budget: int) -> None:
+    streams, heat = random_streams(7)
+    forth = score_streams(StreamScorer(MODEL), streams, heat, budget)
+    back = score_streams(StreamScorer(MODEL), streams[::-1], heat[::-1], budget)[::-1]
+    for one, other in zip(forth, back, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
