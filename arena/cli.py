@@ -20,9 +20,10 @@ from agents.weights import WeightsError
 from arena import catalogue
 from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
 from arena.live import Screen, Style
-from arena.orchestrator import PlayError
+from arena.orchestrator import Interrupted, PlayError
 from arena.show import show_changes, show_match, show_run
 from arena.store.files import StoreError
+from arena.store.plain import printable
 from arena.summary import best_match, changes
 
 BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError)
@@ -52,8 +53,10 @@ def run_cli() -> int:
         return _complain(str(error), 2)
     except PlayError as error:
         return _complain(f"the run stopped: {error}", 1)
+    except Interrupted as stop:
+        return _complain(str(stop), 130)
     except KeyboardInterrupt:
-        return _complain("interrupted; nothing that was committed is lost (arena resume RUN goes on)", 130)
+        return _complain("interrupted", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -61,7 +64,7 @@ def run_cli() -> int:
 
 
 def _complain(line: str, code: int) -> int:
-    print(f"arena: {' '.join(line.split())}", file=sys.stderr)
+    print(f"arena: {printable(line)}", file=sys.stderr)
     return code
 
 

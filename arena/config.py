@@ -263,6 +263,8 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
         if spec.policy not in trainable:
             continue
         name = "shared" if mode == "shared" else Path(spec.role).stem.lower()
+        if name in experiment.policies and name not in trainable:
+            raise ConfigError(f"policies.{name}: a frozen policy has the name that {seat} needs: rename it")
         policies.setdefault(name, trainable[spec.policy])
         seats[seat] = SeatSpec(role=spec.role, policy=name)
     return experiment.model_copy(update={"policies": policies, "seats": seats})

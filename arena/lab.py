@@ -32,6 +32,7 @@ from arena.records import MatchRecord, trajectories
 from arena.seating import demonstrator_at, player_at, seatings, set_table
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
+from arena.store.files import StoreError
 from arena.store.run import RunFolder
 
 
@@ -40,6 +41,9 @@ class Watcher(Protocol):
 
     def phase(self, iteration: int, name: str) -> None:
         """The run now does this."""
+
+    def note(self, text: str) -> None:
+        """Something the user should hear, in one line."""
 
     def match(self, record: MatchRecord) -> None:
         """A match ended, well or badly."""
@@ -165,7 +169,7 @@ class Lab:
 
     def _restore(self) -> None:
         """Begin from the newest valid checkpoint, dropping whatever is newer; without one, from the start."""
-        checkpoint = self.run_folder.newest_valid(lambda why: self.watcher.phase(0, f"skipped: {why}"))
+        checkpoint = self._newest_checkpoint()
         self.done = checkpoint.iteration if checkpoint else 0
         self.restored = checkpoint is not None
         self.run_folder.discard_after(self.done if checkpoint else -1)
@@ -177,6 +181,17 @@ class Lab:
             self._load(name, self.experiment.policies[name], checkpoint, state)
         self._serve_references()
         self.seats = seatings(self.experiment, self.table, self.policies)
+
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        """None before the first; StoreError when there are some and none is whole: nothing is played over them."""
+        torn: list[str] = []
+        checkpoint = self.run_folder.newest_valid(torn.append)
+        if torn and checkpoint is None:
+            folder = self.run_folder.path / "checkpoints"
+            raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
+        for why in torn if checkpoint else ():
+            self.watcher.note(f"{why}; going on from iteration {checkpoint.iteration}")
+        return checkpoint
 
     def _used_policies(self) -> list[str]:
         return sorted({s.policy for s in self.experiment.seats.values()} & set(self.experiment.policies))

@@ -5,9 +5,11 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from agents.weights import resolve
 from arena.config import Experiment, compose, text_layer, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab, Watcher
+from arena.orchestrator import Interrupted
 from arena.seating import set_table
 from arena.store.run import RunFolder
 
@@ -15,26 +17,35 @@ from arena.store.run import RunFolder
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
     set_table(experiment)
+    for policy in experiment.policies.values():
+        resolve(policy.model)
     folder = out or _fresh(experiment.name)
     run = RunFolder.create(folder, to_yaml(experiment), environment())
     _point_latest(folder)
-    with run.lock():
-        Lab(run, experiment, watcher).run()
+    _play(run, experiment, watcher)
     return folder
 
 
 def go_on(folder: Path, watcher: Watcher) -> Path:
     """Continue a run from its newest valid checkpoint, as if it had never stopped."""
     run = RunFolder.open(folder)
-    experiment = experiment_of(run)
-    with run.lock():
-        Lab(run, experiment, watcher).run()
+    _play(run, experiment_of(run), watcher)
     return folder
 
 
 def experiment_of(run: RunFolder) -> Experiment:
     """The exact experiment a run folder holds."""
     return compose([text_layer(str(run.path / "config.yaml"), run.reader.config())])
+
+
+def _play(run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
+    """Hold the folder and run what is not committed yet."""
+    try:
+        with run.lock():
+            Lab(run, experiment, watcher).run()
+    except KeyboardInterrupt:
+        again = f"arena resume {run.path}"
+        raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None
 
 
 def _fresh(name: str) -> Path:

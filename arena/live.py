@@ -1,6 +1,7 @@
 """What a run shows while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
 
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.records import MatchRecord
+from arena.store.plain import printable
 
 Style = Literal["table", "lines", "json"]
 
@@ -40,6 +42,10 @@ class Screen:
         self._ended = self._failed = 0
         if self.style == "lines" and not iteration:
             self.console.print(Text(name))
+
+    def note(self, text: str) -> None:
+        """Something the user should hear; on stderr, which scripts do not read."""
+        print(f"arena: {printable(text)}", file=sys.stderr)
 
     def match(self, record: MatchRecord) -> None:
         """A match ended."""

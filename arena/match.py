@@ -80,13 +80,14 @@ async def play_match(plan: MatchPlan, game: Any, players: Mapping[str, SeatedPla
     """
     started, clock = datetime.now(UTC), monotonic()
     tally, reason = _Tally(), ""
+    outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     try:
         await _walk(plan, game, players, limits, tally, clock)
+        outcome = dict(game.payoffs()), dict(game.report())
     except LimitReached as limit:
         reason = str(limit)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = f"{type(error).__name__}: {error}"
-    finished = not reason
     return MatchRecord(
         id=plan.id,
         iteration=plan.iteration,
@@ -94,10 +95,10 @@ async def play_match(plan: MatchPlan, game: Any, players: Mapping[str, SeatedPla
         options=plan.options,
         seed=plan.seed,
         seats={s: replace(seating, version=players[s].version) for s, seating in plan.seats.items()},
-        status="finished" if finished else "failed",
+        status="failed" if reason else "finished",
         reason=reason,
-        payoffs=dict(game.payoffs()) if finished else {},
-        report=dict(game.report()) if finished else {},
+        payoffs=outcome[0],
+        report=outcome[1],
         turns=tuple(tally.turns),
         streams={seat: tuple(player.streams) for seat, player in players.items()},
         attempt=plan.attempt,
@@ -123,8 +124,13 @@ async def _walk(
         _check(limits, tally, monotonic() - clock)
         view = _view(seat, len(tally.turns), observation, info)
         begun = monotonic()
-        async with asyncio.timeout(limits.turn_seconds):
-            act = await players[seat].act(view)
+        try:
+            async with asyncio.timeout(limits.turn_seconds) as watch:
+                act = await players[seat].act(view)
+        except TimeoutError:
+            if watch.expired():
+                raise LimitReached(f"turn time limit: {seat} took over {limits.turn_seconds:g} s") from None
+            raise
         game.step(act.action)
         tally.tokens += act.tokens
         tally.turns.append(_turn(plan.seats[seat], view, act, players[seat].version, game.infos[seat], begun))

@@ -12,6 +12,10 @@ class PlayError(Exception):
     """Matches kept failing; the message says why in one line."""
 
 
+class Interrupted(Exception):
+    """Somebody stopped the run; the message says how to go on."""
+
+
 Play = Callable[[MatchPlan], Awaitable[MatchRecord]]
 
 

@@ -47,7 +47,7 @@ def show_match(console: Console, path: Path, match: str) -> None:
     for turn in row["turns"]:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"]:
-                console.print(_plain(f"    {message['sender']}: {message['text']}", "dim"), soft_wrap=True)
+                console.print(_plain(f"{message['sender']}: {message['text']}", "dim", indent=4), soft_wrap=True)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
     ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
@@ -67,11 +67,11 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     notes.append(f"earned {earned}")
     if credit is not None:
         notes.append(f"reward {credit.reward:+.2f}, advantage {credit.advantage:+.2f}")
-    console.print(_plain("    " + " · ".join(notes), "dim"), soft_wrap=True)
+    console.print(_plain(" · ".join(notes), "dim", indent=4), soft_wrap=True)
 
 
-def _plain(text: str, style: str) -> Text:
-    return Text(printable(text), style=style)
+def _plain(text: str, style: str, indent: int = 0) -> Text:
+    return Text(" " * indent + printable(text), style=style)
 
 
 def _number(value: Any) -> str:

@@ -1,0 +1,266 @@
+"""Players: what is trained on is exactly what was sampled, and nothing that anybody else said."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.memory import Memory
+from agents.players.base import Message, View
+from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
+from agents.players.negotiators import BRAINS
+from agents.role import Role, load_role
+from agents.weights import load_model, load_tokenizer, resolve
+from arena.match import Limits, MatchPlan, play_match
+from arena.records import MatchRecord, Seating
+from games.negotiation import Negotiation
+
+SEATS = ("opener", "responder")
+FRAME = ChatFrame(load_tokenizer(resolve("nano")))
+
+
+@pytest.fixture(scope="module")
+def nano() -> Any:
+    return load_model(resolve("nano"))
+
+
+class Spy:
+    """An engine that remembers what it answered; for its first turns it may put legal words in the mouth."""
+
+    def __init__(self, model: Any, legal_turns: int = 0) -> None:
+        self.engine, self.legal_turns = InProcessEngine(), legal_turns
+        self.engine.publish("p", 1, model)
+        self.said: dict[str, list[tuple[Request, Completion]]] = {seat: [] for seat in SEATS}
+
+    def writer(self, seat: str) -> Any:
+        rng = np.random.default_rng(len(seat))
+
+        async def write(view: View, request: Request) -> Completion:
+            if view.turn < self.legal_turns:
+                offers = [act for act in view.legal or () if act.startswith("OFFER")]
+                text = f"{offers[rng.integers(len(offers))]} | {seat} says please"
+                ids = (*FRAME.encode(text), FRAME.stop_id)
+                completion = Completion(ids, tuple(-0.5 - i for i in range(len(ids))), "stop", 1)
+            else:
+                (completion,) = await self.engine.generate([request])
+            self.said[seat].append((request, completion))
+            return completion
+
+        return write
+
+
+def roles(**changes: Any) -> dict[str, Role]:
+    return {seat: load_role(f"nano_{seat}").model_copy(update=changes) for seat in SEATS}
+
+
+def play(spy: Spy, seed: int, cast: dict[str, Role], illegal: str = "retry") -> tuple[MatchRecord, dict[str, ChatPlayer]]:
+    seats = {seat: Seating(cast[seat].role, "p", 1, True, "model") for seat in SEATS}
+    players = {
+        seat: ChatPlayer(cast[seat], FRAME, "p", f"{seed}/{seat}", (seed, i), spy.writer(seat))
+        for i, seat in enumerate(SEATS)
+    }
+    plan = MatchPlan("0001-0000", 1, "negotiation", {}, seed, seats)
+    game = Negotiation(illegal=illegal, max_turns=10)  # type: ignore[arg-type]
+    record = asyncio.run(play_match(plan, game, players, Limits()))
+    assert record.status == "finished", record.reason
+    return record, players
+
+
+def sampled(player: ChatPlayer) -> list[tuple[int, float, int]]:
+    """(id, log-probability, turn) of all tokens a player's streams call its own."""
+    return [
+        (token, logprob, turn)
+        for s in player.streams
+        for token, own, logprob, turn in zip(s.ids, s.mask, s.logprobs, s.turns, strict=True)
+        if own
+    ]
+
+
+@pytest.mark.parametrize("legal_turns", [0, 1, 4, 7])
+@pytest.mark.parametrize("memory", [Memory(), Memory(kind="window", turns=1)], ids=["all", "window"])
+def test_masked_ids_are_exactly_those_the_engine_returned(nano: Any, legal_turns: int, memory: Memory) -> None:
+    spy = Spy(nano, legal_turns)
+    for seed in range(2):
+        spy.said = {seat: [] for seat in SEATS}
+        record, players = play(spy, seed, roles(memory=memory))
+        assert len(record.turns) > legal_turns
+        for seat, player in players.items():
+            own = [turn.index for turn in record.turns if turn.seat == seat]
+            expected = [
+                (token, logprob, index)
+                for index, (_, c) in zip(own, spy.said[seat], strict=True)
+                for token, logprob in zip(c.ids, c.logprobs, strict=True)
+            ]
+            assert sampled(player) == expected
+
+
+def test_what_was_sampled_from_is_what_the_stream_holds_before_it(nano: Any) -> None:
+    spy = Spy(nano, 5)
+    _, players = play(spy, 3, roles())
+    for seat, player in players.items():
+        (stream,) = player.streams
+        for request, completion in spy.said[seat]:
+            end = len(request.ids)
+            assert tuple(stream.ids[:end]) == request.ids
+            assert tuple(stream.ids[end : end + len(completion.ids)]) == completion.ids
+
+
+def test_what_the_other_side_said_is_read_and_never_masked(nano: Any) -> None:
+    _, players = play(Spy(nano, 6), 1, roles())
+    for seat, other in (SEATS, SEATS[::-1]):
+        (stream,) = players[seat].streams
+        read = FRAME.decode(t for t, own in zip(stream.ids, stream.mask, strict=True) if not own)
+        wrote = FRAME.decode(t for t, own in zip(stream.ids, stream.mask, strict=True) if own)
+        assert f"{other} says please" in read and f"{other} says please" not in wrote
+        assert f"{seat} says please" in wrote and f"{seat} says please" not in read
+
+
+def test_the_frame_around_a_reply_is_whole_however_it_ended(nano: Any) -> None:
+    """A reply cut off by its limit gets the end that the model did not write, and that end is not its own."""
+    _, players = play(Spy(nano, 0), 0, roles())
+    (stream,) = players["opener"].streams  # random weights: an illegal act, cut off, and a second try
+    ends = [(own, i) for i, (t, own) in enumerate(zip(stream.ids, stream.mask, strict=True)) if t == FRAME.stop_id]
+    assert len(ends) == 1 and ends[0][0] is False
+    assert stream.mask[ends[0][1] - 1] is True
+
+
+def test_a_window_starts_anew_with_the_facts_and_the_last_exchange(nano: Any) -> None:
+    spy = Spy(nano, 8)
+    record, players = play(spy, 2, roles(memory=Memory(kind="window", turns=1)))
+    player = players["opener"]
+    taken = [turn for turn in record.turns if turn.seat == "opener"]
+    assert len(player.streams) == len(taken) - 1 >= 3  # the first two turns fit one stream, then one each
+    assert player.stream_keys == [f"2/opener/{i}" for i in range(len(player.streams))]
+    pool = "pool " + " ".join(map(str, _pool(2)))
+    for before, stream in enumerate(player.streams[1:], start=1):
+        (turn,) = {turn for turn in stream.turns if turn >= 0}
+        assert turn == taken[before + 1].index
+        last_reply = spy.said["opener"][before][1].ids
+        shown = [t for t, own in zip(stream.ids, stream.mask, strict=True) if not own]
+        assert _contains(shown, last_reply), "the exchange that is kept is context, not the policy's own"
+        older = spy.said["opener"][before - 1][1].ids
+        assert older == last_reply or not _contains(shown, older), "what left the window is gone"
+        assert pool in FRAME.decode(shown), "facts are told again"
+
+
+def _pool(seed: int) -> Sequence[int]:
+    game = Negotiation()
+    game.reset(seed=seed)
+    return game.pool
+
+
+def _contains(ids: Sequence[int], part: Sequence[int]) -> bool:
+    return any(tuple(ids[i : i + len(part)]) == tuple(part) for i in range(len(ids)))
+
+
+def test_with_memory_all_facts_are_told_once(nano: Any) -> None:
+    _, players = play(Spy(nano, 6), 2, roles())
+    assert [FRAME.decode(s.ids).count("pool") for s in players["opener"].streams] == [1]
+
+
+VIEW = View(
+    "opener", 0, (Message(sender="responder", text="OFFER 1 1 1 | hello"),), "rules",
+    {"pool": [2, 2, 2], "items": ["books", "hats", "balls"], "turn": 0, "turns_left": 10, "offer": None},
+    {"values": [1, 2, 2]}, ("OFFER 0 0 0", "WALK"),
+)  # fmt: skip
+
+
+def saying(ids: Sequence[int], finish: Any = "stop") -> ChatPlayer:
+    async def write(view: View, request: Request) -> Completion:
+        return Completion(tuple(ids), (-1.0,) * len(ids), finish, 7)
+
+    return ChatPlayer(load_role("nano_opener"), FRAME, "p", "m/opener", (1, 2), write)
+
+
+def test_a_reply_is_decoded_and_parsed_by_the_role() -> None:
+    player = saying([*FRAME.encode("OFFER 1 0 2 | thanks"), FRAME.stop_id])
+    act = asyncio.run(player.act(VIEW))
+    assert (act.action, act.public, act.private) == ("OFFER 1 0 2 | thanks", "thanks", "")
+    assert act.raw == "OFFER 1 0 2 | thanks", "the stop id is no text"
+    assert (act.finish, act.tokens, player.version) == ("stop", len(FRAME.encode("OFFER 1 0 2 | thanks")) + 1, 7)
+
+
+def test_control_ids_that_a_model_samples_never_become_text() -> None:
+    control = [token for token in sorted(FRAME.control_ids) if token not in FRAME.stop_ids]
+    player = saying([*control, *FRAME.encode("WALK"), *control], "length")
+    act = asyncio.run(player.act(VIEW))
+    assert act.raw == act.action == "WALK" and act.finish == "length"
+    assert sampled(player)[0][0] == control[0], "but they stay in the stream, as sampled"
+
+
+def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: Any) -> None:
+    spy = Spy(nano, 4)
+    record, _ = play(spy, 5, roles())
+    asked = [request for request, _ in spy.said["opener"]]
+    assert [r.seed for r in asked] == [(5, 0, turn.index) for turn in record.turns if turn.seat == "opener"]
+    assert {(r.temperature, r.top_p, r.top_k, r.max_tokens) for r in asked} == {(1.0, 1.0, 0, 8)}
+    assert {r.stop_ids for r in asked} == {FRAME.stop_ids}
+
+
+@pytest.mark.parametrize("brain", ["random", "conceder", "exploiter:random"])
+def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(brain: str) -> None:
+    cast = roles()
+    for seed in range(5):
+        told: list[str] = []
+
+        class Overheard:
+            def __init__(self, inner: Any, told: list[str]) -> None:
+                self.inner, self.told = inner, told
+
+            def act(self, view: View) -> str:
+                self.told.append(self.inner.act(view))
+                return self.told[-1]
+
+        players = {
+            seat: ChatPlayer(
+                cast[seat], FRAME, "p", f"d/{seat}", (0,), demonstrator(Overheard(BRAINS[brain](seed), told), cast[seat], FRAME)
+            )
+            for seat in SEATS
+        }
+        seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
+        plan = MatchPlan("0000-0000", 0, "negotiation", {}, seed, seats)
+        record = asyncio.run(play_match(plan, Negotiation(illegal="end"), players, Limits()))
+        assert record.status == "finished" and [turn.action for turn in record.turns] == told
+        assert all(turn.valid and turn.finish == "stop" for turn in record.turns)
+        for player in players.values():
+            ends = [token for token, _, _ in sampled(player) if token == FRAME.stop_id]
+            assert len(ends) == sum(turn.seat == player.key.split("/")[1] for turn in record.turns)
+
+
+def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
+    cast = roles()
+    seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
+    plan = MatchPlan("0000-0000", 0, "negotiation", {}, 11, seats)
+    brains = {seat: BRAINS["random"](i) for i, seat in enumerate(SEATS)}
+    shown = {
+        seat: ChatPlayer(cast[seat], FRAME, "p", seat, (0,), demonstrator(BRAINS["random"](i), cast[seat], FRAME))
+        for i, seat in enumerate(SEATS)
+    }
+    themselves = {seat: BrainPlayer(brain) for seat, brain in brains.items()}
+    one = asyncio.run(play_match(plan, Negotiation(), shown, Limits()))
+    other = asyncio.run(play_match(plan, Negotiation(), themselves, Limits()))
+    assert [t.action for t in one.turns] == [t.action for t in other.turns]
+    assert one.payoffs == other.payoffs and one.report == other.report
+    assert not any(other.streams.values()), "a brain has no tokens"
+
+
+def test_a_brains_talk_is_public() -> None:
+    class Chatty:
+        def act(self, view: View) -> str:
+            return "WALK | bye now "
+
+    act = asyncio.run(BrainPlayer(Chatty()).act(VIEW))
+    assert (act.action, act.public, act.private, act.finish, act.tokens) == ("WALK | bye now ", "bye now", "", "script", 0)
+
+
+def test_model_writer_asks_the_engine(nano: Any) -> None:
+    engine = InProcessEngine()
+    engine.publish("p", 2, nano)
+    player = ChatPlayer(load_role("nano_opener"), FRAME, "p", "m/opener", (1,), model_writer(engine))
+    act = asyncio.run(player.act(VIEW))
+    assert act.tokens == player.streams[0].sampled > 0 and player.version == 2

@@ -1,0 +1,189 @@
+"""Credit: worked numbers, the controls, and nothing lost between a reward and the tokens that earned it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.stream import Stream
+from arena.credit.assign import CreditRule, assign
+from arena.credit.estimators import ESTIMATORS, normalise, returns_to_go, shuffled
+from arena.learn.samples import samples_of
+from arena.records import MatchRecord, Seating, Trajectory, Turn, trajectories
+from arena.store.matchlog import MatchLog
+
+
+def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
+    fields: dict[str, Any] = {
+        "index": index, "seat": "opener", "role": "opener", "policy": "shared", "version": 1, "messages": (),
+        "raw": "x", "public": "", "private": "", "action": "x", "valid": True, "rewards": rewards,
+        "finish": "stop", "tokens": 2, "seconds": 0.0,
+    }  # fmt: skip
+    return Turn(**{**fields, **changes})
+
+
+def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
+    """Turns 0, 2, 4, …, each with two sampled tokens in one stream."""
+    turns = tuple(turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
+    stream = Stream()
+    for one in turns:
+        stream.observe([1, 2, 3])
+        stream.wrote([5, 6], [-1.0, -2.0], one.index)
+    return Trajectory(match, "negotiation", role, role, policy, 1, True, turns, (stream,))
+
+
+def advantages(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[list[float]]:
+    credited = assign(found, CreditRule(**rule), np.random.default_rng(seed))
+    return [c.advantages.tolist() for c in credited]
+
+
+def test_returns_to_go_by_hand() -> None:
+    # gamma 1: 1+2+4, 2+4, 4.  gamma 0.5: 1 + 0.5*2 + 0.25*4 = 3, 2 + 0.5*4 = 4, 4.  gamma 0: as they are
+    assert returns_to_go([1, 2, 4], 1.0).tolist() == [7, 6, 4]
+    assert returns_to_go([1, 2, 4], 0.5).tolist() == [3, 4, 4]
+    assert returns_to_go([1, 2, 4], 0.0).tolist() == [1, 2, 4]
+    assert returns_to_go([], 1.0).tolist() == []
+
+
+def test_mars_by_hand() -> None:
+    found = [
+        trajectory([0, 0, 6]),  # returns 6 6 6
+        trajectory([2]),  # return 2
+        trajectory([0, 4], role="responder"),  # returns 4 4, another role: its own mean
+        trajectory([10], policy="other"),  # another policy: alone, so nothing to compare with
+    ]
+    # openers of `shared`: mean over turns (6+6+6+2)/4 = 5, not over matches (6+2)/2 = 4
+    assert advantages(found) == [[1, 1, 1], [-3], [0, 0], [0]]
+    # gamma 0.5: 1.5 3 6 and 2, mean 12.5/4 = 3.125; responder 2 4, mean 3
+    assert advantages(found, gamma=0.5) == [[-1.625, -0.125, 2.875], [-1.125], [-1, 1], [0]]
+    # one group of all: (18 + 2 + 8 + 10) / 7
+    whole = advantages(found, by=("game",))
+    assert whole[1] == pytest.approx([2 - 38 / 7]) and whole[2] == pytest.approx([4 - 38 / 7] * 2)
+
+
+def test_std_divides_by_the_groups_deviation() -> None:
+    # returns 6 6 6 2: mean 5, variance (1+1+1+9)/4 = 3
+    first, second = advantages([trajectory([0, 0, 6]), trajectory([2])], std=True)
+    assert first == pytest.approx([3**-0.5] * 3, rel=1e-5) and second == pytest.approx([-3 * 3**-0.5], rel=1e-5)
+    assert advantages([trajectory([3]), trajectory([3])], std=True) == [[0], [0]]
+
+
+def test_weights_and_stages_by_hand() -> None:
+    turns = (
+        turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
+        turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
+    )
+    one = Trajectory("m", "g", "opener", "opener", "shared", 1, True, turns, ())
+    stages = (("valid_act", {"bonus": 0.5}), ("overlong", {"penalty": 0.25}))
+    rule = CreditRule(stages=stages, weights={"deal": 0.1, "illegal": 2.0})
+    (credited,) = assign([one], rule, np.random.default_rng(0))
+    assert credited.rewards.tolist() == pytest.approx([0.8 - 2.0 + 0.5, 3.0 - 0.25])
+    ramp = CreditRule(stages=(("overlong", {"penalty": 0.25, "free": 5.0}),), weights={"overlong": 2.0, "deal": 0.0})
+    (credited,) = assign([one], ramp, np.random.default_rng(0))
+    assert credited.rewards.tolist() == pytest.approx([-1.0, 3.0 - 2.0 * 0.25 * 4])
+    assert turns[1].rewards == {"chat": 3.0}, "the record stays as it is"
+
+
+numbers = st.lists(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=4), min_size=1, max_size=8)
+
+
+@given(numbers, st.integers(0, 2**16))
+def test_shuffled_permutes_within_each_group_only(rewards: list[list[float]], seed: int) -> None:
+    keys = [(("even", "odd")[i % 2],) for i in range(len(rewards))]
+    values = shuffled(rewards, keys, 0.9, np.random.default_rng(seed))
+    honest = [returns_to_go(r, 0.9) for r in rewards]
+    assert [len(v) for v in values] == [len(h) for h in honest]
+    for kind in set(keys):
+        mine, theirs = (
+            sorted(x for v, k in zip(source, keys, strict=True) if k == kind for x in v) for source in (values, honest)
+        )
+        assert mine == theirs
+
+
+def test_shuffled_really_moves_credit_and_repeats_with_its_seed() -> None:
+    found = [trajectory([float(i)] * 3) for i in range(5)]
+    one, again, other = (advantages(found, seed, estimator="shuffled") for seed in (1, 1, 2))
+    assert one == again != other and one != advantages(found)
+
+
+def test_zero_is_zero() -> None:
+    assert advantages([trajectory([1, 2]), trajectory([5])], estimator="zero") == [[0, 0], [0]]
+
+
+@given(numbers)
+def test_every_turn_is_credited_but_for_the_listed_zeros(rewards: list[list[float]]) -> None:
+    """Invariant 2: mask x advantage is zero only where a turn's return equals its group's mean."""
+    found = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    credited = assign(found, CreditRule(), np.random.default_rng(0))
+    means = {
+        role: np.mean(np.concatenate([returns_to_go(r, 1.0) for t, r in zip(found, rewards, strict=True) if t.role == role]))
+        for role in {t.role for t in found}
+    }
+    heat = dict.fromkeys(("opener", "responder"), 1.0)
+    for t, r, sample in zip(found, rewards, samples_of(credited, heat), strict=True):
+        values = returns_to_go(r, 1.0)
+        for k, one in enumerate(t.turns):
+            own = [a for a, place in zip(sample.advantages, _own(sample.stream), strict=True) if place == one.index]
+            assert len(own) == 2
+            equal = values[k] == pytest.approx(means[t.role], abs=1e-9)
+            assert all((abs(a) < 1e-6) == equal for a in own)
+
+
+def _own(stream: Stream) -> list[int]:
+    return [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
+
+
+def test_advantages_reach_exactly_their_turns_tokens() -> None:
+    turns = tuple(turn(k, {}) for k in (1, 4, 5))
+    first, second = Stream(), Stream()
+    first.observe([9])
+    first.wrote([1, 2, 3], [-0.1, -0.2, -0.3], 1)
+    first.observe([9, 9])
+    first.wrote([4], [-0.4], 4)
+    second.observe([1, 2, 3])  # a window's new stream: past replies are context
+    second.wrote([5, 6], [-0.5, -0.6], 5)
+    silent = Stream([1], [False], [0.0], [-1])
+    one = Trajectory("m", "g", "opener", "opener", "shared", 1, True, turns, (first, silent, second))
+    (credited,) = assign([one], CreditRule(), np.random.default_rng(0))
+    object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
+    samples = samples_of([credited], {"opener": 0.7})
+    assert [s.advantages.tolist() for s in samples] == [[10, 10, 10, 20], [30, 30]]
+    assert [s.behaviour.tolist() for s in samples] == [pytest.approx([-0.1, -0.2, -0.3, -0.4]), pytest.approx([-0.5, -0.6])]
+    assert [s.stream for s in samples] == [first, second] and {s.temperature for s in samples} == {0.7}
+
+
+@pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: str, gamma: float) -> None:
+    rng = np.random.default_rng(0)
+    seating = {s: Seating(s, "shared", 1, True, "model") for s in ("opener", "responder")}
+    records = []
+    for i in range(6):
+        turns = tuple(
+            turn(k, {"deal": float(rng.normal())}, seat=s, role=s, valid=bool(rng.integers(2)))
+            for k in range(rng.integers(1, 6))
+            for s in [("opener", "responder")[k % 2]]
+        )
+        records.append(
+            MatchRecord(f"0001-{i:04d}", 1, "negotiation", {}, i, seating, "finished", "", {}, {}, turns, {}, 0, "now", 1.0)
+        )
+    log = MatchLog(tmp_path / "log")
+    for record in records:
+        log.append(record)
+    log.seal(1)
+    kept = [MatchRecord.from_json(row) for row in log.read(1)]
+    rule = CreditRule(estimator, gamma, (("valid_act", {"bonus": 0.3}),), {"deal": 0.1}, std=gamma < 1)
+    online, offline = (
+        assign([t for r in source for t in trajectories(r)], rule, np.random.default_rng(5)) for source in (records, kept)
+    )
+    for one, other in zip(online, offline, strict=True):
+        assert one.rewards.tolist() == other.rewards.tolist()
+        assert one.advantages.tolist() == other.advantages.tolist()
+
+
+def test_nobody_to_credit_is_no_error() -> None:
+    assert assign([], CreditRule(), np.random.default_rng(0)) == []
+    assert [v.tolist() for v in normalise([np.zeros(0)], [("a",)], True)] == [[]]

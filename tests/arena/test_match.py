@@ -1,0 +1,231 @@
+"""One match: rewards find the turn that earned them, and nothing that goes wrong leaves the match."""
+
+import asyncio
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from agents.players.base import Act, View
+from agents.players.model import BrainPlayer
+from agents.players.negotiators import BRAINS
+from agents.stream import Stream
+from arena.match import Limits, MatchPlan, SeatedPlayer, play_match
+from arena.records import MatchRecord, Seating
+from games.negotiation import Negotiation
+from games.text import IllegalAct, TextGame
+
+Pays = dict[int, list[tuple[str, str, float]]]
+
+
+class Beats(TextGame):
+    """Two seats take turns; `pays` names who gets what at which step."""
+
+    name = "beats"
+    seats = ("a", "b")
+    metadata: ClassVar[dict[str, Any]] = {"name": "beats_v0"}
+
+    def __init__(self, pays: Pays | None = None, length: int = 4, fault: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.pays, self.length, self.fault = pays or {}, length, fault
+
+    def set_up(self, rng: np.random.Generator, options: Any) -> None:
+        self.deal = int(rng.integers(10**9))
+        if self.fault == "deal":
+            raise RuntimeError("no cards")
+
+    def rules(self) -> str:
+        return "say anything"
+
+    def public(self) -> dict[str, Any]:
+        return {"deal": self.deal}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        return {"name": seat}
+
+    def play(self, seat: str, act: str) -> str:
+        if act == "bad":
+            raise IllegalAct("it is bad")
+        if self.fault == "step":
+            raise RuntimeError("the table broke")
+        for who, part, value in self.pays.get(self.turns, []):
+            self.pay(who, part, value)
+        if self.turns + 1 == self.length:
+            self.end("over", "That was it.")
+        return act
+
+    def payoffs(self) -> dict[str, float]:
+        if self.fault == "payoffs":
+            raise ZeroDivisionError("nobody to pay")
+        return super().payoffs()
+
+    def report(self) -> dict[str, float | bool | str]:
+        if self.fault == "report":
+            raise ValueError("nothing to say")
+        return super().report()
+
+
+class Scripted:
+    """Says what it is told, in order, then "fine"; may tire, or fail."""
+
+    def __init__(self, *lines: str, tokens: int = 0, slow: float = 0.0, fails: bool = False) -> None:
+        self.lines, self.tokens, self.slow, self.fails = list(lines), tokens, slow, fails
+        self.streams: list[Stream] = []
+        self.version = 5
+        self.views: list[View] = []
+
+    async def act(self, view: View) -> Act:
+        self.views.append(view)
+        await asyncio.sleep(self.slow)
+        if self.fails:
+            raise LookupError("lost the thread")
+        line = self.lines.pop(0) if self.lines else "fine"
+        return Act(line, line, "", "", "script", self.tokens)
+
+
+def match(
+    game: Any, players: dict[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
+) -> MatchRecord:
+    players = players or {"a": Scripted(), "b": Scripted()}
+    plan = MatchPlan("0002-0003", 2, "beats", {}, seed, {s: Seating("r" + s, "p", 0, False, "brain") for s in players})
+    return asyncio.run(play_match(plan, game, players, limits or Limits()))
+
+
+def earned(record: MatchRecord) -> list[tuple[str, dict[str, float]]]:
+    return [(turn.seat, turn.rewards) for turn in record.turns]
+
+
+def test_rewards_of_ones_own_act_and_of_the_others_go_to_the_latest_turn() -> None:
+    pays: Pays = {0: [("a", "own", 1.0)], 1: [("a", "late", 2.0), ("b", "own", 3.0)], 3: [("a", "late", 0.5)]}
+    assert earned(match(Beats(pays))) == [
+        ("a", {"own": 1.0, "late": 2.0}),
+        ("b", {"own": 3.0}),
+        ("a", {"late": 0.5}),
+        ("b", {}),
+    ]
+
+
+def test_rewards_before_a_seat_has_moved_go_to_its_first_turn() -> None:
+    pays: Pays = {0: [("b", "early", 1.0)], 1: [("b", "own", 2.0), ("b", "early", 0.25)], 2: [("b", "late", 4.0)]}
+    assert earned(match(Beats(pays)))[1] == ("b", {"early": 1.25, "own": 2.0, "late": 4.0})
+    assert earned(match(Beats(pays)))[3] == ("b", {})
+
+
+def test_no_reward_is_lost_or_counted_twice() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        length = int(rng.integers(2, 8))
+        pays: Pays = {
+            k: [(str(rng.choice(["a", "b"])), str(rng.choice(["x", "y"])), float(rng.normal())) for _ in range(3)]
+            for k in range(length)
+        }
+        record = match(Beats(pays, length))
+        for seat in "ab":
+            told = sum(sum(turn.rewards.values()) for turn in record.turns if turn.seat == seat)
+            assert told == pytest.approx(sum(v for p in pays.values() for s, _, v in p if s == seat))
+            assert record.payoffs[seat] == pytest.approx(told)
+
+
+def test_an_illegal_act_is_a_turn_with_its_penalty() -> None:
+    record = match(Beats(illegal="retry", length=2), {"a": Scripted("bad", "good"), "b": Scripted()})
+    assert [(t.index, t.seat, t.action, t.valid, t.rewards) for t in record.turns] == [
+        (0, "a", "bad", False, {"illegal": -1.0}),
+        (1, "a", "good", True, {}),
+        (2, "b", "fine", True, {}),
+    ]
+
+
+def test_a_record_tells_the_whole_match() -> None:
+    players = {"a": Scripted("one", tokens=3), "b": Scripted("two", tokens=4)}
+    record = match(Beats(length=2), players, seed=2**64 - 1)
+    assert (record.id, record.iteration, record.status, record.reason) == ("0002-0003", 2, "finished", "")
+    assert record.seed == 2**64 - 1 and record.report == {"ended": "over", "turns": 2}
+    assert record.seats["a"] == Seating("ra", "p", 5, False, "brain"), "the version is the one that played"
+    assert [(t.role, t.policy, t.version, t.raw, t.tokens, t.finish) for t in record.turns] == [
+        ("ra", "p", 5, "one", 3, "script"),
+        ("rb", "p", 5, "two", 4, "script"),
+    ]
+    assert record.turns[1].messages == ({"sender": "a", "text": "one"},)
+    assert MatchRecord.from_json(record.to_json()) == record
+
+
+def test_a_player_sees_only_what_the_game_tells_its_seat() -> None:
+    a, b = Scripted("hello"), Scripted()
+    match(Beats(length=3), {"a": a, "b": b})
+    assert [v.turn for v in a.views] == [0, 2] and [v.turn for v in b.views] == [1]
+    assert b.views[0].messages == ({"sender": "a", "text": "hello"},)
+    assert (b.views[0].private, b.views[0].rules, b.views[0].legal) == ({"name": "b"}, "say anything", None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason", "turns"),
+    [
+        (Limits(turns=3), "turn limit: 3 turns taken", 3),
+        (Limits(tokens=10), "token limit: 12 tokens written of 10", 3),
+        (Limits(seconds=0.05), "time limit: ", 1),
+    ],
+)
+def test_a_match_over_its_limits_is_called_off_with_the_reason(limits: Limits, reason: str, turns: int) -> None:
+    slow = 0.06 if limits.seconds else 0.0
+    players = {seat: Scripted(tokens=4, slow=slow) for seat in "ab"}
+    record = match(Beats(length=10**6), players, limits)
+    assert record.status == "failed" and record.reason.startswith(reason)
+    assert len(record.turns) == turns, "what was played is kept"
+    assert record.payoffs == {} and record.report == {}, "never scored"
+
+
+def test_limits_that_are_not_reached_change_nothing() -> None:
+    record = match(Beats(length=3), {s: Scripted(tokens=4) for s in "ab"}, Limits(turns=3, tokens=12, seconds=60, turn_seconds=5))
+    assert record.status == "finished"
+
+
+def test_a_player_that_does_not_answer_in_time_fails_the_match() -> None:
+    record = match(Beats(), {"a": Scripted(), "b": Scripted(slow=5)}, Limits(turn_seconds=0.05))
+    assert record.status == "failed" and len(record.turns) == 1
+    assert "b" in record.reason and "0.05 s" in record.reason, record.reason
+    assert record.seconds < 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("deal", "RuntimeError: no cards"),
+        ("step", "RuntimeError: the table broke"),
+        ("payoffs", "ZeroDivisionError: nobody to pay"),
+        ("report", "ValueError: nothing to say"),
+    ],
+)
+def test_a_fault_of_the_game_fails_its_match_only(fault: str, reason: str) -> None:
+    record = match(Beats(fault=fault))
+    assert (record.status, record.reason) == ("failed", reason)
+    assert record.payoffs == {} and record.report == {}
+    assert MatchRecord.from_json(record.to_json()) == record
+
+
+def test_a_player_that_raises_fails_its_match_only() -> None:
+    record = match(Beats(), {"a": Scripted(), "b": Scripted(fails=True)})
+    assert (record.status, record.reason) == ("failed", "LookupError: lost the thread")
+    assert [turn.seat for turn in record.turns] == ["a"]
+
+
+def test_a_cancelled_match_is_cancelled() -> None:
+    async def cancelled() -> None:
+        players: dict[str, SeatedPlayer] = {"a": Scripted(slow=60), "b": Scripted()}
+        plan = MatchPlan("0-0", 0, "beats", {}, 1, {s: Seating("r", "p", 0, False, "brain") for s in "ab"})
+        task = asyncio.create_task(play_match(plan, Beats(), players, Limits()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+
+
+def test_the_same_seed_and_replies_give_the_same_match() -> None:
+    def once() -> dict[str, Any]:
+        players = {seat: BrainPlayer(BRAINS["random"](i)) for i, seat in enumerate(Negotiation.seats)}
+        row = match(Negotiation(), players, seed=77).to_json()
+        row.update(started="", seconds=0.0, turns=[{**t, "seconds": 0.0} for t in row["turns"]])
+        return row
+
+    assert once() == once()

@@ -1,0 +1,131 @@
+"""Many matches at once: each is what it would be alone, and the failed ones are kept and played again."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.players.base import Act, View
+from agents.players.model import BrainPlayer
+from agents.players.negotiators import BRAINS
+from arena.match import Limits, MatchPlan, play_match
+from arena.orchestrator import PlayError, play_all
+from arena.records import MatchRecord, Seating
+from games.negotiation import Negotiation
+
+SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
+
+
+class Dawdler(BrainPlayer):
+    """A brain that lets the others go first now and then."""
+
+    def __init__(self, brain: Any, seed: int) -> None:
+        super().__init__(brain)
+        self.rng = np.random.default_rng(seed)
+
+    async def act(self, view: View) -> Act:
+        for _ in range(self.rng.integers(0, 5)):
+            await asyncio.sleep(0)
+        return await super().act(view)
+
+
+def plans(count: int) -> list[MatchPlan]:
+    return [MatchPlan(f"0001-{i:04d}", 1, "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
+
+
+async def negotiate(plan: MatchPlan) -> MatchRecord:
+    players = {
+        seat: Dawdler(BRAINS["random"](plan.seed + i + 7 * plan.attempt), plan.seed) for i, seat in enumerate(SEATS)
+    }
+    return await play_match(plan, Negotiation(max_turns=6), players, Limits())
+
+
+def untimed(record: MatchRecord) -> dict[str, Any]:
+    row = record.to_json()
+    return row | {"started": "", "seconds": 0.0, "turns": [{**t, "seconds": 0.0} for t in row["turns"]]}
+
+
+class Flaky:
+    """Fails the given match so many times, by what the play itself returns or raises."""
+
+    def __init__(self, fails: dict[str, int]) -> None:
+        self.fails = Counter(fails)
+        self.now = self.most = 0
+
+    async def play(self, plan: MatchPlan) -> MatchRecord:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        record = await negotiate(plan)
+        self.now -= 1
+        first = plan.id[:9]
+        if self.fails[first] > 0:
+            self.fails[first] -= 1
+            return replace(record, status="failed", reason=f"broke in attempt {plan.attempt}", payoffs={}, report={})
+        return record
+
+
+def run(count: int, play: Any = negotiate, in_flight: int = 64, attempts: int = 3) -> tuple[list[MatchRecord], list[MatchRecord]]:
+    heard: list[MatchRecord] = []
+    return asyncio.run(play_all(plans(count), play, heard.append, in_flight, attempts)), heard
+
+
+@pytest.mark.parametrize("in_flight", [200, 3])
+def test_a_match_is_the_same_alone_and_among_hundreds(in_flight: int) -> None:
+    many, _ = run(200, in_flight=in_flight)
+    for i in (0, 57, 199):
+        alone = asyncio.run(negotiate(plans(200)[i]))
+        assert untimed(alone) == untimed(many[i])
+    assert len({str(untimed(r)["turns"]) for r in many}) > 150, "different seeds, different matches"
+
+
+def test_records_come_in_the_order_of_the_plans_and_each_is_heard_once() -> None:
+    records, heard = run(30, in_flight=7)
+    assert [r.id for r in records] == [p.id for p in plans(30)]
+    assert [r.seed for r in records] == [p.seed for p in plans(30)]
+    assert sorted(r.id for r in heard) == [r.id for r in records]
+
+
+def test_no_more_matches_than_asked_for_are_in_flight() -> None:
+    flaky = Flaky({"0001-0002": 1})
+    run(20, flaky.play, in_flight=4)
+    assert flaky.most == 4
+
+
+def test_a_failed_match_is_recorded_and_played_again_from_the_same_deal() -> None:
+    records, heard = run(10, Flaky({"0001-0003": 2, "0001-0007": 1}).play)
+    assert all(r.status == "finished" for r in records) and len(records) == 10
+    assert records[3].id == "0001-0003-r2" and records[3].attempt == 2 and records[7].id == "0001-0007-r1"
+    assert records[3].seed == 1003, "the same deal"
+    failed = {r.id: r.reason for r in heard if r.status == "failed"}
+    assert failed == {
+        "0001-0003": "broke in attempt 0",
+        "0001-0003-r1": "broke in attempt 1",
+        "0001-0007": "broke in attempt 0",
+    }
+    assert len({r.id for r in heard}) == len(heard) == 13
+
+
+def test_a_failure_changes_nothing_for_the_others() -> None:
+    calm, _ = run(20)
+    stormy, _ = run(20, Flaky({"0001-0003": 2}).play)
+    for i in set(range(20)) - {3}:
+        assert untimed(calm[i]) == untimed(stormy[i])
+
+
+def test_a_match_that_keeps_failing_stops_the_play_with_its_reason() -> None:
+    flaky = Flaky({"0001-0004": 99})
+    heard: list[MatchRecord] = []
+    with pytest.raises(PlayError, match=r"match 0001-0004 failed 3 times, the last time with: broke in attempt 2"):
+        asyncio.run(play_all(plans(8), flaky.play, heard.append, 2, 3))
+    assert [r.id for r in heard if r.status == "failed"] == ["0001-0004", "0001-0004-r1", "0001-0004-r2"]
+
+
+def test_what_a_listener_raises_is_what_comes_out() -> None:
+    def full(record: MatchRecord) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        asyncio.run(play_all(plans(5), negotiate, full, 5, 3))

@@ -1,0 +1,271 @@
+"""The trainer: DeepSpeed's update is that of a plain PyTorch loop, and of the policy's own tokens alone."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from agents.scoring import StreamScorer, score_streams
+from agents.stream import Stream
+from arena.learn.trainer import GateError, LearnRule, PolicyTrainer, Sample
+
+VOCABULARY = 24
+STAGES = [0, 1, 2]
+
+
+def tiny(seed: int = 0) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.3,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config).eval()
+
+
+def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
+    """Streams with a common opening whose behaviour is the model's own."""
+    rng = np.random.default_rng(seed)
+    opening = rng.integers(0, VOCABULARY, 18).tolist()
+    streams = []
+    for _ in range(count):
+        stream = Stream()
+        stream.observe(opening)
+        for turn in range(rng.integers(1, 4)):
+            stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
+            said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
+            stream.wrote(said, [0.0] * len(said), turn)
+        streams.append(stream)
+    heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
+    behaviour = score_streams(StreamScorer(model), streams, heat)
+    return [
+        Sample(s, np.full(s.sampled, advantage, np.float32) if advantage is not None else rng.normal(size=s.sampled).astype(np.float32), b, t)
+        for s, b, t in zip(streams, behaviour, heat, strict=True)
+    ]  # fmt: skip
+
+
+def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and entropies of a sample's own tokens, by one whole forward."""
+    ids = sample.stream.ids
+    logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0].float() / sample.temperature, -1)
+    places = [k for k, own in enumerate(sample.stream.mask) if own]
+    entropy = -(logprobs.exp() * logprobs).sum(-1)
+    return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
+
+
+def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnRule) -> torch.Tensor:
+    """The objective written out: mean over the part's tokens of clipped surrogate, KL and entropy."""
+    total, count = torch.zeros(()), 0
+    for sample, before in zip(part, old, strict=True):
+        now, entropy = plain_scores(model, sample)
+        advantage = torch.from_numpy(sample.advantages)
+        ratio = (now - before).exp()
+        gain = torch.minimum(ratio * advantage, ratio.clamp(1 - rule.clip_low, 1 + rule.clip_high) * advantage)
+        total = total - gain.sum() - rule.entropy * entropy.sum()
+        if sample.reference is not None:
+            d = torch.from_numpy(sample.reference) - now
+            total = total + rule.kl * (d.exp() - d - 1).sum()
+        count += len(now)
+    return total / count
+
+
+def plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: LearnRule, seed: int) -> None:
+    """The same updates with torch's AdamW and nothing else."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
+    for turn, given in enumerate(rounds):
+        rng = np.random.default_rng(seed + turn)
+        with torch.no_grad():
+            old = [plain_scores(model, s)[0] for s in given]
+        for _ in range(rule.epochs):
+            for part in np.array_split(rng.permutation(len(given)), rule.minibatches):
+                optimizer.zero_grad()
+                plain_loss(model, [given[i] for i in part], [old[i] for i in part], rule).backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_clip)
+                optimizer.step()
+
+
+def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
+    """Equal up to what rounding does to Adam, which enlarges gradients of nearly nothing."""
+    theirs = weights(other)
+    off = torch.cat([(p - theirs[n]).abs().flatten() for n, p in weights(model).items()]) / lr
+    assert off.mean() < 0.01 and (off > 0.1).float().mean() < 0.01, f"{off.mean()=} {off.max()=}"
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_an_update_moves_the_sampled_tokens_the_way_of_their_advantage(advantage: float) -> None:
+    model = tiny()
+    given = samples(model, advantage=advantage)
+    PolicyTrainer("p", model, LearnRule(lr=1e-3)).update(given, np.random.default_rng(0))
+    after = score_streams(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
+    change = np.concatenate([a - s.behaviour for a, s in zip(after, given, strict=True)])
+    assert advantage * change.mean() > 0.005
+
+
+@pytest.mark.parametrize("budget", [1, 10**6], ids=["one by one", "packed"])
+def test_the_gradient_is_that_of_the_masked_tokens_and_no_others(tmp_path: Path, budget: int) -> None:
+    model = tiny()
+    given = samples(model)
+    rule = LearnRule(kl=0.1, entropy=0.05, grad_clip=0.0, token_budget=budget, betas=(0.5, 0.9))
+    given = [s.with_reference(s.behaviour + np.float32(0.3)) for s in given]
+    plain_loss(model, given, [torch.from_numpy(s.behaviour) for s in given], rule).backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    trainer = PolicyTrainer("p", model, rule)
+    trainer.update(given, np.random.default_rng(0))
+    trainer.save(tmp_path)
+    first = load_file(tmp_path / "optimizer.safetensors")
+    for name, gradient in expected.items():  # after one step exp_avg is (1 - beta1) times the gradient
+        torch.testing.assert_close(first[f"{name}.exp_avg"] / 0.5, gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_tokens_without_advantage_carry_no_gradient() -> None:
+    """Each token's gradient is its own: with all but one turn's advantages 0, only that turn's tokens count."""
+    model, other = tiny(), tiny()
+    given = samples(model)
+    lone = [Sample(s.stream, s.advantages * (i == 2), s.behaviour, s.temperature) for i, s in enumerate(given)]
+    # The mean is over all tokens, so the lone sample by itself weighs more by this factor.
+    share = sum(len(s.advantages) for s in given) / len(given[2].advantages)
+    alone = [Sample(given[2].stream, given[2].advantages / np.float32(share), given[2].behaviour, given[2].temperature)]
+    rule = LearnRule(lr=1e-3, grad_clip=0.0)
+    PolicyTrainer("p", model, rule).update(lone, np.random.default_rng(0))
+    PolicyTrainer("p", other, rule).update(alone, np.random.default_rng(0))
+    near(model, other, rule.lr)
+    assert not same(weights(model), weights(tiny()))
+
+
+def test_zero_advantages_leave_the_weights_as_they_are() -> None:
+    model = tiny()
+    before = weights(model)
+    PolicyTrainer("p", model, LearnRule(lr=1e-2, epochs=2, minibatches=2)).update(
+        samples(model, advantage=0.0), np.random.default_rng(0)
+    )
+    assert same(weights(model), before)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (2, 3)])
+def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatches: int) -> None:
+    model, plain = tiny(), tiny()
+    rule = LearnRule(
+        lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01, kl=0.1,
+        entropy=0.01, gate_tolerance=1.0, token_budget=200,
+    )  # fmt: skip
+    rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
+    trainer = PolicyTrainer("p", model, rule)
+    for turn, given in enumerate(rounds):
+        told = trainer.update(given, np.random.default_rng(10 + turn))
+    plain_updates(plain, rounds, rule, 10)
+    near(model, plain, rule.lr)
+    assert trainer.steps == 2 * epochs * minibatches
+    assert {"loss", "kl", "entropy", "clipped", "grad_norm", "logprob_gap"} <= set(told)
+    assert all(np.isfinite(v) for v in told.values())
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: int) -> None:
+    model = tiny()
+    rule = LearnRule(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0)
+    trainer = PolicyTrainer("p", model, rule)
+    trainer.update(samples(model, 1), np.random.default_rng(1))
+    trainer.save(tmp_path)
+    resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
+    assert same(weights(model), weights(resumed_model))
+    resumed = PolicyTrainer("p", resumed_model, rule)
+    resumed.load_optimizer(tmp_path, trainer.steps)
+    given = samples(model, 2)
+    for one in (trainer, resumed):
+        one.update(given, np.random.default_rng(2))
+    assert same(weights(model), weights(resumed_model))
+    assert trainer.steps == resumed.steps == 4
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
+    model = tiny()
+    before = weights(model)
+    given = [
+        Sample(s.stream, s.advantages, s.behaviour + np.float32(0.25), s.temperature) for s in samples(model)
+    ]
+    trainer = PolicyTrainer("seller", model, LearnRule(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
+    with pytest.raises(GateError) as caught:
+        trainer.update(given, np.random.default_rng(0))
+    message = str(caught.value)
+    assert "'seller'" in message and "0.25 on average" in message and "0.05" in message and "\n" not in message
+    assert f"over {sum(len(s.behaviour) for s in given)} tokens" in message
+    assert same(weights(model), before)
+
+
+def test_the_gate_stops_at_what_is_no_number() -> None:
+    model = tiny()
+    given = samples(model)
+    given[0] = Sample(given[0].stream, given[0].advantages, given[0].behaviour * np.float32("nan"), 1.0)
+    with pytest.raises(GateError):
+        PolicyTrainer("p", model, LearnRule()).update(given, np.random.default_rng(0))
+
+
+def test_clipping_stops_what_has_moved_enough() -> None:
+    """Many epochs on one batch: without the clip the policy runs away from where it began."""
+    moved = {}
+    for width in (0.05, 1e9):
+        model = tiny()
+        given = samples(model, advantage=1.0)
+        rule = LearnRule(lr=3e-3, epochs=12, clip_low=0.05, clip_high=width, grad_clip=0.0)
+        told = PolicyTrainer("p", model, rule).update(given, np.random.default_rng(0))
+        after = score_streams(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
+        moved[width] = float(np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, given, strict=True)])))
+        assert (told["clipped"] > 0) == (width < 1)
+    assert 0 < moved[0.05] < 0.5 * moved[1e9]
+
+
+def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path) -> None:
+    model = tiny()
+    shown = samples(model, advantage=1.0)
+    trainer = PolicyTrainer("p", model, LearnRule(lr=1e-4))
+    trainer.imitate(shown, 3e-3, 5, 2, np.random.default_rng(0))
+    after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
+    assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
+    assert trainer.steps == 0 and trainer.rule.loss == "ppo_clip" and trainer.rule.lr == 1e-4
+    trainer.save(tmp_path)
+    assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
+    fresh = PolicyTrainer("p", copy.deepcopy(model), LearnRule(lr=1e-4))
+    given = samples(model, 3)
+    trainer.update(given, np.random.default_rng(1))
+    fresh.update(given, np.random.default_rng(1))
+    assert same(weights(model), weights(fresh.model))
+
+
+def test_more_minibatches_than_samples_skip_the_empty_ones() -> None:
+    model = tiny()
+    trainer = PolicyTrainer("p", model, LearnRule(minibatches=4))
+    trainer.update(samples(model, count=2), np.random.default_rng(0))
+    assert trainer.steps == 2
+
+
+def test_warmup_begins_small() -> None:
+    moved: dict[int, float] = {}
+    for warmup in (0, 9):
+        model: Any = tiny()
+        before = weights(model)
+        trainer = PolicyTrainer("p", model, LearnRule(lr=1e-3, warmup_steps=warmup))
+        trainer.update(samples(model), np.random.default_rng(0))
+        moved[warmup] = float(max((p - before[n]).abs().max() for n, p in weights(model).items()))
+    assert moved[9] == pytest.approx(moved[0] / 10, rel=1e-2)

@@ -1,0 +1,93 @@
+"""The bare transformers programs that Arena is measured against, written as a careful user would write them."""
+
+from collections.abc import Sequence
+
+import torch
+from transformers import GenerationConfig
+
+from arena.learn.trainer import LearnRule, Sample
+from workload import DecodeBatch
+
+
+class BareGenerate:
+    """`model.generate` on left-padded contexts, plain sampling, everything prefilled anew at every call."""
+
+    what = (
+        "transformers model.generate(do_sample=True, temperature=1, top_k=0, top_p=1, no eos) on the same contexts, "
+        "left-padded, one call per batch that our engine decoded, its own DynamicCache, nothing kept between calls; "
+        "every row runs to the batch's longest reply, and only the tokens that our rows sampled are counted. "
+        "No orchestrator, no game, no log, no log-probabilities kept"
+    )
+
+    def __init__(self, model: torch.nn.Module, autocast: bool) -> None:
+        self.model, self.autocast = model, autocast
+        self.device = next(model.parameters()).device
+        model.generation_config = GenerationConfig()  # else its eos would come back and end rows at chance
+
+    def __call__(self, contexts: Sequence[Sequence[int]], new: int) -> None:
+        """Sample `new` tokens for every context."""
+        width = max(map(len, contexts))
+        ids = torch.zeros((len(contexts), width), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for i, context in enumerate(contexts):
+            ids[i, width - len(context) :] = torch.tensor(context)
+            mask[i, width - len(context) :] = 1
+        how = GenerationConfig(
+            do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=new, pad_token_id=0, use_cache=True
+        )
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            out = self.model.generate(  # type: ignore[operator]
+                ids.to(self.device), attention_mask=mask.to(self.device), generation_config=how
+            )
+        if out.shape[1] != width + new:
+            raise RuntimeError(f"generate stopped after {out.shape[1] - width} of {new} tokens: no fair comparison")
+
+    def replay(self, batches: Sequence[DecodeBatch]) -> None:
+        """One call for each batch that our engine decoded."""
+        for batch in batches:
+            self(batch.contexts, batch.longest)
+
+
+class BareTraining:
+    """The textbook step: padded batch, logits everywhere, log-softmax, PPO, backward, clip, torch's AdamW."""
+
+    what = (
+        "plain loop over micro-batches of the same streams, right-padded: model(input_ids, attention_mask).logits, "
+        "float32 log-softmax at every position, gather, mask, PPO-clip without KL, backward; then clip_grad_norm_ and "
+        "torch.optim.AdamW. No prefix shared, no DeepSpeed, no statistics, no gate. lr 0 in all arms: all the work of "
+        "a step, the same weights in every round"
+    )
+
+    def __init__(self, model: torch.nn.Module, rule: LearnRule) -> None:
+        self.model, self.rule = model, rule
+        self.device = next(model.parameters()).device
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=rule.betas, weight_decay=rule.weight_decay)
+
+    def step(self, samples: Sequence[Sample], micro_batches: Sequence[Sequence[int]]) -> None:
+        """One optimiser step on all samples, in the given micro-batches."""
+        total = sum(len(sample.advantages) for sample in samples)
+        self.model.train()
+        for index in micro_batches:
+            (self._loss([samples[i] for i in index]) / total).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.rule.grad_clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.model.eval()
+
+    def _loss(self, samples: Sequence[Sample]) -> torch.Tensor:
+        """Sum over sampled tokens of the clipped surrogate."""
+        width = max(len(sample.stream.ids) for sample in samples)
+        ids = torch.zeros((len(samples), width), dtype=torch.long)
+        attended, sampled = torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
+        for i, sample in enumerate(samples):
+            length = len(sample.stream.ids)
+            ids[i, :length], attended[i, :length] = torch.tensor(sample.stream.ids), 1
+            sampled[i, :length] = torch.tensor(sample.stream.mask)
+        ids, attended, sampled = ids.to(self.device), attended.to(self.device), sampled[:, 1:].to(self.device)
+        advantages = torch.cat([torch.from_numpy(sample.advantages) for sample in samples]).to(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.rule.bf16):
+            logits = self.model(input_ids=ids, attention_mask=attended, use_cache=False).logits[:, :-1]
+        logprobs = torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None]).squeeze(-1)[sampled]
+        ratio = (logprobs - logprobs.detach()).exp()
+        clipped = ratio.clamp(1 - self.rule.clip_low, 1 + self.rule.clip_high)
+        return torch.maximum(-advantages * ratio, -advantages * clipped).sum()

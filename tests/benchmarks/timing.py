@@ -1,0 +1,82 @@
+"""Wall time of work on any device, the same for every arm of a comparison."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from statistics import median
+from typing import Any
+
+import torch
+
+
+def synchronize() -> None:
+    """Wait for the accelerator, where there is one: what was asked of it is then done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Wall time of one call, and what it returned."""
+    synchronize()
+    start = time.perf_counter()
+    result = work()
+    synchronize()
+    return time.perf_counter() - start, result
+
+
+def take_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every arm in every round. Arms alternate, so that a busy machine hits all of them alike."""
+    found: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        for name, work in arms.items():
+            found[name].append(seconds_of(work)[0])
+    return found
+
+
+def ratios(fast: list[float], slow: list[float]) -> dict[str, Any]:
+    """`fast` over `slow`, round by round, and the median of it."""
+    each = [a / b for a, b in zip(fast, slow, strict=True)]
+    return {"rounds": each, "median": median(each)}
+
+
+class Clock:
+    """Seconds by label, taken by putting timers around methods of living objects."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._running: set[str] = set()
+
+    def put_around(self, owner: Any, method: str, label: str) -> None:
+        """Time every call of this object's method from now on; calls within calls count once."""
+        original = getattr(owner, method)
+
+        @wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self.running(label):
+                return original(*args, **kwargs)
+
+        setattr(owner, method, timed)
+
+    @contextmanager
+    def running(self, label: str) -> Iterator[None]:
+        """Count this block's wall time."""
+        if label in self._running:
+            yield
+            return
+        self._running.add(label)
+        synchronize()
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            synchronize()
+            self.seconds[label] += time.perf_counter() - start
+            self._running.discard(label)
+
+    def take(self) -> dict[str, float]:
+        """What has been counted since the last time it was taken."""
+        taken = dict(self.seconds)
+        self.seconds.clear()
+        return taken

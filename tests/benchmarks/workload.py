@@ -1,0 +1,125 @@
+"""The work that is measured: an ordinary lab in a throw-away folder, its real matches, what they asked of the engine."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from agents.engines.base import Completion, Request
+from arena.config import Experiment, compose, recipe_layer, set_layer, to_yaml
+from arena.doctor import environment
+from arena.lab import Lab
+from arena.learn.samples import samples_of
+from arena.learn.trainer import Sample
+from arena.records import MatchRecord
+from arena.store.run import RunFolder
+from timing import seconds_of
+
+
+def recipe_of(model: str) -> str:
+    """The recipe that is made for this model."""
+    return "negotiation-nano" if model.startswith("nano") else "negotiation"
+
+
+def settings(model: str, quick: bool) -> list[str]:
+    """What is laid over the recipe. Nano's warm start is cut short: its length is not what is measured."""
+    found = [f"policies.shared.model={model}"]
+    if model.startswith("nano"):
+        found += ["policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8"]
+    return [*found, "play.matches=8"] if quick else found
+
+
+def experiment_for(model: str, quick: bool, seed: int = 0) -> Experiment:
+    """Two iterations of the model's recipe, checkpoint at the end of the second."""
+    layers = [*settings(model, quick), "iterations=2", "checkpoint.every=2", f"seed={seed}"]
+    return compose([recipe_layer(recipe_of(model)), *map(set_layer, layers)])
+
+
+class Nobody:
+    """A watcher that does not watch."""
+
+    def phase(self, iteration: int, name: str) -> None:
+        """Nothing."""
+
+    def match(self, record: MatchRecord) -> None:
+        """Nothing."""
+
+    def iteration(self, row: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def open_lab(experiment: Experiment) -> Iterator[Lab]:
+    """A lab with weights loaded, in a temporary run folder."""
+    with TemporaryDirectory() as folder:
+        run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), environment())
+        with run.lock():
+            lab = Lab(run, experiment, Nobody())
+            yield lab
+            run.log.close()
+
+
+@dataclass(frozen=True)
+class DecodeBatch:
+    """One call of the engine: what was asked, what it sampled."""
+
+    requests: tuple[Request, ...]
+    completions: tuple[Completion, ...]
+
+    @property
+    def contexts(self) -> list[tuple[int, ...]]:
+        """Ids of every row's whole context."""
+        return [request.ids for request in self.requests]
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that any row sampled."""
+        return max(len(completion.ids) for completion in self.completions)
+
+
+@dataclass(frozen=True)
+class Played:
+    """One iteration's matches as they were played."""
+
+    seconds: float
+    records: list[MatchRecord]
+    batches: list[DecodeBatch]
+
+    @property
+    def tokens(self) -> int:
+        """Sampled by all seats together."""
+        return sum(len(completion.ids) for batch in self.batches for completion in batch.completions)
+
+
+def play(lab: Lab, k: int) -> Played:
+    """The matches of iteration k: real orchestrator, real log, caches as cold as after an update."""
+    lab.publish()
+    batches: list[DecodeBatch] = []
+    decode = lab.engine.decode
+
+    def noted(policy: str, requests: Sequence[Request]) -> list[Completion]:
+        completions = decode(policy, requests)
+        batches.append(DecodeBatch(tuple(requests), tuple(completions)))
+        return completions
+
+    lab.engine.decode = noted  # type: ignore[method-assign]
+    try:
+        seconds, records = seconds_of(lambda: lab.play(k))
+    finally:
+        lab.engine.decode = decode  # type: ignore[method-assign]
+    return Played(seconds, records, batches)
+
+
+def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
+    """What the trainer would learn from these matches, the KL to the reference left out."""
+    return samples_of(lab.credit(k, played.records), lab._temperatures())
+
+
+def device_of(lab: Lab) -> torch.device:
+    """Where the lab's first policy lives."""
+    policy = next(iter(lab.policies.values()))
+    return next(policy.model.parameters()).device  # type: ignore[no-any-return]
