@@ -6,7 +6,7 @@ forwards, for a fraction of the tokens.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,8 +15,6 @@ import torch
 from transformers import DynamicCache
 
 from agents.stream import Stream
-
-_PREFIX_KEY = 16
 
 
 @dataclass(frozen=True)
@@ -120,6 +118,23 @@ def common_prefix(sequences: Sequence[tuple[int, ...]] | Sequence[list[int]]) ->
     return tuple(first if len(first) < len(last) else last)
 
 
+def families(sequences: Mapping[int, tuple[int, ...]], length: int = 16) -> list[list[int]]:
+    """Group sequences that open alike, so that what a group shares is worth computing once.
+
+    Those that agree in their first `length` ids are together; a group is split at twice the length, and so on,
+    for as long as the parts keep four members on average. Order within and between groups follows the input.
+    """
+    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i, ids in sequences.items():
+        groups[ids[:length]].append(i)
+    found = []
+    for group in groups.values():
+        longer = len(group) >= 8 and any(len(sequences[i]) > length for i in group)
+        parts = families({i: sequences[i] for i in group}, 2 * length) if longer else [group]
+        found += parts if 4 * len(parts) <= len(group) else [group]
+    return found
+
+
 def pack(
     streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int, which: Iterable[int] | None = None
 ) -> Iterator[StreamBatch]:
@@ -128,11 +143,8 @@ def pack(
     A stream longer than the budget makes a batch of its own; one without a sampled token is left out.
     The order depends on the streams alone.
     """
-    families: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i in range(len(streams)) if which is None else which:
-        if any(streams[i].mask):
-            families[tuple(streams[i].ids[:_PREFIX_KEY])].append(i)
-    for family in families.values():
+    chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
+    for family in families({i: tuple(streams[i].ids) for i in chosen}):
         family.sort(key=lambda i: (len(streams[i].ids), i))
         prefix = _shared_opening([streams[i] for i in family])
         batch: list[int] = []

@@ -86,7 +86,8 @@ def explain(error: ValidationError, text: str, source: str, model: type[BaseMode
     """The gravest error of a validated text in one line; the model, if given, lets it suggest field names."""
     worst, more = gravest(error), error.error_count() - 1
     line, found = _locate(text, worst["loc"])
-    field = worst["loc"][: found + (worst["type"] == "missing")] or worst["loc"][:1]
+    deep = found + (worst["type"] == "missing") if text else len(worst["loc"])
+    field = worst["loc"][:deep] or worst["loc"][:1]
     what = _reason(worst, model) + (f" (and {more} more)" if more else "")
     return _place(source, line - 1 if text else None, field, what)
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from agents.chat import ChatError
 from agents.names import nearest
+from agents.reply import visible
 from agents.role import RoleError
 from agents.weights import WeightsError
 from arena import catalogue
@@ -285,7 +286,7 @@ def check_role_file(
     parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
     for title, text in parts:
         console.print(Text(f"— {title} —", style="bold"))
-        console.print(Text(text), soft_wrap=True)
+        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
     for finding in preview.findings:
         console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
     console.print(Text(f"{preview.role.role}: fit to play", style="green"))

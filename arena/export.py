@@ -19,16 +19,28 @@ def export(run: Path, policy: str, to: Path, iteration: int | None = None) -> in
     checkpoint = folder.newest_valid() if iteration is None else checkpoints.given(run, iteration)
     if checkpoint is None:
         raise StoreError(f"{run} has no valid checkpoint yet: let it run, or arena resume {run}")
-    known = sorted(p.name for p in (checkpoint.folder / "policies").iterdir())
+    known = sorted(p.name for p in (checkpoint.folder / "policies").glob("*"))
     if policy not in known:
-        raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, known)} (it has: {', '.join(known)})")
+        has = ", ".join(known) or "none"
+        raise StoreError(f"{run} has no trained policy '{policy}'{nearest(policy, known)} (it has: {has})")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise StoreError(f"{to} already holds something: choose another --to")
+    to = to.resolve()
     beside = to.with_name(f".{to.name}.exporting")
     with explained(to):
         shutil.rmtree(beside, ignore_errors=True)
-        shutil.copytree(checkpoint.policy(policy), beside, ignore=shutil.ignore_patterns("optimizer.safetensors"))
-        if to.exists():
-            to.rmdir()
-        beside.replace(to)
+        try:
+            _copy(checkpoint.policy(policy), beside)
+            beside.replace(to)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
     return checkpoint.iteration
+
+
+def _copy(policy: Path, to: Path) -> None:
+    """All but the optimiser's state; OSError from the disk (copytree would hide its number)."""
+    for file in policy.rglob("*"):
+        if file.is_file() and file.name != "optimizer.safetensors":
+            into = to / file.relative_to(policy)
+            into.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, into)

@@ -32,7 +32,6 @@ from arena.records import MatchRecord, trajectories
 from arena.seating import demonstrator_at, player_at, seatings, set_table
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
-from arena.store.files import StoreError
 from arena.store.run import RunFolder
 
 
@@ -132,10 +131,13 @@ class Lab:
         return learned
 
     def publish(self) -> None:
-        """Serve the weights as they are now, under the next version."""
-        for name, trainer in self.trainers.items():
-            self.policies[name].version += 1
-            self.engine.publish(name, self.policies[name].version, trainer.model)
+        """Serve the weights as they are now, under the next version.
+
+        Frozen ones too, under their own: what an engine keeps must not differ between a run and its resumption.
+        """
+        for name, policy in self.policies.items():
+            policy.version += name in self.trainers
+            self.engine.publish(name, policy.version, policy.model)
 
     def commit(self, k: int, row: dict[str, Any]) -> None:
         """Seal the log, keep the metrics, and when it is time write the checkpoint: the step that makes them count."""
@@ -169,7 +171,7 @@ class Lab:
 
     def _restore(self) -> None:
         """Begin from the newest valid checkpoint, dropping whatever is newer; without one, from the start."""
-        checkpoint = self._newest_checkpoint()
+        checkpoint = self.run_folder.resume_point(self.watcher.note)
         self.done = checkpoint.iteration if checkpoint else 0
         self.restored = checkpoint is not None
         self.run_folder.discard_after(self.done if checkpoint else -1)
@@ -181,17 +183,6 @@ class Lab:
             self._load(name, self.experiment.policies[name], checkpoint, state)
         self._serve_references()
         self.seats = seatings(self.experiment, self.table, self.policies)
-
-    def _newest_checkpoint(self) -> Checkpoint | None:
-        """None before the first; StoreError when there are some and none is whole: nothing is played over them."""
-        torn: list[str] = []
-        checkpoint = self.run_folder.newest_valid(torn.append)
-        if torn and checkpoint is None:
-            folder = self.run_folder.path / "checkpoints"
-            raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
-        for why in torn if checkpoint else ():
-            self.watcher.note(f"{why}; going on from iteration {checkpoint.iteration}")
-        return checkpoint
 
     def _used_policies(self) -> list[str]:
         return sorted({s.policy for s in self.experiment.seats.values()} & set(self.experiment.policies))

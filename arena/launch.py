@@ -17,8 +17,7 @@ from arena.store.run import RunFolder
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
     set_table(experiment)
-    for policy in experiment.policies.values():
-        resolve(policy.model)
+    experiment = _anchored(experiment)
     folder = out or _fresh(experiment.name)
     run = RunFolder.create(folder, to_yaml(experiment), environment())
     _point_latest(folder)
@@ -36,6 +35,24 @@ def go_on(folder: Path, watcher: Watcher) -> Path:
 def experiment_of(run: RunFolder) -> Experiment:
     """The exact experiment a run folder holds."""
     return compose([text_layer(str(run.path / "config.yaml"), run.reader.config())])
+
+
+def _anchored(experiment: Experiment) -> Experiment:
+    """The same with absolute paths, so that it can be resumed from anywhere; WeightsError where there is no model."""
+    seats = {
+        seat: spec.model_copy(update={"role": _absolute(spec.role)}) if spec.role.endswith((".yaml", ".yml")) else spec
+        for seat, spec in experiment.seats.items()
+    }
+    policies = {}
+    for name, policy in experiment.policies.items():
+        here = _absolute(policy.model)
+        policies[name] = policy.model_copy(update={"model": here}) if str(resolve(policy.model)) == here else policy
+    roles = experiment.roles and _absolute(experiment.roles)
+    return experiment.model_copy(update={"roles": roles, "seats": seats, "policies": policies})
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().resolve())
 
 
 def _play(run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:

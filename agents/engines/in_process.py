@@ -18,7 +18,7 @@ import torch
 
 from agents.engines.base import Completion, Request
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
-from agents.scoring import StreamScorer, common_prefix, score_streams
+from agents.scoring import StreamScorer, common_prefix, families, score_streams
 from agents.stream import Stream
 
 
@@ -140,11 +140,8 @@ class InProcessEngine:
     def _rows(self, served: _Served, requests: Sequence[Request], device: torch.device) -> list[_Row]:
         """Pair every request with the longest cache there is; what new streams share is computed once."""
         pasts = [served.caches.longest_prefix(r.key, r.ids) for r in requests]
-        groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for i, (request, past) in enumerate(zip(requests, pasts, strict=True)):
-            if past is None:
-                groups[request.ids[:_PREFIX_KEY]].append(i)
-        for fresh in groups.values():
+        new = {i: r.ids for i, (r, past) in enumerate(zip(requests, pasts, strict=True)) if past is None}
+        for fresh in families(new):
             prefix = self._prefix(served, [requests[i].ids for i in fresh], device)
             for i in fresh:
                 pasts[i] = prefix
@@ -158,9 +155,9 @@ class InProcessEngine:
         """The cache of what these contexts have in common, at least one token, at most all but the last."""
         ids = common_prefix(contexts)
         ids = ids[: max(1, min(len(ids), min(map(len, contexts)) - 1))]
-        key = repr(ids[:_PREFIX_KEY])
-        kept = served.prefixes.longest_prefix(key, (*contexts[0], -1))
-        if kept is not None and all(c[: len(kept.ids)] == kept.ids and len(c) > len(kept.ids) for c in contexts):
+        key = repr(ids)
+        kept = served.prefixes.longest_prefix(key, contexts[0])
+        if kept is not None:
             return kept
         dtype = torch.bfloat16 if self.bf16 else next(served.model.parameters()).dtype
         batch = BatchKV([empty_kv(served.model.config, dtype, device)], len(ids))
@@ -216,8 +213,6 @@ class InProcessEngine:
         return output.logits[:, -1].float()  # type: ignore[no-any-return]
 
 
-_PREFIX_KEY = 16
-"""Streams whose first ids agree this far are taken to share a role's opening."""
 _COMPACT_AT = 0.75
 """Finished rows leave the batch once no more than this share still runs: moving the rest costs a copy."""
 

@@ -78,6 +78,8 @@ class PolicyTrainer:
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
         )
         self.device = self.engine.device
+        if rule.zero_stage:
+            self._make_moments()
 
     def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens under the current weights, without gradient."""
@@ -217,6 +219,16 @@ class PolicyTrainer:
         safe_set_full_optimizer_state(parameter, value, key)
         for slot in self.engine.optimizer.optimizer.state.values():
             slot["step"] = torch.tensor(float(self.steps))
+
+    def _make_moments(self) -> None:
+        """ZeRO makes the moments at its first step: too late to be loaded, or saved, before it."""
+        zero = self.engine.optimizer
+        whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
+        for part in zero.fp32_partitioned_groups_flat if self.rule.zero_stage == 3 else whole:
+            moments = {key: torch.zeros_like(part) for key in _MOMENTS}
+            zero.optimizer.state[part] = {"step": torch.tensor(0.0), **moments}
+        if self.rule.zero_stage < 3:
+            zero._lazy_init_hp_params_optimizer_state()
 
     def _forget_moments(self) -> None:
         for parameter in self.model.parameters():

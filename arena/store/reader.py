@@ -86,8 +86,13 @@ class RunReader:
 
     def config(self) -> str:
         """The text of the exact config."""
-        with explained(self.path / CONFIG, "reading"):
-            return (self.path / CONFIG).read_text(encoding="utf-8")
+        path = self.path / CONFIG
+        with explained(path, "reading"):
+            data = path.read_bytes()
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise StoreError(f"{path} is damaged: it should be text in UTF-8") from None
 
     def environment(self) -> dict[str, Any]:
         """Versions, machine and command line the run began with; StoreError when the file is damaged."""

@@ -65,6 +65,21 @@ class RunFolder:
         """The newest valid checkpoint; `skipped` hears why newer ones are not."""
         return checkpoints.newest_valid(self.path, skipped)
 
+    def resume_point(self, note: Callable[[str], None]) -> Checkpoint | None:
+        """The newest valid checkpoint, None before the first; `note` hears of newer ones that are torn.
+
+        StoreError when there are checkpoints and none is whole: nothing is played over what they belong to.
+        """
+        torn: list[str] = []
+        found = self.newest_valid(torn.append)
+        if found is None and torn:
+            folder = self.path / "checkpoints"
+            raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
+        if found is not None:
+            for why in torn:
+                note(f"{why}; going on from iteration {found.iteration}")
+        return found
+
     def discard_after(self, iteration: int) -> list[int]:
         """Drop logs, credit, metrics and checkpoints of later iterations; returns the iterations dropped."""
         dropped = set(self.log.discard_after(iteration))

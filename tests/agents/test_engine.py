@@ -95,8 +95,7 @@ def contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, vocabulary, 20).tolist()
     return [
-        (opening if i % 2 else []) + rng.integers(0, vocabulary, rng.integers(1, 30)).tolist()
-        for i in range(count)
+        (opening if i % 2 else []) + rng.integers(0, vocabulary, rng.integers(1, 30)).tolist() for i in range(count)
     ]
 
 
@@ -258,8 +257,7 @@ def test_what_the_model_raises_reaches_those_who_wait() -> None:
 def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float, top_k: int) -> None:
     model, count = tiny(vocabulary=8), 3000
     asked = [
-        request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k)
-        for seed in range(count)
+        request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k) for seed in range(count)
     ]
     drawn = Counter(c.ids[0] for c in generate(serving(model), asked))
     with torch.no_grad():

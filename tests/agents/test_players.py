@@ -58,7 +58,9 @@ def roles(**changes: Any) -> dict[str, Role]:
     return {seat: load_role(f"nano_{seat}").model_copy(update=changes) for seat in SEATS}
 
 
-def play(spy: Spy, seed: int, cast: dict[str, Role], illegal: str = "retry") -> tuple[MatchRecord, dict[str, ChatPlayer]]:
+def play(
+    spy: Spy, seed: int, cast: dict[str, Role], illegal: str = "retry"
+) -> tuple[MatchRecord, dict[str, ChatPlayer]]:
     seats = {seat: Seating(cast[seat].role, "p", 1, True, "model") for seat in SEATS}
     players = {
         seat: ChatPlayer(cast[seat], FRAME, "p", f"{seed}/{seat}", (seed, i), spy.writer(seat))
@@ -218,7 +220,12 @@ def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(brain
 
         players = {
             seat: ChatPlayer(
-                cast[seat], FRAME, "p", f"d/{seat}", (0,), demonstrator(Overheard(BRAINS[brain](seed), told), cast[seat], FRAME)
+                cast[seat],
+                FRAME,
+                "p",
+                f"d/{seat}",
+                (0,),
+                demonstrator(Overheard(BRAINS[brain](seed), told), cast[seat], FRAME),
             )
             for seat in SEATS
         }
@@ -255,7 +262,13 @@ def test_a_brains_talk_is_public() -> None:
             return "WALK | bye now "
 
     act = asyncio.run(BrainPlayer(Chatty()).act(VIEW))
-    assert (act.action, act.public, act.private, act.finish, act.tokens) == ("WALK | bye now ", "bye now", "", "script", 0)
+    assert (act.action, act.public, act.private, act.finish, act.tokens) == (
+        "WALK | bye now ",
+        "bye now",
+        "",
+        "script",
+        0,
+    )
 
 
 def test_model_writer_asks_the_engine(nano: Any) -> None:

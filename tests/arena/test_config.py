@@ -142,7 +142,7 @@ def test_broken_files_and_recipes_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "twice.yaml").write_text("seed: 1\nseed: 2\n")
     with pytest.raises(ConfigError, match=r"twice\.yaml:2"):
         file_layer(tmp_path / "twice.yaml")
-    with pytest.raises(ConfigError, match="nowhere.yaml"):
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         file_layer(tmp_path / "nowhere.yaml")
     with pytest.raises(ConfigError, match="unknown recipe 'negotiaton' — did you mean 'negotiation'"):
         recipe_layer("negotiaton")

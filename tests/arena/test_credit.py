@@ -119,7 +119,9 @@ def test_every_turn_is_credited_but_for_the_listed_zeros(rewards: list[list[floa
     found = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
     credited = assign(found, CreditRule(), np.random.default_rng(0))
     means = {
-        role: np.mean(np.concatenate([returns_to_go(r, 1.0) for t, r in zip(found, rewards, strict=True) if t.role == role]))
+        role: np.mean(
+            np.concatenate([returns_to_go(r, 1.0) for t, r in zip(found, rewards, strict=True) if t.role == role])
+        )
         for role in {t.role for t in found}
     }
     heat = dict.fromkeys(("opener", "responder"), 1.0)
@@ -151,7 +153,10 @@ def test_advantages_reach_exactly_their_turns_tokens() -> None:
     object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
     samples = samples_of([credited], {"opener": 0.7})
     assert [s.advantages.tolist() for s in samples] == [[10, 10, 10, 20], [30, 30]]
-    assert [s.behaviour.tolist() for s in samples] == [pytest.approx([-0.1, -0.2, -0.3, -0.4]), pytest.approx([-0.5, -0.6])]
+    assert [s.behaviour.tolist() for s in samples] == [
+        pytest.approx([-0.1, -0.2, -0.3, -0.4]),
+        pytest.approx([-0.5, -0.6]),
+    ]
     assert [s.stream for s in samples] == [first, second] and {s.temperature for s in samples} == {0.7}
 
 
@@ -168,7 +173,9 @@ def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: s
             for s in [("opener", "responder")[k % 2]]
         )
         records.append(
-            MatchRecord(f"0001-{i:04d}", 1, "negotiation", {}, i, seating, "finished", "", {}, {}, turns, {}, 0, "now", 1.0)
+            MatchRecord(
+                f"0001-{i:04d}", 1, "negotiation", {}, i, seating, "finished", "", {}, {}, turns, {}, 0, "now", 1.0
+            )
         )
     log = MatchLog(tmp_path / "log")
     for record in records:
@@ -177,7 +184,8 @@ def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: s
     kept = [MatchRecord.from_json(row) for row in log.read(1)]
     rule = CreditRule(estimator, gamma, (("valid_act", {"bonus": 0.3}),), {"deal": 0.1}, std=gamma < 1)
     online, offline = (
-        assign([t for r in source for t in trajectories(r)], rule, np.random.default_rng(5)) for source in (records, kept)
+        assign([t for r in source for t in trajectories(r)], rule, np.random.default_rng(5))
+        for source in (records, kept)
     )
     for one, other in zip(online, offline, strict=True):
         assert one.rewards.tolist() == other.rewards.tolist()

@@ -175,7 +175,9 @@ def test_a_match_over_its_limits_is_called_off_with_the_reason(limits: Limits, r
 
 
 def test_limits_that_are_not_reached_change_nothing() -> None:
-    record = match(Beats(length=3), {s: Scripted(tokens=4) for s in "ab"}, Limits(turns=3, tokens=12, seconds=60, turn_seconds=5))
+    record = match(
+        Beats(length=3), {s: Scripted(tokens=4) for s in "ab"}, Limits(turns=3, tokens=12, seconds=60, turn_seconds=5)
+    )
     assert record.status == "finished"
 
 

@@ -67,7 +67,9 @@ class Flaky:
         return record
 
 
-def run(count: int, play: Any = negotiate, in_flight: int = 64, attempts: int = 3) -> tuple[list[MatchRecord], list[MatchRecord]]:
+def run(
+    count: int, play: Any = negotiate, in_flight: int = 64, attempts: int = 3
+) -> tuple[list[MatchRecord], list[MatchRecord]]:
     heard: list[MatchRecord] = []
     return asyncio.run(play_all(plans(count), play, heard.append, in_flight, attempts)), heard
 

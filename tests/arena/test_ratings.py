@@ -12,7 +12,21 @@ from arena.records import MatchRecord, Seating
 def record(payoffs: dict[str, float], status: str = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
     return MatchRecord(
-        "0001-0000", 1, "negotiation", {}, 1, seats, status, "", payoffs, {}, (), {}, 0, "2026-01-01T00:00:00", 1.0  # type: ignore[arg-type]
+        "0001-0000",
+        1,
+        "negotiation",
+        {},
+        1,
+        seats,
+        status,
+        "",
+        payoffs,
+        {},
+        (),
+        {},
+        0,
+        "2026-01-01T00:00:00",
+        1.0,  # type: ignore[arg-type]
     )
 
 

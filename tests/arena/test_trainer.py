@@ -1,6 +1,5 @@
 """The trainer: DeepSpeed's update is that of a plain PyTorch loop, and of the policy's own tokens alone."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from agents.stream import Stream
 from arena.learn.trainer import GateError, LearnRule, PolicyTrainer, Sample
 
 VOCABULARY = 24
-STAGES = [0, 1, 2]
+STAGES = [0, 1, 2, 3]
 
 
 def tiny(seed: int = 0) -> LlamaForCausalLM:
@@ -49,10 +48,8 @@ def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: fl
         streams.append(stream)
     heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
     behaviour = score_streams(StreamScorer(model), streams, heat)
-    return [
-        Sample(s, np.full(s.sampled, advantage, np.float32) if advantage is not None else rng.normal(size=s.sampled).astype(np.float32), b, t)
-        for s, b, t in zip(streams, behaviour, heat, strict=True)
-    ]  # fmt: skip
+    drawn = [rng.normal(size=s.sampled) if advantage is None else np.full(s.sampled, advantage) for s in streams]
+    return [Sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
 
 
 def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
@@ -162,21 +159,23 @@ def test_zero_advantages_leave_the_weights_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
 def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatches: int) -> None:
     model, plain = tiny(), tiny()
     rule = LearnRule(
         lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01, kl=0.1,
-        entropy=0.01, gate_tolerance=1.0, token_budget=200,
+        entropy=0.01, gate_tolerance=1.0, token_budget=200, clip_low=0.01, clip_high=0.02,
     )  # fmt: skip
     rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
     for turn, given in enumerate(rounds):
         told = trainer.update(given, np.random.default_rng(10 + turn))
     plain_updates(plain, rounds, rule, 10)
-    near(model, plain, rule.lr)
+    with trainer._gathered():
+        near(model, plain, rule.lr)
+    assert (told["clipped"] > 0) == (epochs > 1), "the clip was put to the test"
     assert trainer.steps == 2 * epochs * minibatches
-    assert {"loss", "kl", "entropy", "clipped", "grad_norm", "logprob_gap"} <= set(told)
+    assert {"loss", "kl", "entropy", "clipped", "logprob_gap"} <= set(told)
     assert all(np.isfinite(v) for v in told.values())
 
 
@@ -188,13 +187,14 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
     trainer.update(samples(model, 1), np.random.default_rng(1))
     trainer.save(tmp_path)
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
-    assert same(weights(model), weights(resumed_model))
     resumed = PolicyTrainer("p", resumed_model, rule)
     resumed.load_optimizer(tmp_path, trainer.steps)
     given = samples(model, 2)
     for one in (trainer, resumed):
         one.update(given, np.random.default_rng(2))
-    assert same(weights(model), weights(resumed_model))
+    with trainer._gathered(), resumed._gathered():
+        assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
+        assert same(weights(model), weights(resumed_model))
     assert trainer.steps == resumed.steps == 4
 
 
@@ -202,9 +202,7 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
 def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
     model = tiny()
     before = weights(model)
-    given = [
-        Sample(s.stream, s.advantages, s.behaviour + np.float32(0.25), s.temperature) for s in samples(model)
-    ]
+    given = [Sample(s.stream, s.advantages, s.behaviour + np.float32(0.25), s.temperature) for s in samples(model)]
     trainer = PolicyTrainer("seller", model, LearnRule(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
     with pytest.raises(GateError) as caught:
         trainer.update(given, np.random.default_rng(0))
@@ -222,31 +220,18 @@ def test_the_gate_stops_at_what_is_no_number() -> None:
         PolicyTrainer("p", model, LearnRule()).update(given, np.random.default_rng(0))
 
 
-def test_clipping_stops_what_has_moved_enough() -> None:
-    """Many epochs on one batch: without the clip the policy runs away from where it began."""
-    moved = {}
-    for width in (0.05, 1e9):
-        model = tiny()
-        given = samples(model, advantage=1.0)
-        rule = LearnRule(lr=3e-3, epochs=12, clip_low=0.05, clip_high=width, grad_clip=0.0)
-        told = PolicyTrainer("p", model, rule).update(given, np.random.default_rng(0))
-        after = score_streams(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
-        moved[width] = float(np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, given, strict=True)])))
-        assert (told["clipped"] > 0) == (width < 1)
-    assert 0 < moved[0.05] < 0.5 * moved[1e9]
-
-
-def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", [0, 2])
+def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path, stage: int) -> None:
     model = tiny()
     shown = samples(model, advantage=1.0)
-    trainer = PolicyTrainer("p", model, LearnRule(lr=1e-4))
+    trainer = PolicyTrainer("p", model, LearnRule(lr=1e-4, zero_stage=stage))
     trainer.imitate(shown, 3e-3, 5, 2, np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
     assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss == "ppo_clip" and trainer.rule.lr == 1e-4
     trainer.save(tmp_path)
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
-    fresh = PolicyTrainer("p", copy.deepcopy(model), LearnRule(lr=1e-4))
+    fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnRule(lr=1e-4, zero_stage=stage))
     given = samples(model, 3)
     trainer.update(given, np.random.default_rng(1))
     fresh.update(given, np.random.default_rng(1))

@@ -1,7 +1,7 @@
 """Does self-play learn? Arms × seeds of one recipe at the same budget, as JSON and a figure.
 
-    python tests/benchmarks/learning.py nano       # 3 arms × 5 seeds, about 25 minutes on two cores
-    python tests/benchmarks/learning.py smollm2    # 2 arms × 3 seeds, about 45 minutes on two cores
+    python tests/benchmarks/learning.py nano       # 3 arms × 5 seeds, about 15 minutes on two cores
+    python tests/benchmarks/learning.py smollm2    # 2 arms × 3 seeds, about 30 minutes on two cores
 
 Every run is an ordinary `arena run selfplay`; arms differ in `credit.estimator` alone. `zero` gives every turn
 advantage 0 (only the KL is left); `shuffled` keeps the advantages and deals them to random turns.
@@ -36,7 +36,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "recipe": "negotiation",
         "arms": ["mars", "zero"],
         "seeds": 3,
-        "workers": 1,
+        "workers": 2,
         "figures": ["valid_rate", "deal", "mean_payoff"],
         "set": ["checkpoint.every=1000"],
         "last": 2,

@@ -10,10 +10,10 @@ import sys
 from typing import Any
 
 import torch
-
-from arena.lab import Lab
 from timing import Clock, seconds_of
 from workload import experiment_for, open_lab
+
+from arena.lab import Lab
 
 WHAT = (
     "decode and score: the engine's calls, whole (caches, sampling, log-probabilities); play_forward: the model's "

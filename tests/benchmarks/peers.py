@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import torch
 from transformers import GenerationConfig
+from workload import DecodeBatch
 
 from arena.learn.trainer import LearnRule, Sample
-from workload import DecodeBatch
 
 
 class BareGenerate:
@@ -62,6 +62,16 @@ class BareTraining:
         self.model, self.rule = model, rule
         self.device = next(model.parameters()).device
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=rule.betas, weight_decay=rule.weight_decay)
+
+    @staticmethod
+    def fill(samples: Sequence[Sample], token_budget: int) -> list[list[int]]:
+        """Micro-batches by length, each of at most this many padded ids, or of a single stream."""
+        found: list[list[int]] = [[]]
+        for i in sorted(range(len(samples)), key=lambda i: len(samples[i].stream.ids)):
+            if found[-1] and len(samples[i].stream.ids) * (len(found[-1]) + 1) > token_budget:
+                found.append([])
+            found[-1].append(i)
+        return found
 
     def step(self, samples: Sequence[Sample], micro_batches: Sequence[Sequence[int]]) -> None:
         """One optimiser step on all samples, in the given micro-batches."""

@@ -1,13 +1,13 @@
-"""The work that is measured: an ordinary lab in a throw-away folder, its real matches, what they asked of the engine."""
+"""The work that is measured: an ordinary lab in a throw-away folder, and what its matches ask of the engine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
+from timing import seconds_of
 
 from agents.engines.base import Completion, Request
 from arena.config import Experiment, compose, recipe_layer, set_layer, to_yaml
@@ -17,7 +17,6 @@ from arena.learn.samples import samples_of
 from arena.learn.trainer import Sample
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
-from timing import seconds_of
 
 
 def recipe_of(model: str) -> str:
@@ -40,16 +39,11 @@ def experiment_for(model: str, quick: bool, seed: int = 0) -> Experiment:
 
 
 class Nobody:
-    """A watcher that does not watch."""
+    """A watcher that hears everything and does nothing."""
 
-    def phase(self, iteration: int, name: str) -> None:
-        """Nothing."""
-
-    def match(self, record: MatchRecord) -> None:
-        """Nothing."""
-
-    def iteration(self, row: dict[str, Any]) -> None:
-        """Nothing."""
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Whatever a lab has to tell."""
+        return lambda *news: None
 
 
 @contextmanager

@@ -1,0 +1,295 @@
+"""A whole run, small: it plays, learns, keeps what it promised, and goes on as if never stopped."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoModelForCausalLM
+
+from arena.config import Experiment, compose, set_layer, text_layer, to_yaml, with_policies
+from arena.credit.assign import Credited, assign
+from arena.lab import Lab
+from arena.records import MatchRecord, trajectories
+from arena.store.run import RunFolder
+
+CONFIG = """\
+name: small
+iterations: 2
+threads: 1
+game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
+policies:
+  shared:
+    model: nano
+    imitate: {brains: [random], matches: 24, epochs: 3, minibatches: 4, lr: 3e-3}
+seats:
+  opener: {role: nano_opener, policy: shared}
+  responder: {role: nano_responder, policy: shared}
+play: {matches: 6, in_flight: 4}
+credit:
+  stages: [{stage: overlong, parameters: {penalty: 0.1, free: 2}}]
+learn: {lr: 1e-3, minibatches: 2, kl: 0.01, gate_tolerance: 0.01}
+"""
+FILES = ("model.safetensors", "optimizer.safetensors")
+
+
+class Quiet:
+    """Follows a run; raises where it is told to."""
+
+    def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:
+        self.stop = stop
+        self.phases: list[tuple[int, str]] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def phase(self, iteration: int, name: str) -> None:
+        self.phases.append((iteration, name))
+        self._look("phase", (iteration, name))
+
+    def note(self, text: str) -> None:
+        self.phases.append((0, text))
+
+    def match(self, record: MatchRecord) -> None:
+        self._look("match", record.id)
+
+    def iteration(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        self._look("iteration", row["iteration"])
+
+    def _look(self, what: str, value: Any) -> None:
+        if self.stop(what, value):
+            raise KeyboardInterrupt(f"stopped at {what} {value}")
+
+
+def experiment(*assignments: str) -> Experiment:
+    return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
+
+
+def start(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
+    return Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet())
+
+
+def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
+    lab = start(folder, given, watcher)
+    lab.run()
+    return lab
+
+
+def log(folder: Path) -> list[dict[str, Any]]:
+    rows = list(RunFolder.open(folder).log.rows())
+    for row in rows:
+        row.update(started="", seconds=0.0)
+        for turn in row["turns"]:
+            turn["seconds"] = 0.0
+    return rows
+
+
+def kept(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
+    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
+    return [(where / name).read_bytes() for name in FILES]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab, Quiet]:
+    folder, watcher = tmp_path_factory.mktemp("lab") / "run", Quiet()
+    return folder, finished(folder, experiment(), watcher), watcher
+
+
+def test_a_run_keeps_all_that_it_promised(unbroken: tuple[Path, Lab, Quiet]) -> None:
+    folder, lab, watcher = unbroken
+    run = RunFolder.open(folder)
+    assert run.log.iterations() == [1, 2] and [len(run.log.read(k)) for k in (1, 2)] == [6, 6]
+    assert [row["iteration"] for row in run.reader.metrics()] == [1, 2]
+    assert watcher.rows == run.reader.metrics()
+    assert lab.done == 2 and lab.policies["shared"].version == 2
+    assert [r["seats"]["opener"]["version"] for r in run.log.rows()] == [0] * 6 + [1] * 6
+    assert len({r["seed"] for r in run.log.rows()}) == 12
+    assert [name for k, name in watcher.phases if k == 1] == ["play", "credit", "learn", "commit"]
+    weights = [kept(folder, k)[0] for k in (0, 1, 2)]
+    assert len(set(weights)) == 3, "each iteration learned something"
+
+
+def test_what_was_played_is_what_was_sampled(unbroken: tuple[Path, Lab, Quiet]) -> None:
+    """Invariant 1, in the log: every turn's tokens are masked, and as many as the turn says."""
+    for row in RunFolder.open(unbroken[0]).log.rows():
+        for seat, streams in row["streams"].items():
+            for turn in (t for t in row["turns"] if t["seat"] == seat):
+                places = [(s, i) for s in streams for i, k in enumerate(s["turns"]) if k == turn["index"]]
+                assert len(places) == turn["tokens"] and all(s["mask"][i] for s, i in places)
+            assert sum(map(sum, (s["mask"] for s in streams))) == sum(
+                t["tokens"] for t in row["turns"] if t["seat"] == seat
+            )
+
+
+def test_a_checkpoint_is_a_folder_that_transformers_loads(unbroken: tuple[Path, Lab, Quiet]) -> None:
+    folder, lab, _ = unbroken
+    model = AutoModelForCausalLM.from_pretrained(folder / "checkpoints" / "0002" / "policies" / "shared")
+    served = dict(lab.policies["shared"].model.named_parameters())
+    assert all((value == served[name]).all() for name, value in model.named_parameters())
+
+
+def test_credit_can_be_worked_out_again_from_the_log(unbroken: tuple[Path, Lab, Quiet]) -> None:
+    folder, lab, _ = unbroken
+    run = RunFolder.open(folder)
+    for k in (1, 2):
+        records = [MatchRecord.from_json(row) for row in run.log.read(k)]
+        again = assign([t for r in records for t in trajectories(r)], lab.credit_rule, np.random.default_rng(0))
+        online = {(row.match, row.turn): (row.reward, row.advantage) for row in run.log.credit(k)}
+        offline = {
+            (c.trajectory.match, turn.index): (reward, advantage)
+            for c in again
+            for turn, reward, advantage in zip(c.trajectory.turns, c.rewards, c.advantages, strict=True)
+        }
+        assert online == offline and any(advantage for _, advantage in online.values())
+
+
+def test_the_same_run_twice_is_the_same(unbroken: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+    finished(tmp_path / "run", experiment())
+    assert log(tmp_path / "run") == log(unbroken[0])
+    assert kept(tmp_path / "run", 2) == kept(unbroken[0], 2)
+    finished(tmp_path / "other", experiment("seed=1", "iterations=1"))
+    assert log(tmp_path / "other") != log(unbroken[0])[:6]
+
+
+def test_a_lost_checkpoint_is_played_again_to_the_same_end(unbroken: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken[0], folder)
+    shutil.rmtree(folder / "checkpoints" / "0002")
+    lab = Lab(RunFolder.open(folder), experiment(), Quiet())
+    assert lab.done == 1 and lab.policies["shared"].version == 1
+    lab.run()
+    assert log(folder) == log(unbroken[0]) and kept(folder, 2) == kept(unbroken[0], 2)
+    assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
+
+
+def test_a_torn_checkpoint_is_skipped_with_the_reason(unbroken: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+    folder, watcher = tmp_path / "run", Quiet()
+    shutil.copytree(unbroken[0], folder)
+    (folder / "checkpoints" / "0002" / "state.json").write_text("{}")
+    lab = Lab(RunFolder.open(folder), experiment(), watcher)
+    assert lab.done == 1 and "state.json" in watcher.phases[0][1]
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("phase", (0, "imitate (shared)")),
+        ("match", "0001-0002"),
+        ("match", "0002-0004"),
+        ("phase", (2, "learn")),
+        ("phase", (2, "commit")),
+    ],
+)
+def test_a_run_stopped_anywhere_goes_on_as_if_never_stopped(
+    unbroken: tuple[Path, Lab, Quiet], tmp_path: Path, what: str, value: Any
+) -> None:
+    folder = tmp_path / "run"
+    lab = start(folder, experiment(), Quiet(lambda w, v: (w, v) == (what, value)))
+    with pytest.raises(KeyboardInterrupt):
+        lab.run()
+    del lab
+    Lab(RunFolder.open(folder), experiment(), Quiet()).run()
+    assert log(folder) == log(unbroken[0])
+    assert kept(folder, 1) == kept(unbroken[0], 1) and kept(folder, 2) == kept(unbroken[0], 2)
+
+
+@pytest.fixture(scope="module")
+def warm(unbroken: tuple[Path, Lab, Quiet]) -> str:
+    """Weights that know the words, so that turns earn different rewards."""
+    return str(unbroken[0] / "checkpoints" / "0000" / "policies" / "shared")
+
+
+def started_warm(warm: str, *assignments: str) -> Experiment:
+    return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
+
+
+def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    lab = finished(folder, with_policies(started_warm(warm), "separate"))
+    assert sorted(p.name for p in (folder / "checkpoints" / "0002" / "policies").iterdir()) == [
+        "nano_opener",
+        "nano_responder",
+    ]
+    opener, responder = kept(folder, 2, "nano_opener"), kept(folder, 2, "nano_responder")
+    assert opener[0] != responder[0] and opener[1] != responder[1]
+    assert set(lab.ratings.state()) == {"nano_opener/nano_opener", "nano_responder/nano_responder"}
+    for row in RunFolder.open(folder).log.rows():
+        assert {t["seat"]: t["policy"] for t in row["turns"]}.items() <= {
+            ("opener", "nano_opener"),
+            ("responder", "nano_responder"),
+        }
+
+
+def with_frozen_responder(warm: str, *assignments: str) -> Experiment:
+    return started_warm(
+        warm, f"policies.old={{model: {warm}, train: false}}", "seats.responder.policy=old", *assignments
+    )
+
+
+def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
+    lab = finished(tmp_path / "run", with_frozen_responder(warm))
+    first = dict(AutoModelForCausalLM.from_pretrained(warm).named_parameters())
+    now = {name: dict(lab.policies[name].model.named_parameters()) for name in ("shared", "old")}
+    assert all((first[n] == p).all() for n, p in now["old"].items()), "the frozen one, bit by bit"
+    assert not all((first[n] == p).all() for n, p in now["shared"].items())
+    assert {row["seats"]["responder"]["version"] for row in RunFolder.open(tmp_path / "run").log.rows()} == {0}
+    credited = {row.seat for k in (1, 2) for row in RunFolder.open(tmp_path / "run").log.credit(k)}
+    assert credited == {"opener"}
+
+
+def test_a_run_with_a_frozen_policy_resumes_bit_by_bit(warm: str, tmp_path: Path) -> None:
+    """What the engine keeps of a policy that is never published anew must not outlive a restart's chances."""
+    given = with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")
+    finished(tmp_path / "whole", given)
+    for done in (1, 2):
+        folder = tmp_path / f"broken{done}"
+        shutil.copytree(tmp_path / "whole", folder)
+        for later in range(done + 1, 4):
+            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
+        Lab(RunFolder.open(folder), given, Quiet()).run()
+        assert log(folder) == log(tmp_path / "whole")
+        assert kept(folder, 3) == kept(tmp_path / "whole", 3)
+
+
+def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:
+    """The opener's advantages turned round change the opener's weights and not one bit of the responder's."""
+
+    class Turned(Lab):
+        def learn(self, k: int, credited: Any) -> dict[str, dict[str, float]]:
+            return super().learn(
+                k,
+                [
+                    Credited(
+                        c.trajectory,
+                        c.rewards,
+                        -c.advantages - 1 if c.trajectory.role == "nano_opener" else c.advantages,
+                    )
+                    for c in credited
+                ],
+            )
+
+    given = with_policies(started_warm(warm, "iterations=1"), "separate")
+    finished(tmp_path / "plain", given)
+    Turned(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet()).run()
+    for policy, equal in (("nano_opener", False), ("nano_responder", True)):
+        one, other = (kept(tmp_path / name, 1, policy) for name in ("plain", "turned"))
+        assert (one == other) is equal
+
+
+def test_zero_credit_without_kl_changes_no_weight(warm: str, tmp_path: Path) -> None:
+    finished(tmp_path / "run", started_warm(warm, "credit.estimator=zero", "learn.kl=0", "iterations=1"))
+    assert kept(tmp_path / "run", 1)[0] == (Path(warm) / "model.safetensors").read_bytes()
+
+
+def test_a_match_that_cannot_be_finished_is_in_the_log_and_stops_the_run(warm: str, tmp_path: Path) -> None:
+    from arena.orchestrator import PlayError
+
+    given = started_warm(
+        warm, "play.limits.tokens=1", "play.attempts=2", "play.in_flight=1", "game.options.illegal=retry"
+    )
+    with pytest.raises(PlayError, match="failed 2 times, the last time with: token limit"):
+        finished(tmp_path / "run", given)
+    failed = [row for row in RunFolder.open(tmp_path / "run").log.rows() if row["status"] == "failed"]
+    assert failed[-1]["id"] == f"{failed[-2]['id']}-r1" and failed[-1]["seed"] == failed[-2]["seed"]
+    assert all(row["payoffs"] == {} and "token limit" in row["reason"] for row in failed)
