@@ -1,5 +1,6 @@
 """The experiment: strict models, read from a recipe over which a file and `--set` lie."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -262,10 +263,13 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
     for seat, spec in experiment.seats.items():
         if spec.policy not in trainable:
             continue
-        name = "shared" if mode == "shared" else Path(spec.role).stem.lower()
+        name = "shared" if mode == "shared" else re.sub(r"[^a-z0-9_-]", "-", Path(spec.role).stem.lower()).lstrip("-_")
         if name in experiment.policies and name not in trainable:
             raise ConfigError(f"policies.{name}: a frozen policy has the name that {seat} needs: rename it")
-        policies.setdefault(name, trainable[spec.policy])
+        if policies.setdefault(name, trainable[spec.policy]) != trainable[spec.policy]:
+            raise ConfigError(
+                f"seats.{seat}: policy '{name}' would have to begin as two different ones: name them yourself"
+            )
         seats[seat] = SeatSpec(role=spec.role, policy=name)
     return experiment.model_copy(update={"policies": policies, "seats": seats})
 

@@ -7,7 +7,6 @@ no generator state to save: a resumed run does again exactly what the interrupte
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -182,12 +181,12 @@ class Lab:
         for name in self._used_policies():
             self._load(name, self.experiment.policies[name], checkpoint, state)
         self._serve_references()
-        self.seats = seatings(self.experiment, self.table, self.policies)
 
     def _used_policies(self) -> list[str]:
         return sorted({s.policy for s in self.experiment.seats.values()} & set(self.experiment.policies))
 
     def _load(self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, state: dict[str, Any]) -> None:
+        self.watcher.phase(0, f"loading {spec.model} as '{name}'")
         source = resolve(spec.model)
         kept = state.get("policies", {}).get(name) if spec.train else None
         folder = checkpoint.policy(name) if checkpoint and kept else source
@@ -231,14 +230,11 @@ class Lab:
         self.run_folder.checkpoint(k, fill)
         checkpoints.keep(self.run_folder.path, self.experiment.checkpoint.keep, also=[0])
 
-    def _plans(self, k: int, count: int, prefix: str = "") -> list[MatchPlan]:
+    def _plans(self, k: int, count: int) -> list[MatchPlan]:
         game, options = self.experiment.game.name, dict(self.experiment.game.options)
         seeds = np.random.SeedSequence((self.experiment.seed, k, _stream("deals"))).generate_state(count, np.uint64)
-        self.seats = seatings(self.experiment, self.table, self.policies)
-        return [
-            MatchPlan(f"{prefix}{k:04d}-{i:04d}", k, game, options, int(seed), deepcopy(self.seats))
-            for i, seed in enumerate(seeds)
-        ]
+        seats = seatings(self.experiment, self.table, self.policies)
+        return [MatchPlan(f"{k:04d}-{i:04d}", k, game, options, int(seed), dict(seats)) for i, seed in enumerate(seeds)]
 
     async def _play_one(self, plan: MatchPlan) -> MatchRecord:
         seats, seed = plan.seats, self.experiment.seed
@@ -282,7 +278,7 @@ class Lab:
 
 def _stream(name: str) -> int:
     """A number for a named use of chance."""
-    return int.from_bytes(name.encode()[:8].ljust(8, b"\0"), "big")
+    return int.from_bytes(name.encode().ljust(8, b"\0"), "big")
 
 
 def _reference(policy: str) -> str:

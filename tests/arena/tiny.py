@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -119,9 +119,10 @@ class Child:
         self.begun = time.monotonic()
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send it a signal; nothing happens if it has ended."""
         assert self.process.pid is not None
-        os.kill(self.process.pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
 
     def until(self, what: Callable[[], bool], limit: float = 120) -> bool:
         """Wait until something is so; false if the process ended first."""
@@ -245,9 +246,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny run that nothing interrupted, made once for all tests: look, or copy it; with `steps` and `seconds`."""
     if not _unbroken:
         folder = tmp_path_factory.mktemp("unbroken")
-        begun = time.monotonic()
-        told = arena_child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
+        child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
+        told = child.end()
         assert told.code == 0, told.err
-        (folder / "seconds").write_text(str(time.monotonic() - begun))
+        (folder / "seconds").write_text(str(time.monotonic() - child.begun))
         _unbroken.append(folder / "run")
     return _unbroken[0]
