@@ -118,21 +118,38 @@ def common_prefix(sequences: Sequence[tuple[int, ...]] | Sequence[list[int]]) ->
     return tuple(first if len(first) < len(last) else last)
 
 
-def families(sequences: Mapping[int, tuple[int, ...]], length: int = 16) -> list[list[int]]:
-    """Group sequences that open alike, so that what a group shares is worth computing once.
+def families(sequences: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
+    """Group sequences so that what each group opens with is worth computing once; indices, all of them once.
 
-    Those that agree in their first `length` ids are together; a group is split at twice the length, and so on,
-    for as long as the parts keep four members on average. Order within and between groups follows the input.
+    All that begin with the same id are together at first. A part that agrees for longer becomes a group of its
+    own where that spares more tokens than the further forward pass costs.
     """
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for i, ids in sequences.items():
-        groups[ids[:length]].append(i)
-    found = []
-    for group in groups.values():
-        longer = len(group) >= 8 and any(len(sequences[i]) > length for i in group)
-        parts = families({i: sequences[i] for i in group}, 2 * length) if longer else [group]
-        found += parts if 4 * len(parts) <= len(group) else [group]
-    return found
+        groups[ids[:1]].append(i)
+    return [family for group in groups.values() for family in _split(sequences, group)]
+
+
+def _split(sequences: Mapping[int, tuple[int, ...]], group: list[int]) -> list[list[int]]:
+    shared = len(common_prefix([sequences[i] for i in group]))
+    parts: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i in group:
+        parts[sequences[i][shared : shared + 1]].append(i)
+    if len(parts) == 1:
+        return [group]
+    found: list[list[int]] = []
+    rest: list[int] = []
+    for part in parts.values():
+        longer = len(common_prefix([sequences[i] for i in part])) - shared
+        if longer * (len(part) - 1) > _FORWARD_COST:
+            found += _split(sequences, part)
+        else:
+            rest += part
+    return [*found, rest] if rest else found
+
+
+_FORWARD_COST = 256
+"""Tokens whose computing takes about as long as starting another forward pass."""
 
 
 def pack(

@@ -1,12 +1,13 @@
 """Starting and going on: from an experiment to a finished run folder."""
 
+import hashlib
 import os
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from agents.weights import resolve
-from arena.config import Experiment, compose, text_layer, to_yaml
+from arena.config import ConfigError, Experiment, compose, text_layer, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab, Watcher
 from arena.orchestrator import Interrupted
@@ -17,9 +18,9 @@ from arena.store.run import RunFolder
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
     set_table(experiment)
-    experiment = _anchored(experiment)
+    experiment = _anchored(experiment, watcher)
     folder = out or _fresh(experiment.name)
-    run = RunFolder.create(folder, to_yaml(experiment), environment())
+    run = RunFolder.create(folder, to_yaml(experiment), environment() | {"roles": _role_hashes(experiment)})
     _point_latest(folder)
     _play(run, experiment, watcher)
     return folder
@@ -28,7 +29,9 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
 def go_on(folder: Path, watcher: Watcher) -> Path:
     """Continue a run from its newest valid checkpoint, as if it had never stopped."""
     run = RunFolder.open(folder)
-    _play(run, experiment_of(run), watcher)
+    experiment = experiment_of(run)
+    _same_roles(run, experiment)
+    _play(run, experiment, watcher)
     return folder
 
 
@@ -37,7 +40,7 @@ def experiment_of(run: RunFolder) -> Experiment:
     return compose([text_layer(str(run.path / "config.yaml"), run.reader.config())])
 
 
-def _anchored(experiment: Experiment) -> Experiment:
+def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
     """The same with absolute paths, so that it can be resumed from anywhere; WeightsError where there is no model."""
     seats = {
         seat: spec.model_copy(update={"role": _absolute(spec.role)}) if spec.role.endswith((".yaml", ".yml")) else spec
@@ -45,10 +48,25 @@ def _anchored(experiment: Experiment) -> Experiment:
     }
     policies = {}
     for name, policy in experiment.policies.items():
+        watcher.phase(0, f"finding {policy.model} (the first time, it is fetched or made)")
         here = _absolute(policy.model)
         policies[name] = policy.model_copy(update={"model": here}) if str(resolve(policy.model)) == here else policy
     roles = experiment.roles and _absolute(experiment.roles)
     return experiment.model_copy(update={"roles": roles, "seats": seats, "policies": policies})
+
+
+def _role_hashes(experiment: Experiment) -> dict[str, str]:
+    """What each seat's role says, as a hash: a role edited between kill and resume would be another run."""
+    roles = set_table(experiment).roles
+    return {seat: hashlib.sha256(role.model_dump_json().encode()).hexdigest() for seat, role in roles.items()}
+
+
+def _same_roles(run: RunFolder, experiment: Experiment) -> None:
+    begun = run.reader.environment().get("roles", {})
+    for seat, now in _role_hashes(experiment).items():
+        if begun.get(seat, now) != now:
+            role = experiment.seats[seat].role
+            raise ConfigError(f"role {role} was changed since {run.path} began: restore it, or start a new run")
 
 
 def _absolute(path: str) -> str:

@@ -94,7 +94,7 @@ async def play_match(plan: MatchPlan, game: Any, players: Mapping[str, SeatedPla
         game=plan.game,
         options=plan.options,
         seed=plan.seed,
-        seats={s: replace(seating, version=players[s].version) for s, seating in plan.seats.items()},
+        seats={s: _as_played(s, seating, tally.turns) for s, seating in plan.seats.items()},
         status="failed" if reason else "finished",
         reason=reason,
         payoffs=outcome[0],
@@ -105,6 +105,11 @@ async def play_match(plan: MatchPlan, game: Any, players: Mapping[str, SeatedPla
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
     )
+
+
+def _as_played(seat: str, seating: Seating, turns: list[Turn]) -> Seating:
+    """The seating with the version that took the seat's latest turn, if it took any."""
+    return next((replace(seating, version=turn.version) for turn in reversed(turns) if turn.seat == seat), seating)
 
 
 async def _walk(

@@ -73,7 +73,9 @@ class PolicyTrainer:
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.scorer = StreamScorer(model, rule.bf16)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
+        )
         self.engine, *_ = deepspeed().initialize(
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
         )
