@@ -93,9 +93,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     seats: ClassVar[tuple[str, ...]]
     theory: ClassVar[Mapping[str, float]] = {}
 
-    def __init__(
-        self, *, illegal: Literal["end", "retry"] = "retry", penalty: float = 1.0, talk: bool = True
-    ) -> None:
+    def __init__(self, *, illegal: Literal["end", "retry"] = "retry", penalty: float = 1.0, talk: bool = True) -> None:
         super().__init__()
         if illegal not in ("end", "retry"):
             raise ValueError(f'illegal must be "end" or "retry", not {illegal!r}')

@@ -105,13 +105,9 @@ def gemma() -> Any:
     merges = _merges(trained)
     for token in BYTES:
         vocab[token] = len(vocab)
-    backend = Tokenizer(
-        models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
-    )
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     backend.normalizer = normalizers.Replace(" ", "▁")
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     backend.add_special_tokens(control)
     backend.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
     return _wrap(backend, GEMMA, bos="<bos>", eos="<eos>", pad="<pad>", unk="<unk>")
@@ -187,13 +183,9 @@ def hostile(seed: int, count: int, control: list[str]) -> Iterator[str]:
             case 2:
                 return token * rng.randint(2, 4)
             case 3:
-                return "".join(
-                    chr(ord(c) + 0xFEE0) if "!" <= c <= "~" and rng.random() < 0.5 else c for c in token
-                )
+                return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" and rng.random() < 0.5 else c for c in token)
             case 4:
-                return "".join(
-                    chr(rng.choice([rng.randrange(32, 127), rng.randrange(0x110000)])) for _ in range(8)
-                )
+                return "".join(chr(rng.choice([rng.randrange(32, 127), rng.randrange(0x110000)])) for _ in range(8))
             case 5:
                 return token.upper() + token + rng.choice(noise) + token[::-1]
             case 6:
@@ -228,9 +220,7 @@ def _unigram() -> Tokenizer:
     trained = Tokenizer(models.Unigram())
     trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     control = ["<unk>", "<s>", "</s>"]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=400, special_tokens=control, unk_token="<unk>", show_progress=False
-    )
+    trainer = trainers.UnigramTrainer(vocab_size=400, special_tokens=control, unk_token="<unk>", show_progress=False)
     trained.train_from_iterator(CORPUS, trainer)
     pieces = [tuple(piece) for piece in json.loads(trained.to_str())["model"]["vocab"]]
     backend = Tokenizer(models.Unigram([*pieces, *((byte, -20.0) for byte in BYTES)], 0, True))

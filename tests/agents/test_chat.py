@@ -69,9 +69,7 @@ def test_no_control_id_comes_out_of_a_hundred_thousand_strings_for_any_family(
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_any_unicode_text_gives_no_control_id(
-    name: str, frames: dict[str, ChatFrame], data: st.DataObject
-) -> None:
+def test_any_unicode_text_gives_no_control_id(name: str, frames: dict[str, ChatFrame], data: st.DataObject) -> None:
     frame = frames[name]
     text = data.draw(st.text(st.characters(codec=None), max_size=60))
     assert frame.control_ids.isdisjoint(frame.encode(text))
@@ -94,9 +92,7 @@ def test_content_survives_encoding_and_decoding(
         assert frame.decode(frame.encode(text)) == clean
 
 
-def test_every_control_token_of_the_family_is_known(
-    frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
-) -> None:
+def test_every_control_token_of_the_family_is_known(frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
     for name, frame in frames.items():
         added = tokenizers[name].added_tokens_decoder
         assert {id for id, token in added.items() if token.content.strip()} <= frame.control_ids, name
@@ -121,9 +117,7 @@ def templated(tokenizer: Any, texts: list[str], system: str | None) -> list[dict
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_frame_is_the_template(
-    name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
-) -> None:
+def test_the_frame_is_the_template(name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
     frame, tokenizer = frames[name], tokenizers[name]
     system, *turns = CONVERSATION
     ids = frame.open(system, [(turns[0], turns[1]), (turns[2], turns[3])]) + frame.ask(turns[4])
@@ -144,9 +138,7 @@ def test_a_played_turn_and_a_shown_example_are_the_same_ids(name: str, frames: d
     shown = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
     opened = frame.open("Be brief.", [("hi", "ho")])
     reply = shown[len(opened + frame.ask("OFFER 1")) :][: -len(frame.close("length"))]
-    assert frame.decode(reply).strip().replace(" ", "") == frame.decode(frame.encode("ACCEPT")).replace(
-        " ", ""
-    )
+    assert frame.decode(reply).strip().replace(" ", "") == frame.decode(frame.encode("ACCEPT")).replace(" ", "")
     assert opened + frame.ask("OFFER 1") + reply + frame.close("length") == shown
 
 
@@ -158,15 +150,11 @@ def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFr
     assert not frame.decode([frame.stop_id, *frame.control_ids])
 
 
-def test_a_system_text_without_a_role_of_its_own_is_acknowledged(
-    frames: dict[str, ChatFrame], tokenizers: Any
-) -> None:
+def test_a_system_text_without_a_role_of_its_own_is_acknowledged(frames: dict[str, ChatFrame], tokenizers: Any) -> None:
     frame, tokenizer = frames["gemma"], tokenizers["gemma"]
     messages = templated(tokenizer, ["Be brief.", ACKNOWLEDGED, "Hello?"], None)
     rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    assert frame.open("Be brief.") + frame.ask("Hello?") == tokenizer.encode(
-        rendered, add_special_tokens=False
-    )
+    assert frame.open("Be brief.") + frame.ask("Hello?") == tokenizer.encode(rendered, add_special_tokens=False)
     assert tokenizer.decode(frame.open("")) == "<bos>"
 
 
@@ -190,9 +178,7 @@ def test_smollm2_gets_no_system_text_but_ours(frames: dict[str, ChatFrame]) -> N
         ("{% for message in messages %}{{ loop.index0 ~ message['content'] }}{% endfor %}", "changes texts"),
     ],
 )
-def test_a_tokenizer_without_a_usable_template_is_refused_in_one_line(
-    template: str | None, reason: str
-) -> None:
+def test_a_tokenizer_without_a_usable_template_is_refused_in_one_line(template: str | None, reason: str) -> None:
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = template
     with pytest.raises(ChatError, match=reason) as caught:

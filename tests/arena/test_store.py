@@ -29,9 +29,7 @@ CONFIG = "game: negotiation\n"
 
 
 def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
-    turn = Turn(
-        0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1
-    )
+    turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
     fields: dict[str, object] = {
         "id": f"{iteration:04d}-{number:04d}",
         "iteration": iteration,

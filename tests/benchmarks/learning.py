@@ -52,12 +52,16 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
     for setting in study["set"]:
         command += ["--set", setting.format(seed=seed)]
     started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(2 // study["workers"])})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(2 // study["workers"])}
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")][:-1]
     seconds = time.perf_counter() - started
-    print(f"{arm} seed {seed}: {seconds:.0f} s", *(f"{f} {curve(rows, f)[-1]:.3f}" for f in study["figures"]), flush=True)
+    print(
+        f"{arm} seed {seed}: {seconds:.0f} s", *(f"{f} {curve(rows, f)[-1]:.3f}" for f in study["figures"]), flush=True
+    )
     return {"arm": arm, "seed": seed, "seconds": seconds, "curves": {f: curve(rows, f) for f in study["figures"]}}
 
 
