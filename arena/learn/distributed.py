@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import warnings
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,8 @@ def deepspeed() -> Any:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     for name in ("DeepSpeed", "deepspeed"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # torch 2.13 deprecates the collectives that DeepSpeed 0.19 calls; the user can do nothing about it
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
     return deepspeed
 
