@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from agents.weights import resolve
+from agents.weights import available, resolve
 from arena.config import ConfigError, Experiment, compose, text_layer, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab, Watcher
@@ -48,7 +48,8 @@ def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
     }
     policies = {}
     for name, policy in experiment.policies.items():
-        watcher.phase(0, f"finding {policy.model} (the first time, it is fetched or made)")
+        if any(known.name == policy.model and known.state == "not fetched" for known in available()):
+            watcher.phase(0, f"fetching {policy.model}, once")
         here = _absolute(policy.model)
         policies[name] = policy.model_copy(update={"model": here}) if str(resolve(policy.model)) == here else policy
     roles = experiment.roles and _absolute(experiment.roles)
