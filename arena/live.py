@@ -74,7 +74,7 @@ class Screen:
 
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
     """The run so far, a line per iteration; the latest 20."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in _columns(rows):
         table.add_column(name, justify="right")
     for row in rows[-20:]:
@@ -89,7 +89,7 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
     latest = rows[-1] if rows else {}
     deal = ["deal"] if "deal" in latest.get("report", {}) else []
     rewards = [f"r {role}" for role in latest.get("reward", {})]
-    return ["iter", "match/s", "tok/s", "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
+    return ["it", "match/s", "tok/s", "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
 
 
 def _cells(row: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[str]:

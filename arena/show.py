@@ -28,12 +28,14 @@ def show_run(console: Console, path: Path) -> None:
 def show_changes(console: Console, found: Iterable[Change], rows: list[dict[str, Any]]) -> None:
     """The last iteration against the first, with 95 % intervals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "first iteration", "last iteration", "difference", ""):
-        table.add_column(name)
+    for name in ("", "first", "last", "difference"):
+        table.add_column(name, no_wrap=True)
     for change in found:
-        verdict = ("up" if change.difference.estimate > 0 else "down") if change.clear else "within noise"
-        table.add_row(change.name, *(_interval(i) for i in (change.first, change.last, change.difference)), verdict)
-    console.print(Text(f"\nIteration {rows[0]['iteration']} against {rows[-1]['iteration']} (95 % intervals)"))
+        verdict = ("▲" if change.difference.estimate > 0 else "▼") if change.clear else "≈"
+        first, last, difference = (_interval(i) for i in (change.first, change.last, change.difference))
+        table.add_row(change.name, first, last, f"{verdict} {difference}")
+    ends = f"Iteration {rows[0]['iteration']} against {rows[-1]['iteration']}"
+    console.print(Text(f"\n{ends} (95 % intervals; ≈ within noise)"))
     console.print(table)
 
 
@@ -79,4 +81,5 @@ def _number(value: Any) -> str:
 
 
 def _interval(interval: Any) -> str:
-    return f"{cell(interval.estimate)} [{cell(interval.low)}, {cell(interval.high)}]"
+    estimate, low, high = (cell(value, "{:.2f}") for value in interval)
+    return f"{estimate} [{low}, {high}]"

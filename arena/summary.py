@@ -51,7 +51,7 @@ def _figures(rows: list[Row]) -> list[tuple[str, Callable[[Row], float | None]]]
         figures.append(("deal rate", lambda row: float(row["report"]["deal"])))
     figures.append(("mean payoff", lambda row: sum(row["payoffs"].values()) / len(row["payoffs"])))
     for seat in rows[0]["payoffs"] if rows else ():
-        figures.append((f"payoff of {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
+        figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
     if rows and "efficiency" in rows[0]["report"]:
         figures.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
     return figures
