@@ -181,7 +181,7 @@ def test_a_run_for_people_is_lines_without_a_terminal(tmp_path: Path) -> None:
     told = arena_child(tmp_path, *LINES, *NO_IMITATION, "--iterations", "2", "--seed", "5", "--out", run)
     assert told.code == 0 and told.err == ""
     assert len(re.findall(r"^it \d .*valid .*deal .*loss ", told.out, re.M)) == 2
-    assert "Iteration 1 against 2 (95 % intervals)" in told.out
+    assert "Iteration 1 against 2 (95 % intervals; ≈ within noise)" in told.out
     assert f"arena show {run} 0002-" in told.out and f"arena export {run} --policy shared --to DIR" in told.out
     assert "\x1b" not in told.out
     assert "seed: 5" in (run / "config.yaml").read_text()
