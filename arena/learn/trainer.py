@@ -102,7 +102,7 @@ class PolicyTrainer:
         for _ in range(self.rule.epochs):
             order = rng.permutation(len(samples))
             for part in np.array_split(order, self.rule.minibatches):
-                self._step(samples, old, part.tolist(), watch)
+                self._step(samples, old, part.tolist(), watch, gated=old is None)
         self.engine.eval()
         return watch.means()
 
@@ -119,12 +119,14 @@ class PolicyTrainer:
         self.engine.train()
         for _ in range(epochs):
             for part in np.array_split(rng.permutation(len(samples)), minibatches):
-                self._step(samples, None, part.tolist(), _Watch())
+                self._step(samples, None, part.tolist(), _Watch(), gated=False)  # brains have no probabilities
         self.engine.eval()
         self.rule, self.steps = rule, 0
         self._forget_moments()
 
-    def _step(self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: "_Watch") -> None:
+    def _step(
+        self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: "_Watch", *, gated: bool
+    ) -> None:
         """One optimiser step on some of the samples, in micro-batches of at most the token budget."""
         streams = [s.stream for s in samples]
         temperatures = [s.temperature for s in samples]
@@ -151,7 +153,7 @@ class PolicyTrainer:
             watch.add("entropy", scores.entropy)
             watch.add("clipped", token.clipped.float())
             watch.add("advantage_size", advantages.abs())
-        if old is None and self.rule.loss != "nll":
+        if gated:
             self._gate(np.concatenate(gaps))
         watch.gap(np.concatenate(gaps))
         self._set_lr()
@@ -204,8 +206,7 @@ class PolicyTrainer:
 
     def _moment(self, parameter: torch.nn.Parameter, key: str) -> torch.Tensor | None:
         if self.rule.zero_stage == 0:
-            found = self.engine.optimizer.state.get(parameter, {}).get(key)
-            return found if found is None or isinstance(found, torch.Tensor) else torch.tensor(found)
+            return self.engine.optimizer.state.get(parameter, {}).get(key)  # type: ignore[no-any-return]
         from deepspeed.utils import safe_get_full_optimizer_state
 
         return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
@@ -249,7 +250,6 @@ class _Watch:
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
         self.counts: dict[str, int] = {}
-        self.largest_gap = 0.0
 
     def add(self, name: str, values: torch.Tensor) -> None:
         self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())

@@ -212,6 +212,13 @@ def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
     assert same(weights(model), before)
 
 
+def test_the_gate_stands_before_every_loss() -> None:
+    model = tiny()
+    given = [Sample(s.stream, s.advantages, s.behaviour + np.float32(0.25), s.temperature) for s in samples(model)]
+    with pytest.raises(GateError):
+        PolicyTrainer("p", model, LearnRule(loss="nll")).update(given, np.random.default_rng(0))
+
+
 def test_the_gate_stops_at_what_is_no_number() -> None:
     model = tiny()
     given = samples(model)
