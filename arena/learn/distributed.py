@@ -18,7 +18,8 @@ def deepspeed() -> Any:
     os.environ.setdefault("DS_LOG_LEVEL", "error")
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
         os.environ.setdefault(name, value)
-    os.environ.setdefault("MASTER_PORT", str(_free_port()))
+    if os.environ["WORLD_SIZE"] == "1" or "MASTER_PORT" not in os.environ:  # alone, an inherited port may be taken
+        os.environ["MASTER_PORT"] = str(_free_port())
     import deepspeed
 
     if os.environ["WORLD_SIZE"] == "1":  # one process needs no shared-memory collectives: spare it their compiler
