@@ -8,7 +8,7 @@ from typing import Any
 import games
 from agents.names import nearest
 from agents.players.base import Message, View
-from agents.players.negotiators import BRAINS
+from agents.players.brains import BRAINS
 from agents.role import list_roles, load_role
 from agents.role_check import RolePreview, check_role
 from agents.weights import available

@@ -238,8 +238,9 @@ class Lab:
 
     async def _play_one(self, plan: MatchPlan) -> MatchRecord:
         seats, seed = plan.seats, self.experiment.seed
-        players = {s: player_at(s, plan, self.table, self.policies, self.engine, seed) for s in seats}
-        record = await play_match(plan, self.table.make_game(), players, self._limits())
+        game = self.table.make_game()
+        players = {s: player_at(s, plan, game, self.table, self.policies, self.engine, seed) for s in seats}
+        record = await play_match(plan, game, players, self._limits())
         for player in players.values():
             for key in player.stream_keys:
                 self.engine.forget(key)
@@ -250,13 +251,14 @@ class Lab:
         rng = self._rng(0, "demonstrations")
 
         async def play(plan: MatchPlan) -> MatchRecord:
+            game, seed = self.table.make_game(), self.experiment.seed
             players = {
                 seat: demonstrator_at(
-                    seat, plan, self.table, self.policies, brains[rng.integers(len(brains))], self.experiment.seed
+                    seat, plan, game, self.table, self.policies, brains[rng.integers(len(brains))], seed
                 )
                 for seat in plan.seats
             }
-            return await play_match(plan, self.table.make_game(), players, self._limits())
+            return await play_match(plan, game, players, self._limits())
 
         return await play_all(self._plans(0, count), play, lambda record: None, 1, 1)
 

@@ -32,21 +32,28 @@ async def play_all(
     the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures `PlayError`
     is raised.
     """
-    gate = asyncio.Semaphore(in_flight)
+    waiting = iter(enumerate(plans))
+    finished: list[MatchRecord | None] = [None] * len(plans)
 
-    async def one(plan: MatchPlan) -> MatchRecord:
-        async with gate:
-            for attempt in range(attempts):
-                retry = f"{plan.id}-r{attempt}" if attempt else plan.id
-                record = await play(replace(plan, id=retry, attempt=attempt))
-                done(record)
-                if record.status == "finished":
-                    return record
-        raise PlayError(f"match {plan.id} failed {attempts} times, the last time with: {record.reason}")
+    async def keep_playing() -> None:
+        for i, plan in waiting:
+            finished[i] = await _play_until_finished(plan, play, done, attempts)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(plan)) for plan in plans]
+            for _ in range(min(in_flight, len(plans))):
+                group.create_task(keep_playing())
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
+    return [record for record in finished if record]
+
+
+async def _play_until_finished(
+    plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None], attempts: int
+) -> MatchRecord:
+    for attempt in range(attempts):
+        record = await play(replace(plan, id=f"{plan.id}-r{attempt}", attempt=attempt) if attempt else plan)
+        done(record)
+        if record.status == "finished":
+            return record
+    raise PlayError(f"match {plan.id} failed {attempts} times, the last time with: {record.reason}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
 from agents.players.base import Message
 from agents.stream import Stream
-from arena.store.plain import clean_text, finite, plain
+from arena.store.plain import clean_text, finite, plain, plain_row
 
 Status = Literal["finished", "failed"]
 
@@ -117,9 +117,9 @@ class MatchRecord:
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
         row["payoffs"] = _floats(self.payoffs, "payoffs")
         row["seconds"] = finite(self.seconds, "seconds")
-        row["report"], row["options"] = self.report, self.options
+        row["report"], row["options"] = self.report, plain(self.options, "options")
         row["turns"] = [_turn_row(turn) for turn in self.turns]
-        row = cast(dict[str, Any], plain(row, "match"))
+        row = plain_row(row, "match")
         row["streams"] = {
             clean_text(seat): [_stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats
         }

@@ -9,9 +9,8 @@ import numpy as np
 import games
 from agents.engines.base import Engine
 from agents.names import nearest
-from agents.players.base import Brain
+from agents.players.brains import BRAINS, make_brain
 from agents.players.model import BrainPlayer, ChatPlayer, Writer, demonstrator, model_writer
-from agents.players.negotiators import BRAINS
 from agents.policy import Policy
 from agents.role import Role, RoleError, load_role
 from arena.config import ConfigError, Experiment
@@ -100,22 +99,22 @@ def _check_sampling(role: Role, policy: str, experiment: Experiment) -> None:
 
 
 def player_at(
-    seat: str, plan: MatchPlan, table: Table, policies: Mapping[str, Policy], engine: Engine, run_seed: int
+    seat: str, plan: MatchPlan, game: Any, table: Table, policies: Mapping[str, Policy], engine: Engine, run_seed: int
 ) -> SeatedPlayer:
-    """The player of one seat in one match. All its chance comes from (run, iteration, match, attempt, seat)."""
+    """The player of one seat in one match of `game`. All its chance comes from (run, match, attempt, seat)."""
     policy = plan.seats[seat].policy
     seed = _seat_seed(seat, plan, run_seed)
     if policy not in policies:
-        return BrainPlayer(_brain(policy, seed))
+        return BrainPlayer(make_brain(policy, _number(seed), game))
     return _chat_player(seat, plan, table, policies[policy], seed, model_writer(engine))
 
 
 def demonstrator_at(
-    seat: str, plan: MatchPlan, table: Table, policies: Mapping[str, Policy], brain: str, run_seed: int
+    seat: str, plan: MatchPlan, game: Any, table: Table, policies: Mapping[str, Policy], brain: str, run_seed: int
 ) -> SeatedPlayer:
     """A brain that plays in the words and tokens of the policy that is to imitate it."""
     policy, seed = policies[plan.seats[seat].policy], _seat_seed(seat, plan, run_seed)
-    writer = demonstrator(_brain(brain, seed), table.roles[seat], policy.frame)
+    writer = demonstrator(make_brain(brain, _number(seed), game), table.roles[seat], policy.frame)
     return _chat_player(seat, plan, table, policy, seed, writer)
 
 
@@ -125,8 +124,8 @@ def _chat_player(
     return ChatPlayer(table.roles[seat], policy.frame, policy.name, f"{plan.id}/{seat}", seed, writer)
 
 
-def _brain(name: str, seed: tuple[int, ...]) -> Brain:
-    return BRAINS[name](int(np.random.SeedSequence(seed).generate_state(1)[0]))
+def _number(seed: tuple[int, ...]) -> int:
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
 def _seat_seed(seat: str, plan: MatchPlan, run_seed: int) -> tuple[int, ...]:

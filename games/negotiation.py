@@ -26,17 +26,18 @@ ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.
 
 def worth(values: Triple, share: Triple) -> int:
     """What a share is worth at these values per item."""
-    return sum(value * count for value, count in zip(values, share, strict=True))
+    return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
 def rest(pool: Triple, share: Triple) -> Triple:
     """What a share leaves to the other side."""
-    return tuple(count - taken for count, taken in zip(pool, share, strict=True))
+    return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
-def splits(pool: Triple) -> list[Triple]:
+@functools.lru_cache(maxsize=64)
+def splits(pool: Triple) -> tuple[Triple, ...]:
     """Every share that one side can take of the pool, in order."""
-    return list(itertools.product(*(range(count + 1) for count in pool)))
+    return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
 @functools.cache
@@ -51,6 +52,14 @@ def instances() -> tuple[Instance, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=1024)
+def bounds(pool: Triple, one: Triple, two: Triple) -> tuple[list[tuple[int, int]], int, int]:
+    """The Pareto-optimal pairs of payoffs at these values, the best sum and the best product of any split."""
+    points = sorted({(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}, reverse=True)
+    frontier = [p for n, p in enumerate(points) if all(p[1] > q[1] for q in points[:n])]
+    return frontier, max(map(sum, points)), max(map(math.prod, points))
+
+
 class Negotiation(TextGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
@@ -60,7 +69,7 @@ class Negotiation(TextGame):
     """
 
     name = "negotiation"
-    seats = ("opener", "responder")
+    seats: tuple[str, ...] = ("opener", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
     # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both.
     theory: ClassVar[Mapping[str, float]] = {
@@ -133,18 +142,11 @@ class Negotiation(TextGame):
         return "OFFER " + " ".join(map(str, share))
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Deal; joint value, its best and their ratio (efficiency); Nash product, raw and over its best.
-
-        pareto_distance: Euclidean, in payoffs, to the nearest Pareto-optimal split no worse for either.
-        """
-        one, two = self.values.values()
-        points = {(worth(one, share), worth(two, rest(self.pool, share))) for share in splits(self.pool)}
+        """Joint value, Nash product, their best; pareto_distance: to the nearest optimum that is worse for nobody."""
         x, y = self.payoffs().values()
-        better = [p for p in points if p[0] >= x and p[1] >= y]
-        optimal = [p for p in better if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in better)]
-        joint, product = max(map(sum, points)), max(map(math.prod, points))
+        frontier, joint, product = bounds(self.pool, *self.values.values())
         return {
             "deal": self.ended == "deal", "joint_value": x + y, "best_joint_value": float(joint),
             "efficiency": (x + y) / joint, "nash_product": x * y / product, "nash_product_raw": x * y,
-            "pareto_distance": min(math.dist((x, y), point) for point in optimal),
+            "pareto_distance": min(math.dist((x, y), p) for p in frontier if p[0] >= x and p[1] >= y),
         }  # fmt: skip

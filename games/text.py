@@ -3,12 +3,14 @@
 A match is a PettingZoo AEC episode. The seat to move answers with one line, `ACT` or `ACT | public talk`; the
 others receive the act as the game read it, and the talk made harmless. The sender of a message is a field
 beside its text, never pasted into it. An act that cannot be played costs its author a penalty and pays
-nobody: the referee asks once more (`illegal="retry"`) or the match ends (`illegal="end"`).
+nobody: the referee asks once more (`illegal="retry"`) or the match ends (`illegal="end"`), and then the
+author loses its stake too.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import unicodedata
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from pettingzoo import AECEnv
 
 REFEREE = "referee"
 ILLEGAL = "illegal"
+STAKE = "stake"
 ACTION_LENGTH = 4000
 TALK_LENGTH = 200
 SAMPLE_LENGTH = 24
@@ -75,10 +78,25 @@ def one_line(text: str, limit: int = TALK_LENGTH) -> str:
     return " ".join(visible.split())[:limit].rstrip()
 
 
-def whole_number(name: str, value: object, least: int) -> int:
-    """The option as an int of at least `least`; ValueError says what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
+    """The option as an int of at least `least`, at most `most`; ValueError says what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
+    return value
+
+
+def number(name: str, value: object, least: float = 0.0) -> float:
+    """The option as a finite float of at least `least`; ValueError says what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+        raise ValueError(f"{name} must be a finite number of at least {least:g}, not {value!r}")
+    return float(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """The option as a bool; ValueError says what is wrong with it."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, not {value!r}")
     return value
 
 
@@ -86,39 +104,47 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """A game of text; a subclass states its seats and rules and writes the methods of "what a game tells".
 
     Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, what an illegal act
-    costs its author; talk, whether remarks after "|" reach the others. Anything else raises ValueError.
+    costs its author; stake >= 0, what its author loses besides when the match ends by it, part of the payoff
+    (None: the game's own `stakes`); talk, whether remarks after "|" reach the others. Anything else raises
+    ValueError. A game whose number of seats is an option sets `self.seats` before `super().__init__`.
     """
 
     name: ClassVar[str]
-    seats: ClassVar[tuple[str, ...]]
+    seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
+    perfect_information: bool = False
+    """Whether every seat sees everything there is to know: then a search player may look ahead."""
+    stakes: float = 0.0
+    """What a seat can lose in this game at most, as a number >= 0."""
 
-    def __init__(self, *, illegal: Literal["end", "retry"] = "retry", penalty: float = 1.0, talk: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        illegal: Literal["end", "retry"] = "retry",
+        penalty: float = 1.0,
+        stake: float | None = None,
+        talk: bool = True,
+    ) -> None:
         super().__init__()
         if illegal not in ("end", "retry"):
             raise ValueError(f'illegal must be "end" or "retry", not {illegal!r}')
-        if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
-            raise ValueError(f"penalty must be a finite number of at least 0, not {penalty!r}")
-        if not isinstance(talk, bool):
-            raise ValueError(f"talk must be true or false, not {talk!r}")
-        self.illegal, self.penalty, self.talk = illegal, float(penalty), talk
+        self.illegal, self.penalty, self.talk = illegal, number("penalty", penalty), flag("talk", talk)
+        self.stake = self.stakes if stake is None else number("stake", stake)
         self.possible_agents = list(self.seats)
-        self.action_spaces = {seat: UnicodeText(ACTION_LENGTH) for seat in self.seats}
-        line = spaces.Dict({"sender": UnicodeText(64), "text": UnicodeText(ACTION_LENGTH)})
-        self.observation_spaces = {
-            seat: spaces.Dict({"messages": spaces.Sequence(copy.deepcopy(line))}) for seat in self.seats
-        }
         self.agents: list[str] = []
         self.rng: np.random.Generator | None = None
 
     # What a game tells: a subclass writes these.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Sets up a new match, with chance from rng only; `options` are reset's, unknown ones are ignored."""
+        """Sets up a new match, with chance from rng only; `options` are reset's, unknown ones are ignored.
+
+        The first seat moves first unless `agent_selection` is set here.
+        """
         raise NotImplementedError
 
     def rules(self) -> str:
-        """The public rules, short, as a player reads them."""
+        """The public rules, short, as a player reads them; the same throughout a match."""
         raise NotImplementedError
 
     def public(self) -> dict[str, Any]:
@@ -134,7 +160,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return None
 
     def play(self, seat: str, act: str) -> str:
-        """Plays an act and returns it as others shall read it; raises IllegalAct before changing anything."""
+        """Plays an act and returns what others read of it, "" if nothing; or raises IllegalAct, changing nothing."""
         raise NotImplementedError
 
     def figures(self) -> dict[str, float | bool | str]:
@@ -145,16 +171,34 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Who moves after this seat: the next one in order, round and round."""
         return self.seats[(self.seats.index(seat) + 1) % len(self.seats)]
 
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Options for two resets whose deals differ only in what others know and this seat never learns in play.
+
+        With the same acts (and seed) this seat must see the same in both, until the match ends. None: there
+        is nothing of that kind.
+        """
+        return None
+
     # What a game calls while it plays.
 
     def pay(self, seat: str, part: str, value: float) -> None:
         """Gives a seat a named part of its reward in the current step."""
         self._parts[seat][part] = self._parts[seat].get(part, 0.0) + value
         self._totals[seat][part] = self._totals[seat].get(part, 0.0) + value
+        self._paid = True
 
     def end(self, reason: str, announcement: str) -> None:
         """Ends the match with a one-word reason; the referee announces the rest after the current act."""
         self.ended, self._announcement = reason, announcement
+
+    def tell(self, text: str, *seats: str) -> None:
+        """The referee says something to these seats, without any to all; what is told within `play` follows the act."""
+        if self._playing:
+            self._told.append((text, seats))
+            return
+        self._transcript.append(f"{REFEREE}: {text}")
+        for seat in seats or self.seats:
+            self._inboxes[seat].append({"sender": REFEREE, "text": text})
 
     # What the world sees: PettingZoo's methods and ours.
 
@@ -169,11 +213,14 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._valid: dict[str, bool | None] = dict.fromkeys(self.seats)
         self._totals: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._parts: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
+        self._paid = self._playing = False
+        self._told: list[tuple[str, tuple[str, ...]]] = []
         self._transcript: list[str] = []
         self._cumulative_rewards = dict.fromkeys(self.seats, 0.0)
         self.terminations = dict.fromkeys(self.seats, False)
         self.truncations = dict.fromkeys(self.seats, False)
         self.set_up(self.rng, options or {})
+        self._rules = self.rules()
         self._publish()
 
     def step(self, action: str | None) -> None:
@@ -184,28 +231,40 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             return
         self._cumulative_rewards[seat] = 0.0
         self._inboxes[seat] = []
-        self._parts = {name: {} for name in self.seats}
+        if self._paid:
+            self._parts = {name: {} for name in self.seats}
+            self._paid = False
         try:
             self._take(seat, action)
         except IllegalAct as why:
             self._refuse(seat, action, str(why))
         if self.ended:
-            self._tell(self._announcement, *self.seats)
+            self.tell(self._announcement)
             self.terminations = dict.fromkeys(self.seats, True)
         self._publish()
-        self._accumulate_rewards()
+        if self._paid:
+            self._accumulate_rewards()
 
     def observe(self, agent: str) -> dict[str, tuple[Message, ...]]:
         """What is new for this seat since it last acted, oldest first."""
-        return {"messages": tuple(Message(**message) for message in self._inboxes[agent])}
+        return {"messages": tuple([message.copy() for message in self._inboxes[agent]])}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Dict(messages=Sequence(Dict(sender, text)))."""
-        return self.observation_spaces[agent]
+        return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> UnicodeText:
         """Any text; longer than 4,000 characters is illegal."""
-        return self.action_spaces[agent]
+        return self._spaces[agent][1]
+
+    @functools.cached_property
+    def _spaces(self) -> dict[str, tuple[spaces.Space[Any], UnicodeText]]:
+        """Made when first asked for: a match needs none, and making them takes longer than a short match."""
+        line = spaces.Dict({"sender": UnicodeText(64), "text": UnicodeText(ACTION_LENGTH)})
+        return {
+            seat: (spaces.Dict({"messages": spaces.Sequence(copy.deepcopy(line))}), UnicodeText(ACTION_LENGTH))
+            for seat in self.seats
+        }
 
     def clone(self) -> Self:
         """An independent copy in the middle of the match, generators included."""
@@ -237,18 +296,26 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # How a turn goes.
 
     def _take(self, seat: str, action: str | None) -> None:
-        if not self.action_spaces[seat].contains(action):
+        if not isinstance(action, str) or len(action) > ACTION_LENGTH:
             raise IllegalAct(f"an act is a text of at most {ACTION_LENGTH} characters")
-        act, _, talk = str(action).partition("|")
-        said = self.play(seat, act)
+        act, _, talk = action.partition("|")
+        self._playing = True
+        try:
+            heard = self.play(seat, act)
+        finally:
+            self._playing = False
         self._valid[seat], self._retried = True, False
         self.turns += 1
-        remark = one_line(talk) if self.talk else ""
-        said = f"{said} | {remark}" if remark else said
-        self._transcript.append(f"{seat}: {said}")
-        for other in self.seats:
-            if other != seat:
-                self._inboxes[other].append({"sender": seat, "text": said})
+        remark = one_line(talk) if talk and self.talk else ""
+        said = f"{heard} | {remark}" if heard and remark else heard or (remark and f"| {remark}")
+        self._transcript.append(f"{seat}: {said}" if heard else f"{seat}: ({one_line(act)}) {said}")
+        if said:
+            for other in self.seats:
+                if other != seat:
+                    self._inboxes[other].append({"sender": seat, "text": said})
+        for news, seats in self._told:
+            self.tell(news, *seats)
+        self._told = []
         self.agent_selection = self.next_seat(seat)
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
@@ -257,26 +324,24 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._transcript.append(f"{seat} (illegal): {one_line(str(action)[:ACTION_LENGTH])}")
         if self.illegal == "retry" and not self._retried:
             self._retried = True
-            self._tell(f"Not a legal act: {why}. Try once more.", seat)
-        else:
-            self.end(ILLEGAL, f"The match is over: {seat} made no legal act.")
-
-    def _tell(self, text: str, *seats: str) -> None:
-        self._transcript.append(f"{REFEREE}: {text}")
-        for seat in seats:
-            self._inboxes[seat].append({"sender": REFEREE, "text": text})
+            self.tell(f"Not a legal act: {why}. Try once more.", seat)
+            return
+        if self.stake:
+            self.pay(seat, STAKE, -self.stake)
+        self.end(ILLEGAL, f"The match is over: {seat} made no legal act.")
 
     def _publish(self) -> None:
-        self.rewards = {seat: float(sum(self._parts[seat].values())) for seat in self.seats}
-        self.infos = {seat: self._info(seat) for seat in self.seats}
-
-    def _info(self, seat: str) -> dict[str, Any]:
-        to_move = seat == self.agent_selection and not self.ended
-        return {
-            "rules": self.rules(),
+        if self._paid:
+            self.rewards = {seat: float(sum(parts.values())) for seat, parts in self._parts.items()}
+        else:
+            self.rewards = dict.fromkeys(self.seats, 0.0)
+        mover = self.agent_selection
+        self.infos: dict[str, dict[str, Any]] = {
+            seat: {"rewards": self._parts[seat].copy(), "valid": self._valid[seat]} for seat in self.seats
+        }
+        self.infos[mover] |= {
+            "rules": self._rules,
             "public": self.public(),
-            "private": self.private(seat),
-            "legal": self.legal(seat) if to_move else None,
-            "rewards": dict(self._parts[seat]),
-            "valid": self._valid[seat],
+            "private": self.private(mover),
+            "legal": None if self.ended else self.legal(mover),
         }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -87,17 +86,6 @@ def fair(turn: int, left: int) -> float:
     return WORTH / 2
 
 
-class RandomNegotiator:
-    """Uniform over the legal acts, from its own generator."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-
-    def act(self, view: View) -> str:
-        """Any legal act."""
-        return self.rng.choice(view.legal or ("WALK",))
-
-
 class Aspirer:
     """Accepts what is worth its aspiration, else demands it; the seed changes nothing."""
 
@@ -114,7 +102,7 @@ class Aspirer:
 
 
 class RandomExploiter:
-    """Best response to RandomNegotiator: optimal stopping, asking for everything while it waits."""
+    """Best response to a uniformly random negotiator: optimal stopping, asking for everything while it waits."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
@@ -221,7 +209,6 @@ class AspirationExploiter:
 ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
 
 BRAINS: dict[str, Callable[[int], Brain]] = {
-    "random": RandomNegotiator,
     "exploiter:random": RandomExploiter,
     **{n: functools.partial(Aspirer, rule) for n, rule in ASPIRATIONS.items()},
     **{f"exploiter:{n}": functools.partial(AspirationExploiter, rule) for n, rule in ASPIRATIONS.items()},

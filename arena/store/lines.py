@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def to_line(value: dict[str, Any]) -> bytes:
     """One line of pure ASCII, so that nothing in a text can end it early; ValueError for NaN."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    return _ENCODE(value).encode("ascii") + b"\n"
+
+
+_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 class LineWriter:
@@ -49,17 +53,21 @@ class LineWriter:
 
     def append(self, value: dict[str, Any]) -> None:
         """Write one line and wait until the disk has it; on failure the file is as before."""
-        line = to_line(value)
+        self.extend([value])
+
+    def extend(self, values: Iterable[dict[str, Any]]) -> None:
+        """Write several lines and wait once until the disk has them; on failure the file is as before."""
+        lines = b"".join(map(to_line, values))
         with explained(self.path):
             try:
                 os.lseek(self._descriptor, self._size, os.SEEK_SET)
-                write_all(self._descriptor, line)
+                write_all(self._descriptor, lines)
                 os.fsync(self._descriptor)
             except OSError:
                 with suppress(OSError):
                     os.ftruncate(self._descriptor, self._size)
                 raise
-        self._size += len(line)
+        self._size += len(lines)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""

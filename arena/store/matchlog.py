@@ -1,7 +1,8 @@
 """The match log: append-only while an iteration plays, sealed to Parquet when it is over."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -28,9 +29,15 @@ class MatchLog:
 
         RecordError for values that cannot be kept, StoreError for a sealed iteration or a disk that refuses.
         """
-        row = record.to_json()
-        match_table([row])  # What cannot be sealed later is refused now.
-        self._writer(record.iteration).append({"schema": SCHEMA_VERSION, **row})
+        self.extend([record])
+
+    def extend(self, records: Sequence[MatchRecord]) -> None:
+        """Keep several matches of one iteration with one wait for the disk; all of them or, on an error, none."""
+        rows = [record.to_json() for record in records]
+        match_table(rows)  # What cannot be sealed later is refused now.
+        for iteration in sorted({record.iteration for record in records}):
+            lines = [{"schema": SCHEMA_VERSION, **row} for row in rows if row["iteration"] == iteration]
+            self._writer(iteration).extend(lines)
 
     def seal(self, iteration: int) -> None:
         """Turn an iteration's matches into one Parquet file, ordered by id; a sealed one stays as it is."""
@@ -97,6 +104,31 @@ class MatchLog:
     def _close(self, iteration: int) -> None:
         if iteration in self._writers:
             self._writers.pop(iteration).close()
+
+
+class MatchBatch:
+    """Matches on their way into a log: written together, once there are 64 or a second after the first of them.
+
+    What waits here when a process is killed is lost; its iteration is not committed then and is played again.
+    """
+
+    def __init__(self, log: MatchLog) -> None:
+        self.log = log
+        self._waiting: list[MatchRecord] = []
+        self._since = 0.0
+
+    def add(self, record: MatchRecord) -> None:
+        """Take a match; StoreError or RecordError as for `MatchLog.extend`, for any that were waiting."""
+        if not self._waiting:
+            self._since = monotonic()
+        self._waiting.append(record)
+        if len(self._waiting) >= 64 or monotonic() - self._since >= 1.0:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; it is on the disk when this returns."""
+        waiting, self._waiting = self._waiting, []
+        self.log.extend(waiting)
 
 
 def _parquet(table: Any) -> bytes:

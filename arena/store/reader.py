@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from arena.store.files import CONFIG, StoreError, explained, require_run
 from arena.store.lines import LogError, read_lines
-from arena.store.schema import MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows
+from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows
 
 _LOG_FILE = re.compile(r"(\d{4,})\.(jsonl|parquet)")
 
@@ -22,13 +22,16 @@ def log_path(folder: Path, iteration: int, kind: str) -> Path:
     return folder / f"{iteration:04d}.{kind}"
 
 
-def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
-    """The Arrow table of a sealed file; LogError when it is damaged or newer than this program."""
+def read_parquet(path: Path, schema: Any) -> Any:
+    """The Arrow table of a sealed file, the columns of `schema`; LogError when it is damaged or too new."""
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         check_version(file.schema_arrow.metadata, path)
-        return file.read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
+        table = file.read(columns=schema.names)
+        if not table.schema.equals(schema):  # no checksum covers a Parquet file's footer, which names the columns
+            raise LogError(f"{path} cannot be read: its columns are not those of a match log")
+        return table
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 
@@ -58,14 +61,14 @@ class LogReader:
         path = log_path(self.folder, iteration, "credit.parquet")
         if not path.exists():
             return []
-        return [CreditRow(**row) for row in read_parquet(path).to_pylist()]
+        return [CreditRow(**row) for row in read_parquet(path, CREDIT).to_pylist()]
 
     def _sealed(self, iteration: int, streams: bool) -> list[dict[str, Any]] | None:
         path = log_path(self.folder, iteration, "parquet")
         if not path.exists():
             return None
-        columns = [name for name in MATCHES.names if streams or name != "streams"]
-        return match_rows(read_parquet(path, columns))
+        schema = MATCHES if streams else MATCHES.remove(MATCHES.get_field_index("streams"))
+        return match_rows(read_parquet(path, schema))
 
     def _open(self, iteration: int) -> list[dict[str, Any]]:
         path = log_path(self.folder, iteration, "jsonl")

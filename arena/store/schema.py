@@ -157,11 +157,14 @@ def _table(rows: list[dict[str, Any]], schema: Any) -> Any:
         raise LogError(f"a row does not fit the schema of the match log: {reason}") from error
 
 
+_ENCODE = json.JSONEncoder(allow_nan=False).encode
+
+
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **row,
-        "options": json.dumps(row["options"], allow_nan=False),
-        "report": json.dumps(row["report"], allow_nan=False),
+        "options": _ENCODE(row["options"]),
+        "report": _ENCODE(row["report"]),
         "payoffs": [{"seat": seat, "value": value} for seat, value in row["payoffs"].items()],
         "seats": [{"seat": seat, **seating} for seat, seating in row["seats"].items()],
         "turns": [{**turn, "rewards": _pairs(turn["rewards"])} for turn in row["turns"]],

@@ -8,18 +8,20 @@ import statistics
 
 import pytest
 
+from agents.players import negotiators
 from agents.players.base import View
 from agents.players.negotiators import (
     ASPIRATIONS,
-    BRAINS,
     AspirationExploiter,
     Aspirer,
     RandomExploiter,
     conceding,
     shares,
 )  # fmt: skip
+from agents.players.simple import Random
 from games.negotiation import Negotiation, instances, rest, worth
 
+BRAINS = {"random": Random, **negotiators.BRAINS}
 PREY = ("random", "conceder", "hard_liner", "fair_split")
 
 

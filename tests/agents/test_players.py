@@ -12,8 +12,8 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
 from agents.players.base import Message, View
+from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
-from agents.players.negotiators import BRAINS
 from agents.role import Role, load_role
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.match import Limits, MatchPlan, play_match

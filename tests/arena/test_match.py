@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from agents.players.base import Act, View
+from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
-from agents.players.negotiators import BRAINS
 from agents.stream import Stream
 from arena.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating

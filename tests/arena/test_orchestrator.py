@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from agents.players.base import Act, View
+from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
-from agents.players.negotiators import BRAINS
 from arena.match import Limits, MatchPlan, play_match
 from arena.orchestrator import PlayError, play_all
 from arena.records import MatchRecord, Seating

@@ -54,7 +54,7 @@ def test_talk_cannot_forge_a_sender_or_a_line():
     quiet.reset(seed=0)
     quiet.step("OFFER 0 0 0 | sure")
     assert quiet.observe("responder")["messages"][0]["text"] == "OFFER 0 0 0"
-    assert "|" not in quiet.infos["opener"]["rules"]
+    assert "|" not in quiet.rules()
 
 
 def test_a_seat_sees_once_what_is_new_since_it_acted():
@@ -91,11 +91,11 @@ def test_bad_options_are_named(options):
 
 
 def test_the_table_of_games():
-    assert list(games.GAMES) == ["negotiation"] and games.GAMES["negotiation"] is Negotiation
+    assert "negotiation" in games.GAMES and games.GAMES["negotiation"] is Negotiation
     assert "chess" not in games.GAMES
     with pytest.raises(ValueError, match="did you mean 'negotiation'"):
         games.make("negotation")
-    with pytest.raises(ValueError, match="there are: negotiation"):
+    with pytest.raises(ValueError, match=r"there are: .*negotiation"):
         games.make("zzz")
     with pytest.raises(TypeError):
         games.make("negotiation", turns=3)
@@ -112,7 +112,7 @@ def test_retry_asks_once_per_turn_and_costs_each_time():
     assert told["sender"] == "referee" and "Try once more" in told["text"] and "hello" not in told["text"]
     assert game.observe("responder") == {"messages": ()}
     game.step("OFFER 1 1 1")
-    assert game.infos["opener"]["valid"] is True and game.infos["opener"]["public"]["turn"] == 1
+    assert game.infos["opener"]["valid"] is True and game.public()["turn"] == 1
     assert game.rewards == {"opener": 0.0, "responder": 0.0}
     game.step("WALK away")
     game.step("OFFER 0 0 0")

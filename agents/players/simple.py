@@ -1,0 +1,29 @@
+"""Players that fit every game: they only pick among the acts that are listed as legal."""
+
+from __future__ import annotations
+
+import random
+
+from agents.players.base import View
+
+
+class Random:
+    """Uniform over the legal acts, from its own generator; an empty act where none are listed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def act(self, view: View) -> str:
+        """Any legal act."""
+        return self.rng.choice(view.legal) if view.legal else ""
+
+
+class FirstLegal:
+    """Always the first legal act; an empty act where none are listed. The seed changes nothing."""
+
+    def __init__(self, seed: int = 0) -> None:
+        pass
+
+    def act(self, view: View) -> str:
+        """The first legal act."""
+        return view.legal[0] if view.legal else ""

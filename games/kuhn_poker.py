@@ -1,0 +1,51 @@
+"""Kuhn's poker: three cards, one bet; the smallest game in which bluffing pays (Kuhn 1950). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.openspiel import OpenSpielGame
+
+CARDS = ("J", "Q", "K")
+
+
+class KuhnPoker(OpenSpielGame):
+    """Acts: PASS, BET. Payoffs in chips, zero-sum: 1 or 2 won or lost. The card is private."""
+
+    name = "kuhn_poker"
+    seats: tuple[str, ...] = ("first", "second")
+    metadata: ClassVar[dict[str, Any]] = {"name": "kuhn_poker_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"value": -1 / 18}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("kuhn_poker", **options)
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            "Kuhn poker: each side gets one of the cards J, Q, K (K is highest) and puts 1 chip into the pot. "
+            "PASS or BET 1 chip; after a BET the other side may PASS (fold) or BET (call). "
+            "If nobody folds the higher card takes the pot."
+        )
+
+    def word(self, action: int) -> str:
+        """PASS or BET."""
+        return ("PASS", "BET")[action]
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The own card."""
+        return {"card": CARDS[self.state.history()[self.seats.index(seat)]]}
+
+    def public(self) -> dict[str, Any]:
+        """The acts so far, and the chips in the pot."""
+        acts = self.state.history()[2:]
+        return {"acts": [self.word(action) for action in acts], "pot": 2 + sum(acts)}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same own card, the other seat's once each of the two others."""
+        own, one, two = rng.permutation(3).tolist()
+        deals = [[own, other] if seat == "first" else [other, own] for other in (one, two)]
+        return {"chance": deals[0]}, {"chance": deals[1]}
