@@ -1,0 +1,170 @@
+"""Players who name numbers: bids in an auction, prices, offers, gifts. They know what their view tells them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from agents.players.base import Brain, View
+
+AUCTIONS = ("first_price_auction", "second_price_auction")
+
+
+class Plan:
+    """Acts by a function of the view; the seed changes nothing."""
+
+    def __init__(self, plan: Callable[[View], str], seed: int = 0) -> None:
+        self.plan = plan
+
+    def act(self, view: View) -> str:
+        """What the plan says."""
+        return self.plan(view)
+
+
+# Auctions.
+
+
+def truthful_bidder(view: View) -> str:
+    """Bids its value: weakly dominant where the second price is paid."""
+    return f"BID {view.private['value']}"
+
+
+def shading_bidder(view: View) -> str:
+    """Bids (n - 1) / n of its value, rounded up: the equilibrium of n bidders where the first price is paid."""
+    players, value = view.public["players"], view.private["value"]
+    return f"BID {-(-(players - 1) * value // players)}"
+
+
+def greedy_bidder(view: View) -> str:
+    """Bids 1, hoping that nobody else wants it."""
+    return "BID 1"
+
+
+# Haggling. A limit is the price at which a deal gains nothing: the seller's cost, the buyer's value.
+
+
+def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
+    """Accepts a price as good as the target, else names the target: of the limit, the dream, turns played and left."""
+    facts, sells = view.public, "cost" in view.private
+    limit = view.private["cost" if sells else "value"]
+    wanted = target(limit, facts["max_price"] if sells else 1, facts["turn"], facts["turns_left"])
+    offered = facts["price"]
+    good = offered is not None and (offered >= wanted if sells else offered <= wanted)
+    return "ACCEPT" if good else f"PRICE {wanted}"
+
+
+def truthful_haggler(view: View) -> str:
+    """Names its limit and accepts what is no worse."""
+    return _haggle(view, lambda limit, dream, turn, left: limit)
+
+
+def conceding_haggler(view: View) -> str:
+    """From the best price there is down to its limit at its last act, in equal steps."""
+
+    def target(limit: int, dream: int, turn: int, left: int) -> int:
+        made, to_come = turn // 2, (left - 1) // 2
+        return limit + math.trunc((dream - limit) * to_come / max(1, made + to_come))
+
+    return _haggle(view, target)
+
+
+def hard_haggler(view: View) -> str:
+    """Wants the price halfway between its limit and the best there is, always; rounded in its own favour."""
+    return _haggle(view, lambda limit, dream, turn, left: limit + _away((dream - limit) / 2))
+
+
+def _away(x: float) -> int:
+    return math.ceil(x) if x > 0 else math.floor(x)
+
+
+# The ultimatum game.
+
+
+def fair_splitter(view: View) -> str:
+    """Offers half of the pie, rounded down, and rejects less."""
+    half = view.public["pie"] // 2
+    offer = view.public["offer"]
+    return f"OFFER {half}" if offer is None else "ACCEPT" if offer >= half else "REJECT"
+
+
+def greedy_splitter(view: View) -> str:
+    """Subgame perfect: offers one coin, accepts any offer but nothing."""
+    offer = view.public["offer"]
+    return "OFFER 1" if offer is None else "ACCEPT" if offer else "REJECT"
+
+
+# Public goods.
+
+
+def free_rider(view: View) -> str:
+    """Gives nothing: dominant where a coin given returns less than a coin to its giver."""
+    return "GIVE 0"
+
+
+def contributor(view: View) -> str:
+    """Gives all."""
+    return f"GIVE {view.public['endowment']}"
+
+
+def conditional_contributor(view: View) -> str:
+    """Gives all at first, then what the others gave on average in the last round, rounded down."""
+    history = view.public["history"]
+    if not history:
+        return contributor(view)
+    given = history[-1]
+    others = sum(given) - given[int(view.seat.removeprefix("player_"))]
+    return f"GIVE {others // (len(given) - 1)}"
+
+
+# Liar's dice.
+
+
+def likely(view: View, bid: str) -> float:
+    """The chance that a bid, such as "BID 2 5", is true, as far as the own dice tell."""
+    own = view.private["dice"]
+    known = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
+    wild = int(known[-1].split()[-1])  # the highest bid there is names the highest side, which is wild
+    count, face = map(int, bid.split()[1:])
+    faces, others = {face, wild}, len(own)
+    chance, missing = len(faces) / wild, count - sum(die in faces for die in own)
+    return sum(
+        math.comb(others, k) * chance**k * (1 - chance) ** (others - k) for k in range(max(0, missing), others + 1)
+    )
+
+
+def plain_dealer(view: View) -> str:
+    """The likeliest of its bids, the lowest one of them; LIAR when that is likelier to be right."""
+    bids = view.public["bids"]
+    right = {word: likely(view, word) for word in view.legal or () if word != "LIAR"}
+    if bids:
+        right["LIAR"] = 1 - likely(view, bids[-1])
+    return max(right, key=right.__getitem__)
+
+
+def bluffer(view: View) -> str:
+    """The lowest bid left, whatever its dice; LIAR when none is left or its dice show the last bid to be false."""
+    bids = view.public["bids"]
+    lowest = (view.legal or ("LIAR",))[0]
+    return "LIAR" if bids and not likely(view, bids[-1]) else lowest
+
+
+PLANS: Mapping[Callable[[View], str], tuple[str, ...]] = {
+    truthful_bidder: AUCTIONS, shading_bidder: AUCTIONS, greedy_bidder: AUCTIONS,
+    truthful_haggler: ("haggle",), conceding_haggler: ("haggle",), hard_haggler: ("haggle",),
+    fair_splitter: ("ultimatum",), greedy_splitter: ("ultimatum",),
+    free_rider: ("public_goods",), contributor: ("public_goods",), conditional_contributor: ("public_goods",),
+    plain_dealer: ("liars_dice",), bluffer: ("liars_dice",),
+}  # fmt: skip
+
+
+def _maker(plan: Callable[[View], str]) -> Callable[[int], Brain]:
+    def make(seed: int) -> Brain:
+        return Plan(plan, seed)
+
+    make.__doc__ = plan.__doc__  # what a list of brains shows
+    return make
+
+
+BRAINS: dict[str, Callable[[int], Brain]] = {plan.__name__: _maker(plan) for plan in PLANS}
+
+GAMES = {plan.__name__: games for plan, games in PLANS.items()}

@@ -1,0 +1,160 @@
+"""Scripted players of the games of one seat: each knows its game's rules and only what its view tells.
+
+They are the yardsticks of these games: who halves what is possible, guesses only what may be right, reads the map,
+keeps a hand on the wall or searches a house room by room.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from agents.players.base import Brain, View
+
+Cell = tuple[int, int]
+STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
+WAYS = tuple(STEPS)  # each is a quarter turn to the right of the one before
+
+
+def beside(cell: Cell, way: str) -> Cell:
+    """The cell next to this one."""
+    return cell[0] + STEPS[way][0], cell[1] + STEPS[way][1]
+
+
+def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]:
+    """For every cell that can be reached, the first step of a shortest way there; "" for the start."""
+    first, edge = {start: ""}, [start]
+    for cell in edge:
+        for way in doors.get(cell, ()):
+            there = beside(cell, way)
+            if there not in first:
+                first[there] = first[cell] or way
+                edge.append(there)
+    return first
+
+
+class Halver:
+    """Questions: asks what splits the things still possible most evenly, guesses when two or one are left.
+
+    It needs the open book (option open_book); without one it tries at random what it has not tried yet.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def act(self, view: View) -> str:
+        """ASK or GUESS."""
+        answers, legal = view.public["answers"], view.legal or ("",)
+        untried = [act for act in legal if act not in answers] or list(legal)
+        if "book" not in view.public:
+            return self.rng.choice(untried)
+        book = {name: frozenset(facts) for name, facts in view.public["book"].items()}
+        possible = {facts: name for name, facts in book.items() if self._fits(facts, book, answers)}
+        if len(possible) <= 2:
+            return f"GUESS {next(iter(possible.values()))}" if possible else self.rng.choice(untried)
+        counts = Counter(question for facts in possible for question in facts)
+        return f"ASK {min(sorted(counts), key=lambda question: abs(2 * counts[question] - len(possible)))}"
+
+    def _fits(self, facts: frozenset[str], book: Mapping[str, frozenset[str]], answers: Mapping[str, str]) -> bool:
+        for act, answer in answers.items():
+            kind, _, what = act.partition(" ")
+            yes = what in facts if kind == "ASK" else facts == book.get(what)
+            if yes != (answer == "yes"):
+                return False
+        return True
+
+
+def marks(guess: str, word: str) -> str:
+    """Wordle's marks: a letter of the word accounts for one mark, first G (right), then Y from the left."""
+    spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
+    found = ""
+    for letter, true in zip(guess, word, strict=True):
+        found += "G" if letter == true else "Y" if spare[letter] > 0 else "-"
+        spare[letter] -= letter != true
+    return found
+
+
+class ConsistentGuesser:
+    """Wordle: any listed word that would have got all the marks so far."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def act(self, view: View) -> str:
+        """GUESS and a word; an empty act where none are listed."""
+        seen = [line.split() for line in view.public["guesses"]]
+        legal = view.legal or ("",)
+        fitting = [act for act in legal if all(marks(guess, act.split()[-1]) == told for guess, told in seen)]
+        return self.rng.choice(fitting or legal)
+
+
+class MapReader:
+    """Maze with the full view: the first step of the shortest way on the map; the seed changes nothing."""
+
+    def __init__(self, seed: int = 0) -> None:
+        pass
+
+    def act(self, view: View) -> str:
+        """A direction."""
+        drawn = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
+        found = {mark: cell for cell, mark in drawn.items()}
+        doors = {cell: [way for way in WAYS if drawn.get(beside(cell, way), "#") != "#"] for cell in drawn}
+        return first_steps(doors, found["W"])[found["G"]]
+
+
+class WallFollower:
+    """Maze in either view: keeps the right hand on the wall; the seed changes nothing."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.facing = 0
+
+    def act(self, view: View) -> str:
+        """Right if there is a way, else ahead, else left, else back."""
+        turns = [(self.facing + turn) % 4 for turn in (1, 0, 3, 2)]
+        self.facing = next(turn for turn in turns if WAYS[turn] in view.public["exits"])
+        return WAYS[self.facing]
+
+
+class Fetcher:
+    """Text navigation: explores depth first, takes the item when it sees it, goes straight once it knows the way."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.here: Cell = (0, 0)
+        self.doors: dict[Cell, list[str]] = {}
+        self.rooms: dict[str, Cell] = {}
+        self.back: list[str] = []  # the ways back to where exploring began
+
+    def act(self, view: View) -> str:
+        """TAKE, DROP or GO."""
+        facts = view.public
+        item, _, goal = facts["task"].partition(" to ")
+        self.doors[self.here], self.rooms[facts["room"]] = facts["exits"], self.here
+        carried = item in facts["carried"]
+        if item in facts["items"] and not carried:
+            return f"TAKE {item}"
+        if carried and facts["room"] == goal:
+            return f"DROP {item}"
+        way = self._straight(self.rooms[goal]) if carried and goal in self.rooms else self._explore()
+        self.here = beside(self.here, way)
+        return f"GO {way}"
+
+    def _straight(self, goal: Cell) -> str:
+        return first_steps(self.doors, self.here)[goal]
+
+    def _explore(self) -> str:
+        for way in self.doors[self.here]:
+            if beside(self.here, way) not in self.doors:
+                self.back.append(WAYS[(WAYS.index(way) + 2) % 4])
+                return way
+        return self.back.pop()
+
+
+BRAINS: dict[str, Callable[[int], Brain]] = {
+    "halver": Halver, "consistent_guesser": ConsistentGuesser, "map_reader": MapReader,
+    "wall_follower": WallFollower, "fetcher": Fetcher,
+}  # fmt: skip
+GAMES: dict[str, tuple[str, ...]] = {
+    "halver": ("twenty_questions", "guess_city"), "consistent_guesser": ("wordle",), "map_reader": ("maze",),
+    "wall_follower": ("maze",), "fetcher": ("text_navigation",),
+}  # fmt: skip

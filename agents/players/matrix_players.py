@@ -1,0 +1,95 @@
+"""The strategies of the iterated prisoner's dilemma (Axelrod 1984), for all two-by-two games played in rounds.
+
+To cooperate is the first legal act, to defect the second. A rule looks at the finished rounds only, as whether
+either side cooperated in each, so it knows nothing that both have not seen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from agents.players.base import Brain, View
+
+Rule = Callable[[Sequence[bool], Sequence[bool], random.Random], bool]  # (own, other's past, chance) -> cooperate?
+
+GENEROSITY = 1 / 3  # Nowak and Sigmund (1992), for the payoffs 5, 3, 1, 0
+
+
+class MatrixPlayer:
+    """Plays by a rule; chance, where the rule uses any, from its own generator."""
+
+    def __init__(self, rule: Rule, seed: int = 0) -> None:
+        self.rule, self.rng = rule, random.Random(seed)
+
+    def act(self, view: View) -> str:
+        """One of the two legal acts."""
+        assert view.legal is not None
+        cooperate, defect = view.legal
+        mine = ("row", "column").index(view.seat)
+        own, other = ([choices[i] == cooperate for choices in view.public["history"]] for i in (mine, 1 - mine))
+        return cooperate if self.rule(own, other, self.rng) else defect
+
+
+def always_cooperate(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Cooperates, whatever happens."""
+    return True
+
+
+def always_defect(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Defects, whatever happens."""
+    return False
+
+
+def alternator(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Cooperates in the first round and in every second one after it."""
+    return len(own) % 2 == 0
+
+
+def tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Cooperates first, then does what the other did last."""
+    return not other or other[-1]
+
+
+def tit_for_two_tats(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Defects only after two defections in a row."""
+    return len(other) < 2 or other[-1] or other[-2]
+
+
+def generous_tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Tit for tat that forgives a defection one time in three."""
+    return tit_for_tat(own, other, rng) or rng.random() < GENEROSITY
+
+
+def grim(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Cooperates until the other defects once, then never again."""
+    return all(other)
+
+
+def pavlov(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Win-stay, lose-shift: keeps its act after the other cooperated, changes it after a defection."""
+    return not own or own[-1] == other[-1]
+
+
+def mostly_cooperate(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
+    """Cooperates nine times in ten, by chance."""
+    return rng.random() < 0.9
+
+
+RULES: tuple[Rule, ...] = (
+    always_cooperate, always_defect, alternator, tit_for_tat, tit_for_two_tats, generous_tit_for_tat, grim, pavlov,
+    mostly_cooperate,
+)  # fmt: skip
+
+
+def _maker(rule: Rule) -> Callable[[int], Brain]:
+    def make(seed: int) -> Brain:
+        return MatrixPlayer(rule, seed)
+
+    make.__doc__ = rule.__doc__  # what a list of brains shows
+    return make
+
+
+BRAINS: dict[str, Callable[[int], Brain]] = {rule.__name__: _maker(rule) for rule in RULES}
+
+GAMES = dict.fromkeys(BRAINS, ("prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"))

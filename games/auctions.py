@@ -1,0 +1,125 @@
+"""Sealed-bid auctions of one good with private values (Vickrey 1961): the winner pays its own bid, or the second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.simultaneous import SimultaneousGame, read_number
+from games.text import whole_number
+
+
+class SealedBidAuction(SimultaneousGame):
+    """Acts: BID n, hidden until all have bid. The highest bid wins; among equal ones the match's generator draws.
+
+    Options besides TextGame's: players 2 to 6; max_value >= 2: values are drawn independently and uniformly from 1
+    to max_value, bids go from 0 to it. reset(options={"values": [...]}) deals these, in the seats' order.
+    Reward part "won": to the winner, its value less the price. The others get nothing.
+    """
+
+    price_rule: ClassVar[str]
+
+    def __init__(self, *, players: int = 2, max_value: int = 10, **options: Any) -> None:
+        self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=2, most=6)))
+        self.max_value = whole_number("max_value", max_value, least=2)
+        self.stakes = float(self.max_value - 1)
+        super().__init__(rounds=1, **options)
+
+    def price(self, ranked: list[int]) -> int:
+        """What the winner pays, given all bids from the highest down."""
+        raise NotImplementedError
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the values, or takes the given ones."""
+        super().set_up(rng, options)
+        drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
+        values = options.get("values", drawn)
+        if len(values) != len(self.seats):
+            raise ValueError(f"values must be {len(self.seats)} numbers, not {values!r}")
+        checked = [whole_number("values", value, least=1, most=self.max_value) for value in values]
+        self.values = dict(zip(self.seats, checked, strict=True))
+        self.winner = ""
+
+    def rules(self) -> str:
+        """One paragraph: the aim, the act, the price."""
+        talk = " Talk may follow after |." if self.talk else ""
+        return (
+            f"Auction of one good among {len(self.seats)} bidders. What it is worth to each is private, from 1 to "
+            f"{self.max_value}. Each writes BID n once, n from 0 to {self.max_value}, unseen by the others. The "
+            f"highest bid wins the good and pays {self.price_rule}; the others pay nothing.{talk}"
+        )
+
+    def public(self) -> dict[str, Any]:
+        """How many bid and the highest value possible."""
+        return {"players": len(self.seats), "max_value": self.max_value}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """What the good is worth to this seat."""
+        return {"value": self.values[seat]}
+
+    def legal(self, seat: str) -> list[str]:
+        """BID 0 to BID max_value."""
+        return [f"BID {n}" for n in range(self.max_value + 1)]
+
+    def read(self, seat: str, act: str) -> int:
+        """What the act bids."""
+        return read_number("BID", self.max_value, act)
+
+    def settle(self, choices: list[int]) -> None:
+        """The winner gets the good and pays."""
+        ranked = sorted(choices, reverse=True)
+        highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
+        self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)
+        self.pay(self.winner, "won", self.values[self.winner] - self.paid)
+        bids = ", ".join(f"{seat} {bid}" for seat, bid in zip(self.seats, choices, strict=True))
+        self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """The revenue; efficiency: the winner's value over the highest."""
+        if not self.winner:
+            return {"revenue": 0.0, "efficiency": 0.0}
+        best = max(self.values.values())
+        return {"revenue": float(self.paid), "efficiency": self.values[self.winner] / best}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same own value, all others' values different."""
+        one = rng.integers(1, self.max_value + 1, size=len(self.seats))
+        two = (one - 1 + rng.integers(1, self.max_value, size=len(self.seats))) % self.max_value + 1
+        own = self.seats.index(seat)
+        two[own] = one[own]
+        return {"values": one.tolist()}, {"values": two.tolist()}
+
+
+class FirstPriceAuction(SealedBidAuction):
+    """The winner pays its own bid. In equilibrium, were values continuous, all bid (players - 1) / players of them.
+
+    `theory`, for two players: that factor, and the mean revenue of bidding half, rounded up, at the default options,
+    which is an exact equilibrium in whole numbers for every even max_value.
+    """
+
+    name = "first_price_auction"
+    metadata: ClassVar[dict[str, Any]] = {"name": "first_price_auction_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"equilibrium_shading": 1 / 2, "equilibrium_revenue": 3.8}
+    price_rule = "its bid"
+
+    def price(self, ranked: list[int]) -> int:
+        """The highest bid."""
+        return ranked[0]
+
+
+class SecondPriceAuction(SealedBidAuction):
+    """The winner pays the second highest bid: to bid one's value is weakly dominant.
+
+    `theory`: the mean revenue when all do, at the default options.
+    """
+
+    name = "second_price_auction"
+    metadata: ClassVar[dict[str, Any]] = {"name": "second_price_auction_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"truthful_revenue": 3.85}
+    price_rule = "the second highest bid"
+
+    def price(self, ranked: list[int]) -> int:
+        """The second highest bid."""
+        return ranked[1]

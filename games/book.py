@@ -1,0 +1,92 @@
+"""A book of facts: every yes/no question there is about some things, and for every thing those answered by yes.
+
+It also reads what a player writes: an act in the book's own words, or a plain question that has just one reading.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from games.text import one_line
+
+LEAD = re.compile(r"(?:ask )?(?:is|does|can|has|could|would) (?:it|this|the animal|the city)\b")
+GUESS = re.compile(r"guess (?:an? |the )?(.+)")
+FILLER = frozenset({
+    "a", "an", "the", "any", "have", "has", "in", "on", "of", "be", "lay", "give", "live", "produce", "kind", "located",
+    "with", "and", "animal", "city",
+})  # fmt: skip
+
+
+def fold(text: str) -> str:
+    """The text's plain words: no case, accents, signs or doubled blanks."""
+    letters = unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")).casefold()
+    return " ".join(re.findall("[a-z0-9]+", "".join(c for c in letters if not unicodedata.combining(c))))
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A thing, or several alike: their names, all folded spellings that win, and the questions answered by yes."""
+
+    names: tuple[str, ...]
+    spellings: frozenset[str]
+    facts: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Book:
+    """All questions in order, all things, and in `phrases` what folded plain words ask or guess."""
+
+    questions: tuple[str, ...]
+    things: tuple[Thing, ...]
+    phrases: Mapping[str, str]
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds phrases as whole words, the longest first."""
+        longest = sorted(self.phrases, key=len, reverse=True)
+        return re.compile(rf"\b(?:{'|'.join(longest)})\b")
+
+    @functools.cached_property
+    def acts(self) -> tuple[str, ...]:
+        """Every question to ask and every name to guess."""
+        guesses = sorted(f"GUESS {name}" for thing in self.things for name in thing.names)
+        return *(f"ASK {question}" for question in self.questions), *guesses
+
+    def contents(self) -> dict[str, list[str]]:
+        """For every name the questions whose answer is yes."""
+        return {n: [q for q in self.questions if q in thing.facts] for thing in self.things for n in thing.names}
+
+    def read(self, text: str) -> str:
+        """`ASK question` or `GUESS name`, from either or from a plain question that has just one reading; else ""."""
+        words = fold(text)
+        if guess := GUESS.fullmatch(words):
+            known = self.phrases.get(guess[1], "")
+            return known if known.startswith("GUESS") else f"GUESS {one_line(guess[1], 40)}"
+        if words.startswith("ask ") and (asked := self.phrases.get(words[4:], "")).startswith("ASK"):
+            return asked
+        lead = LEAD.match(words)
+        found = {self.phrases[phrase] for phrase in self.pattern.findall(words)}
+        left = self.pattern.sub("", words[lead.end() :]).split() if lead else ["?"]
+        return found.pop() if len(found) == 1 and FILLER.issuperset(left) else ""
+
+
+def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms: Mapping[str, str]) -> Book:
+    """The book of (name, other spellings, facts), and of synonyms: folded plain words -> the act they mean."""
+    alike: dict[frozenset[str], tuple[list[str], set[str]]] = {}
+    for name, spellings, facts in rows:
+        names, accepted = alike.setdefault(frozenset(facts), ([], set()))
+        names.append(name)
+        accepted.update(fold(spelling).replace(" ", "") for spelling in [name, *spellings])
+    things = tuple(Thing(tuple(names), frozenset(ok - {""}), facts) for facts, (names, ok) in alike.items())
+    questions = tuple(sorted({fact for facts in alike for fact in facts}, key=_in_order))
+    acts = {fold(name): f"GUESS {name}" for thing in things for name in thing.names}
+    acts |= {fold(question): f"ASK {question}" for question in questions}
+    return Book(questions, things, acts | dict(synonyms))
+
+
+def _in_order(question: str) -> tuple[bool, str]:
+    return " " in question, question  # yes/no attributes before those with values

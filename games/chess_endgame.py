@@ -1,0 +1,148 @@
+"""King and rook against king, on the rules of python-chess (package chess)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import chess
+import numpy as np
+
+from games.text import IllegalAct, TextGame, number, whole_number
+
+OUTCOME = "outcome"
+SEATS: tuple[str, ...] = ("white", "black")
+
+
+class ChessEndgame(TextGame):
+    """Acts: moves as UCI (a1a8) or SAN (Ra8); the side with the rook moves first and wins by checkmate.
+
+    Drawn: stalemate, the rook lost, fifty moves of either side without a capture, or max_turns (repetition is
+    not claimed). The start is a random legal position, the rook's side to move, in which there is no mate at
+    once and the rook is not attacked. Part "outcome": 1 and -1 at checkmate, `draw` to both otherwise.
+    Options besides TextGame's: strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
+    reset(options={"fen": FEN}) starts from that position of the three men; either side may be to move.
+    """
+
+    name = "chess_endgame"
+    seats = SEATS
+    metadata: ClassVar[dict[str, Any]] = {"name": "chess_endgame_v0", "render_modes": ["ansi"]}
+    # With the rook's side to move every position is won, in 16 own moves (31 in all) at most (Thompson's tables).
+    theory: ClassVar[Mapping[str, float]] = {"value": 1.0, "longest_win": 16.0}
+    perfect_information = True
+    stakes = 1.0
+
+    def __init__(
+        self, *, strong: Literal["white", "black"] = "white", draw: float = 0.0, max_turns: int = 60, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        if strong not in SEATS:
+            raise ValueError(f'strong must be "white" or "black", not {strong!r}')
+        self.strong, self.draw = strong, number("draw", draw)
+        self.max_turns = whole_number("max_turns", max_turns, least=1)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws positions until one may be started from, or takes the given one."""
+        color = self.strong == "white"
+        self.board = self._given(options["fen"], color) if "fen" in options else _draw(rng, color)
+        self.agent_selection = SEATS[not self.board.turn]
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            f"Chess: king and rook ({self.strong}) against king. The rook's side wins by checkmate; stalemate, the "
+            f"rook lost or {self.max_turns} moves played is a draw. Write a move, as a1a8 or Ra8."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The men of both sides, the board with white at the bottom, the FEN, and the turns left."""
+        men = {seat: self._men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
+        return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing is hidden."""
+        return {}
+
+    def legal(self, seat: str) -> list[str]:
+        """All legal moves, as UCI."""
+        return [move.uci() for move in self.board.legal_moves]
+
+    def play(self, seat: str, act: str) -> str:
+        """Moves; case, blanks and the signs of SAN for captures, check and mate do not matter."""
+        text, moves = _bare(act), self.board.legal_moves
+        move = next((move for move in moves if text in (move.uci(), _bare(self.board.san(move)))), None)
+        if move is None:
+            raise IllegalAct("write one of the legal moves, such as a1a8 or Ra8")
+        self.board.push(move)
+        if self.board.is_checkmate():
+            for side in self.seats:
+                self.pay(side, OUTCOME, 1.0 if side == seat else -1.0)
+            self.end("checkmate", f"Checkmate, {seat} won.")
+        elif reason := self._drawn():
+            for side in self.seats if self.draw else ():
+                self.pay(side, OUTCOME, self.draw)
+            self.end(*reason)
+        return move.uci()
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Whether the rook's side won."""
+        return {"won": self.ended == "checkmate"}
+
+    def clone(self) -> Self:
+        """An independent copy; the board copies itself faster than `deepcopy` would."""
+        return copy.deepcopy(self, {id(self.board): self.board.copy()})
+
+    def _drawn(self) -> tuple[str, str] | None:
+        if self.board.is_stalemate():
+            return "stalemate", "Stalemate, a draw."
+        if self.board.is_insufficient_material():
+            return "rook", "The rook is lost, a draw."
+        if self.board.halfmove_clock >= 100:
+            return "fifty", "Fifty moves without a capture, a draw."
+        return ("turns", "No turns are left, a draw.") if self.turns + 1 == self.max_turns else None
+
+    def _men(self, color: bool) -> str:
+        men = [(kind, square) for kind in (chess.KING, chess.ROOK) for square in self.board.pieces(kind, color)]
+        return " ".join(f"{chess.piece_symbol(kind).upper()}{chess.square_name(square)}" for kind, square in men)
+
+    def _given(self, fen: object, color: bool) -> chess.Board:
+        try:
+            board = chess.Board(str(fen))
+        except ValueError:
+            board = chess.Board(None)
+        men = sorted((piece.piece_type, piece.color == color) for piece in board.piece_map().values())
+        if men != [(chess.ROOK, True), (chess.KING, False), (chess.KING, True)] or not board.is_valid():
+            raise ValueError(f"fen must be a legal position of {self.strong}'s king and rook and a king, not {fen!r}")
+        if board.is_game_over() or board.halfmove_clock >= 100:
+            raise ValueError(f"fen must be a position in which the game goes on, not {fen!r}")
+        return board
+
+
+def _bare(text: str) -> str:
+    """A move's letters and digits; there are no pawns, so case tells nothing."""
+    return "".join(char for char in text.lower() if char not in "x+#=-" and not char.isspace())
+
+
+def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
+    """A random start, the rook's side (white: True) to move."""
+    men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
+    while True:
+        board = chess.Board(None)
+        board.turn = color
+        squares = rng.choice(64, size=3, replace=False).tolist()
+        for square, man in zip(squares, men, strict=True):
+            board.set_piece_at(square, man)
+        if board.is_valid() and not board.is_attacked_by(not color, squares[1]) and not _mates(board):
+            return board
+
+
+def _mates(board: chess.Board) -> bool:
+    """Whether the side to move can mate at once."""
+    for move in list(board.legal_moves):
+        board.push(move)
+        mate = board.is_checkmate()
+        board.pop()
+        if mate:
+            return True
+    return False

@@ -1,0 +1,52 @@
+"""Cells on a grid and the doors between them: what mazes and houses are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+Cell = tuple[int, int]  # column from the west, row from the north
+Doors = dict[Cell, dict[str, Cell]]  # for every cell, by direction, the cells next door
+STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
+BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
+
+
+def beside(cell: Cell, direction: str) -> Cell:
+    """The cell next to this one in a direction, whether there is a door or not."""
+    east, south = STEPS[direction]
+    return cell[0] + east, cell[1] + south
+
+
+def join(doors: Doors, cell: Cell, direction: str) -> None:
+    """Makes a door, open both ways."""
+    other = beside(cell, direction)
+    doors[cell][direction], doors[other][BACK[direction]] = other, cell
+
+
+def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
+    """Doors that join connected cells by exactly one way between any two: a random depth-first spanning tree."""
+    doors: Doors = {cell: {} for cell in cells}
+    path = [min(cells)]
+    seen = set(path)
+    while path:
+        fresh = [d for d in STEPS if (there := beside(path[-1], d)) in doors and there not in seen]
+        if not fresh:
+            path.pop()
+            continue
+        direction = fresh[rng.integers(len(fresh))]
+        join(doors, path[-1], direction)
+        path.append(doors[path[-1]][direction])
+        seen.add(path[-1])
+    return doors
+
+
+def distances(doors: Doors, start: Cell) -> dict[Cell, int]:
+    """How many doors lie on the shortest way from a cell to every cell that can be reached (breadth first)."""
+    steps, edge = {start: 0}, [start]
+    for cell in edge:
+        for there in doors[cell].values():
+            if there not in steps:
+                steps[there] = steps[cell] + 1
+                edge.append(there)
+    return steps

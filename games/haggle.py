@@ -1,0 +1,112 @@
+"""A buyer and a seller haggle over the price of one good; what it costs and what it is worth is private."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.text import IllegalAct, TextGame, whole_number
+
+ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
+
+
+class Haggle(TextGame):
+    """Acts: PRICE n (name a price), ACCEPT (the other's last price), WALK (no deal).
+
+    Options besides TextGame's: max_price >= 2: cost and value are drawn independently and uniformly from 1 to it, as
+    in Chatterjee and Samuelson (1983), so that in half of all matches no deal can gain; max_turns >= 2, legal acts in
+    a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) deals these.
+    Reward part "deal": value - price to the buyer, price - cost to the seller; a bad deal is legal and costs.
+    """
+
+    name = "haggle"
+    seats: tuple[str, ...] = ("seller", "buyer")
+    metadata: ClassVar[dict[str, Any]] = {"name": "haggle_v0", "render_modes": ["ansi"]}
+    # At the defaults, n = 10: the mean best joint value is (n^2 - 1) / 6n, and (n - 1) / 2n of all matches can gain.
+    theory: ClassVar[Mapping[str, float]] = {"no_deal": 0.0, "mean_best_joint_value": 1.65, "gainful": 0.45}
+
+    def __init__(
+        self, *, max_price: int = 10, max_turns: int = 8, opens: Literal["seller", "buyer"] = "seller", **options: Any
+    ) -> None:
+        self.max_price = whole_number("max_price", max_price, least=2)
+        self.max_turns = whole_number("max_turns", max_turns, least=2)
+        if opens not in self.seats:
+            raise ValueError(f'opens must be "seller" or "buyer", not {opens!r}')
+        self.opens, self.stakes = opens, float(self.max_price - 1)
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the cost and the value, or takes the given ones."""
+        cost, value = rng.integers(1, self.max_price + 1, size=2).tolist()
+        self.cost = whole_number("cost", options.get("cost", cost), least=1, most=self.max_price)
+        self.value = whole_number("value", options.get("value", value), least=1, most=self.max_price)
+        self.price: int | None = None  # what the seat that moved last named
+        self.agent_selection = self.opens
+
+    def rules(self) -> str:
+        """One paragraph: the aim, the acts and the limits."""
+        talk = " Talk may follow after |." if self.talk else ""
+        return (
+            "A seller and a buyer haggle over one good. A deal pays the seller the price less its cost, the buyer its "
+            f"value less the price; both are private. One act per turn: PRICE n (1 to {self.max_price}), ACCEPT "
+            f"(their last price) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The highest price, the standing one, turns played and left."""
+        turns = {"turn": self.turns, "turns_left": self.max_turns - self.turns}
+        return {"max_price": self.max_price, "price": self.price, **turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The seller's cost, the buyer's value."""
+        return {"cost": self.cost} if seat == "seller" else {"value": self.value}
+
+    def legal(self, seat: str) -> list[str]:
+        """Every price, ACCEPT when one stands, WALK."""
+        prices = [f"PRICE {n}" for n in range(1, self.max_price + 1)]
+        return [*prices, "WALK"] if self.price is None else [*prices, "ACCEPT", "WALK"]
+
+    def play(self, seat: str, act: str) -> str:
+        """A price replaces the one before it; accepting trades at exactly the standing price."""
+        if not (read := ACT.fullmatch(act)):
+            raise IllegalAct("write PRICE and a number, or ACCEPT, or WALK")
+        if read[3]:
+            self.end("walk", f"{seat} walked away, there is no deal.")
+            return "WALK"
+        if read[2]:
+            if self.price is None:
+                raise IllegalAct("there is no price to accept yet")
+            self.pay("seller", "deal", self.price - self.cost)
+            self.pay("buyer", "deal", self.value - self.price)
+            self.end("deal", "There is a deal.")
+            return "ACCEPT"
+        if not 1 <= int(read[1]) <= self.max_price:
+            raise IllegalAct(f"a price is from 1 to {self.max_price}")
+        self.price = int(read[1])
+        if self.turns + 1 == self.max_turns:
+            self.end("turns", "No turns are left, there is no deal.")
+        return f"PRICE {self.price}"
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Whether a deal could gain; joint value and its best; buyer_share of the gain, where there is a gainful deal.
+
+        efficiency: joint over best value; where nothing could be gained, 1 if nothing was lost, else 0.
+        """
+        deal, gain = self.ended == "deal", self.value - self.cost
+        joint, best = float(gain if deal else 0), float(max(gain, 0))
+        share = {"buyer_share": self.payoffs()["buyer"] / gain} if deal and gain > 0 else {}
+        efficiency = joint / best if best else float(joint == 0)
+        return {
+            "deal": deal, "gainful": gain > 0, "joint_value": joint, "best_joint_value": best,
+            "efficiency": efficiency, **share,
+        }  # fmt: skip
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same own amount, the other's once each of two."""
+        own = int(rng.integers(1, self.max_price + 1))
+        mine, theirs = ("cost", "value") if seat == "seller" else ("value", "cost")
+        one, two = (rng.permutation(self.max_price)[:2] + 1).tolist()
+        return {mine: own, theirs: one}, {mine: own, theirs: two}

@@ -1,0 +1,147 @@
+"""Hanabi: everybody sees all cards but their own, and hints are dear (Bard et al. 2020). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from games.openspiel import OpenSpielGame
+from games.text import whole_number
+
+COLOURS = {"R": "RED", "Y": "YELLOW", "G": "GREEN", "W": "WHITE", "B": "BLUE"}
+SIZES = {"mini": (2, 2, 3), "simple": (3, 2, 8), "full": (5, 5, 8)}  # colours, ranks, hint tokens; "mini" is MARS's
+HAND = {"mini": 3, "simple": 5, "full": 5}  # full: 4 cards from four players on
+LIVES = 3
+SEEN = re.compile(
+    r"Life tokens: (\d+)\nInfo tokens: (\d+)\nFireworks: (.*?) *\nHands:\n(.*)Deck size: (\d+)\nDiscards: ?(.*)", re.S
+)
+
+
+class Table(NamedTuple):
+    """What one player sees: the cards of the others' hands, and what hints have told of every card, by player."""
+
+    lives: int
+    hints: int
+    fireworks: str
+    cards: list[list[str]]
+    known: list[list[str]]
+    deck: int
+    discards: list[str]
+
+
+class Hanabi(OpenSpielGame):
+    """Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slots count from 1, the oldest card.
+
+    Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
+    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. The talk option is off unless given: words
+    beside the hints are against the rules. reset(options={"chance": [...]}) fixes the deck, a card being
+    colour * ranks + rank - 1; hands are dealt one whole hand after the other. Reward part "outcome": to all seats
+    what an act changed in the score; with the last life all of it goes.
+    """
+
+    name = "hanabi"
+    metadata: ClassVar[dict[str, Any]] = {"name": "hanabi_v0", "render_modes": ["ansi"]}
+    # Each card that is played brings one out of the deck, and then everybody has one turn: in simple, deck 2, only 4 of
+    # the 6 cards can be played.
+    theory: ClassVar[Mapping[str, float]] = {"best_mini": 4.0, "best_simple": 4.0, "best_full": 25.0}
+
+    def __init__(self, *, size: str = "mini", players: int = 2, talk: bool = False, **options: Any) -> None:
+        if size not in tuple(SIZES):  # a tuple: whatever was given need not be hashable
+            raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
+        whole_number(f"players (in {size} Hanabi)", players, least=2, most=5 if size == "full" else 2)
+        self.colours, self.ranks, tokens = SIZES[size]
+        self.hand = HAND[size] - (players > 3)
+        deck = 2 * self.colours * self.ranks - players * self.hand
+        self.best = min(self.colours * self.ranks, deck + players)
+        super().__init__(
+            f"hanabi(players={players},colors={self.colours},ranks={self.ranks},hand_size={self.hand},"
+            f"max_information_tokens={tokens},max_life_tokens={LIVES})",
+            talk=talk,
+            **options,
+        )
+
+    def rules(self) -> str:
+        """One paragraph: the deck, the acts, what the views mean, the end."""
+        names = ", ".join(list(COLOURS.values())[: self.colours])
+        copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
+        whom = "" if len(self.seats) == 2 else "player_N "
+        return (
+            f"Hanabi, a team game: you see the others' cards, not your own. Build each colour ({names}) from 1 up to "
+            f"{self.ranks}; per colour there are {copies}. PLAY n (your card n) scores 1 if it comes next in its "
+            "colour, else a life is lost. DISCARD n regains a hint, so does finishing a colour. "
+            f"HINT {whom}RED or HINT {whom}1 spends a hint and shows all such cards in that hand. "
+            "'known' is what hints told: R12 may be R1 or R2, ? anything. A used card leaves the hand, the rest move "
+            "up, a new one comes last. When the deck is empty each has one more turn. No lives left: score 0."
+        )
+
+    def look(self, player: int) -> Table:
+        """OpenSpiel's observation of this player, read; seats in our order, own cards hidden."""
+        read = SEEN.fullmatch(self.state.observation_string(player))
+        if read is None:
+            raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
+        lives, hints, fireworks, hands, deck, discards = read.groups()
+        rows = [[line.split(" || ") for line in hand.split("\n") if "||" in line] for hand in hands.split("-----\n")]
+        rows = rows[len(rows) - player :] + rows[: len(rows) - player]  # they begin with the observer
+        cards = [[card for card, _ in hand] for hand in rows]
+        known = [[self._short(told.split("|")[1]) for _, told in hand] for hand in rows]
+        return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
+
+    def public(self) -> dict[str, Any]:
+        """Fireworks, hints, lives, cards in the deck, discards, and what hints have told of every hand."""
+        table = self.look(0)
+        known = dict(zip(self.seats, table.known, strict=True))
+        left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
+        return {"fireworks": table.fireworks, **left, "discards": table.discards, "known": known}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The hands of the others."""
+        cards = self.look(self.seats.index(seat)).cards
+        return {"hands": {other: hand for other, hand in zip(self.seats, cards, strict=True) if other != seat}}
+
+    def word(self, action: int) -> str:
+        """PLAY 1, DISCARD 2, HINT RED, HINT 2; among three and more HINT player_1 RED."""
+        mover = self.state.current_player()
+        match self.state.action_to_string(mover, action).strip("()").split():
+            case ["Reveal", "player", offset, _, what]:
+                whom = "" if len(self.seats) == 2 else self.seats[(mover + int(offset)) % len(self.seats)] + " "
+                return f"HINT {whom}{COLOURS.get(what, what)}"
+            case [verb, slot]:
+                return f"{verb.upper()} {int(slot) + 1}"
+        raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
+
+    def hearsay(self, action: int, word: str) -> str:
+        """The act; the referee tells everybody which card it was, or which cards it shows."""
+        mover = self.state.current_player()
+        table = self.look((mover + 1) % len(self.seats))
+        verb, *whom, what = word.split()
+        if verb == "HINT":
+            player = self.seats.index(whom[0]) if whom else 1 - mover
+            sign = what if what.isdigit() else what[0]
+            shown = [str(slot) for slot, card in enumerate(self.look(mover).cards[player], 1) if sign in card]
+            self.tell(f"{what} in the hand of {self.seats[player]}: {' '.join(shown)}.")
+            return word
+        card = table.cards[mover][int(what) - 1]
+        if verb == "PLAY":
+            fits = f"{card[0]}{int(card[1]) - 1}" in table.fireworks.split()
+            self.tell(f"It was {card}: " + ("it fits." if fits else "it does not fit, a life is lost."))
+        else:
+            self.tell(f"It was {card}.")
+        return word
+
+    def verdict(self) -> tuple[str, str]:
+        """By "lives" lost, "complete" fireworks or the "deck" used up."""
+        score = f"score {self.state.returns()[0]:g} of {self.best}."
+        if not self.look(0).lives:
+            return "lives", f"The last life is lost: {score}"
+        if self.state.returns()[0] == self.colours * self.ranks:
+            return "complete", f"All fireworks are complete: {score}"
+        return "deck", f"The deck is used up: {score}"
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """The score, its share of the best that the size allows, the lives left."""
+        score = self.state.returns()[0]
+        return {"score": score, "share": score / self.best, "lives": float(self.look(0).lives)}
+
+    def _short(self, plausible: str) -> str:
+        return "?" if len(plausible) == self.colours + self.ranks else plausible

@@ -1,0 +1,122 @@
+"""Iterated two-by-two games with talk: the prisoner's dilemma, the stag hunt, the battle of the sexes, chicken.
+
+The first act of each is the cooperative one, the second the other. Payoffs are those of OpenSpiel's matrix games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from games.simultaneous import ROUND, SimultaneousGame
+from games.text import IllegalAct
+
+Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's act) -> (row's, column's payoff)
+
+
+class MatrixGame(SimultaneousGame):
+    """Both seats choose one of two acts, hidden until both have; the same in every round.
+
+    Options besides TextGame's: rounds >= 1; continuation, the chance that another round follows.
+    Reward part "round": to both seats when the round's second choice is made. `theory` is about one round.
+    """
+
+    seats: tuple[str, ...] = ("row", "column")
+    acts: ClassVar[tuple[str, str]]
+    payoff: ClassVar[Payoffs]
+    story: ClassVar[str]
+
+    def __init__(self, *, rounds: int = 5, **options: Any) -> None:
+        super().__init__(rounds=rounds, **options)
+
+    def rules(self) -> str:
+        """One paragraph: the story and what each pair of acts pays."""
+        one, two = acts = self.acts
+        points = ", ".join(f"{acts[i]}-{acts[j]} {a:g}-{b:g}" for (i, j), (a, b) in self.payoff.items())
+        talk = " Talk may follow after |." if self.talk else ""
+        return (
+            f"{self.story} Row and column choose {one} or {two} at once. Points for row and column: {points}. "
+            f"{self.length()}{talk}"
+        )
+
+    def legal(self, seat: str) -> list[str]:
+        """The two acts."""
+        return list(self.acts)
+
+    def read(self, seat: str, act: str) -> str:
+        """One of the two words; case and blanks around it do not matter."""
+        if (word := act.strip().upper()) not in self.acts or not act.isascii():
+            raise IllegalAct(f"write {self.acts[0]} or {self.acts[1]}")
+        return word
+
+    def settle(self, choices: list[str]) -> None:
+        """Pays both seats by the matrix."""
+        paid = self.payoff[self._cell(choices)]
+        for seat, value in zip(self.seats, paid, strict=True):
+            self.pay(seat, ROUND, value)
+        said = ", ".join(f"{s} {c} +{v:g}" for s, c, v in zip(self.seats, choices, paid, strict=True))
+        self.tell(f"Round {len(self.history)}: {said}.")
+
+    def _cell(self, choices: list[str]) -> tuple[int, int]:
+        return self.acts.index(choices[0]), self.acts.index(choices[1])
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Rounds; a round's mean joint payoff, also over the best; the shares of equal choices and of first acts."""
+        played, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
+        joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / played
+        firsts = sum(choices.count(self.acts[0]) for choices in self.history)
+        return {
+            "rounds": len(self.history), "joint_value": joint, "efficiency": joint / best,
+            "same": sum(one == two for one, two in self.history) / played,
+            self.acts[0].lower(): firsts / (2 * played),
+        }  # fmt: skip
+
+
+class PrisonersDilemma(MatrixGame):
+    """Acts: COOPERATE, DEFECT. Defecting dominates; to take turns at it pays as much as to cooperate (T + S = 2R)."""
+
+    name = "prisoners_dilemma"
+    metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"pure_equilibria": 1, "equilibrium_joint_value": 2, "best_joint_value": 10}
+    acts = ("COOPERATE", "DEFECT")
+    payoff: ClassVar[Payoffs] = {(0, 0): (5, 5), (0, 1): (0, 10), (1, 0): (10, 0), (1, 1): (1, 1)}
+    story = "Prisoner's dilemma:"
+
+
+class StagHunt(MatrixGame):
+    """Acts: STAG, HARE. Two equilibria: hunting stag together pays most, hare is safe."""
+
+    name = "stag_hunt"
+    metadata: ClassVar[dict[str, Any]] = {"name": "stag_hunt_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {
+        "pure_equilibria": 2, "mixed_first_act": 1 / 2, "mixed_payoff": 1, "best_joint_value": 4,
+    }  # fmt: skip
+    acts = ("STAG", "HARE")
+    payoff: ClassVar[Payoffs] = {(0, 0): (2, 2), (0, 1): (0, 1), (1, 0): (1, 0), (1, 1): (1, 1)}
+    story = "Stag hunt: a stag takes two hunters, a hare one."
+
+
+class BattleOfTheSexes(MatrixGame):
+    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two equilibria, each the better one for another seat."""
+
+    name = "battle_of_the_sexes"
+    metadata: ClassVar[dict[str, Any]] = {"name": "battle_of_the_sexes_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {
+        "pure_equilibria": 2, "mixed_first_act": 3 / 5, "mixed_payoff": 6 / 5, "best_joint_value": 5,
+    }  # fmt: skip
+    acts = ("OPERA", "FOOTBALL")
+    payoff: ClassVar[Payoffs] = {(0, 0): (3, 2), (0, 1): (0, 0), (1, 0): (0, 0), (1, 1): (2, 3)}
+    story = "An evening out: row prefers the opera, column football, both would rather be together."
+
+
+class Chicken(MatrixGame):
+    """Acts: SWERVE, STRAIGHT. Two equilibria, in each of which one gives way; two that do not crash."""
+
+    name = "chicken"
+    metadata: ClassVar[dict[str, Any]] = {"name": "chicken_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {
+        "pure_equilibria": 2, "mixed_first_act": 1 / 2, "mixed_payoff": 2, "best_joint_value": 6,
+    }  # fmt: skip
+    acts = ("SWERVE", "STRAIGHT")
+    payoff: ClassVar[Payoffs] = {(0, 0): (3, 3), (0, 1): (1, 4), (1, 0): (4, 1), (1, 1): (0, 0)}
+    story = "Chicken: two cars race at each other."

@@ -1,0 +1,94 @@
+"""A walk through a maze, seen from above or from inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.grid import STEPS, carve, distances
+from games.solitaire import Solitaire
+from games.text import IllegalAct, whole_number
+
+
+class Maze(Solitaire):
+    """Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and in vain, a turn is lost.
+
+    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
+    most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
+    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here).
+    """
+
+    name = "maze"
+    seats: tuple[str, ...] = ("walker",)
+    metadata: ClassVar[dict[str, Any]] = {"name": "maze_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0}
+
+    def __init__(
+        self, *, size: int = 5, view: Literal["full", "partial"] = "full", max_turns: int | None = None, **options: Any
+    ) -> None:
+        self.size = whole_number("size", size, least=2, most=20)
+        if view not in ("full", "partial"):
+            raise ValueError(f'view must be "full" or "partial", not {view!r}')
+        self.view = view
+        super().__init__(max_turns=2 * size**2 if max_turns is None else max_turns, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Carves a maze; the walker and the goal are in two different cells."""
+        cells = [(x, y) for x in range(self.size) for y in range(self.size)]
+        self.doors = carve(cells, rng)
+        start, goal = rng.choice(len(cells), size=2, replace=False)
+        self.start, self.goal = cells[start], cells[goal]
+        self.position = self.start
+
+    def rules(self) -> str:
+        """One paragraph."""
+        seen = " On the map # is wall, W you, G the goal, north is up." if self.view == "full" else ""
+        acts = "one step a turn, NORTH, EAST, SOUTH or WEST"
+        return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{seen}"
+
+    def public(self) -> dict[str, Any]:
+        """The exits here and the turns left; the map where the view is full."""
+        facts = {"exits": self._exits(), "turns_left": self.turns_left}
+        return {"map": self.map(), **facts} if self.view == "full" else facts
+
+    def legal(self, seat: str) -> list[str]:
+        """The four directions, walls or not."""
+        return list(STEPS)
+
+    def play(self, seat: str, act: str) -> str:
+        """One step, if there is a way."""
+        direction = act.strip().upper()
+        if direction not in STEPS:
+            raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
+        there = self.doors[self.position].get(direction)
+        self.position = there or self.position
+        if not there:
+            self.tell("You walk into a wall.")
+        self.score(seat, self.position == self.goal, "You have reached the goal.", "No turns are left.")
+        return direction
+
+    def map(self) -> str:
+        """The maze from above: rows of # and blanks, W the walker, G the goal; cell (x, y) is column 2x+1, row 2y+1."""
+        rows = [["#"] * (2 * self.size + 1) for _ in range(2 * self.size + 1)]
+        for (x, y), ways in self.doors.items():
+            rows[2 * y + 1][2 * x + 1] = " "
+            for direction in ways:
+                east, south = STEPS[direction]
+                rows[2 * y + 1 + south][2 * x + 1 + east] = " "
+        for (x, y), mark in (self.goal, "G"), (self.position, "W"):
+            rows[2 * y + 1][2 * x + 1] = mark
+        return "\n".join("".join(row) for row in rows)
+
+    def shortest(self) -> int:
+        """The steps on the way from the start to the goal."""
+        return distances(self.doors, self.start)[self.goal]
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Solved or not, the shortest way, and efficiency: shortest / turns taken, 0 where it is unsolved."""
+        shortest, solved = self.shortest(), self.ended == "solved"
+        return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
+
+    def _exits(self) -> list[str]:
+        return [direction for direction in STEPS if direction in self.doors[self.position]]

@@ -1,0 +1,64 @@
+"""The public goods game: what each keeps is its own, what all give is multiplied and shared (Ledyard 1995)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from games.simultaneous import ROUND, SimultaneousGame, read_number
+from games.text import number, whole_number
+
+
+class PublicGoods(SimultaneousGame):
+    """Acts: GIVE n, hidden until all have chosen. A round pays endowment - n + multiplier * total / players.
+
+    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0;
+    rounds >= 1; continuation, the chance that another round follows. Reward part "round".
+    `theory` is a seat's payoff in one round at the defaults: in equilibrium nobody gives, at best all give all.
+    """
+
+    name = "public_goods"
+    metadata: ClassVar[dict[str, Any]] = {"name": "public_goods_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"equilibrium_payoff": 10.0, "best_mean_payoff": 15.0}
+
+    def __init__(
+        self, *, players: int = 3, endowment: int = 10, multiplier: float = 1.5, rounds: int = 3, **options: Any
+    ) -> None:
+        self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=3, most=6)))
+        self.endowment = whole_number("endowment", endowment, least=1)
+        self.multiplier = number("multiplier", multiplier)
+        super().__init__(rounds=rounds, **options)
+
+    def rules(self) -> str:
+        """One paragraph: the aim, the act, what a round pays."""
+        talk = " Talk may follow after |." if self.talk else ""
+        return (
+            f"Public goods: in each round each of {len(self.seats)} players has {self.endowment} coins. GIVE n puts n "
+            f"into the pot and keeps the rest; all choose at once. The pot times {self.multiplier:g} is shared "
+            f"equally. {self.length()}{talk}"
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The rounds so far and what each had to give."""
+        return {**super().public(), "endowment": self.endowment}
+
+    def legal(self, seat: str) -> list[str]:
+        """GIVE 0 to GIVE all."""
+        return [f"GIVE {n}" for n in range(self.endowment + 1)]
+
+    def read(self, seat: str, act: str) -> int:
+        """What the act gives."""
+        return read_number("GIVE", self.endowment, act)
+
+    def settle(self, choices: list[int]) -> None:
+        """Everybody keeps the rest and gets an equal share of the multiplied pot."""
+        share = self.multiplier * sum(choices) / len(choices)
+        for seat, given in zip(self.seats, choices, strict=True):
+            self.pay(seat, ROUND, self.endowment - given + share)
+        gifts = ", ".join(f"{seat} {given}" for seat, given in zip(self.seats, choices, strict=True))
+        self.tell(f"Round {len(self.history)}: gave {gifts}; everybody gets {share:.4g}.")
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Rounds, and the share of all coins that was given."""
+        coins = max(1, len(self.history)) * len(self.seats) * self.endowment
+        return {"rounds": len(self.history), "given": sum(map(sum, self.history)) / coins}

@@ -1,0 +1,95 @@
+"""Yes/no questions about a hidden thing: the engine of `twenty_questions` and `guess_city`.
+
+All that may be asked stands in the game's book. Things that no question tells apart are one thing with several
+names, and any of them wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from games.book import Book, Thing, fold
+from games.solitaire import Solitaire
+from games.text import IllegalAct, flag
+
+
+class Questions(Solitaire):
+    """Acts: ASK question (answered by yes or no, truthfully), GUESS name; plain questions where they are clear.
+
+    A guess is a turn like a question. With reward "steps" this is LMRL-Gym's 20 questions: -1 per question, 0
+    for the one that names the thing. Options besides Solitaire's: open_book shows the book as a public fact.
+    reset(options={"thing": name}) hides that thing.
+    """
+
+    seats: tuple[str, ...] = ("guesser",)
+    book: Book
+    sort: str
+    """What a thing is called in the rules."""
+    notes: str = ""
+    """What the rules say besides."""
+
+    def __init__(self, *, max_turns: int = 20, open_book: bool = False, **options: Any) -> None:
+        super().__init__(max_turns=max_turns, **options)
+        self.open_book = flag("open_book", open_book)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Hides one thing, all equally likely."""
+        things = self.book.things
+        if "thing" in options:
+            wanted = fold(str(options["thing"])).replace(" ", "")
+            things = tuple(thing for thing in things if wanted in thing.spellings)
+            if not things:
+                raise ValueError(f"thing must be the name of a known {self.sort}, not {options['thing']!r}")
+        # An index, so that a clone copies no book.
+        self._hidden = int(self.book.things.index(things[rng.integers(len(things))]))
+        self._answers: dict[str, str] = {}
+        self._asked = 0
+
+    @property
+    def hidden(self) -> Thing:
+        """What is to be found."""
+        return self.book.things[self._hidden]
+
+    def rules(self) -> str:
+        """One paragraph: the aim and all questions."""
+        plain = [question for question in self.book.questions if " " not in question]
+        valued: dict[str, list[str]] = {}
+        for attribute, _, value in (question.partition(" ") for question in self.book.questions):
+            valued.setdefault(attribute, []).extend([value] if value else [])
+        lines = [f"ASK {attribute} {'/'.join(values)}" for attribute, values in valued.items() if values]
+        return (
+            f"Find the hidden {self.sort} by yes/no questions. ASK {'/'.join(plain)}; {'; '.join(lines)}; "
+            f"or GUESS and a name. {self.max_turns} turns in all, guesses included.{self.notes}"
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The answers so far by act, the turns left, and the book where it is open."""
+        facts = {"answers": dict(self._answers), "turns_left": self.turns_left}
+        return facts | ({"book": self.book.contents()} if self.open_book else {})
+
+    def legal(self, seat: str) -> list[str]:
+        """Every question and every name; other guesses may be made too, in vain."""
+        return list(self.book.acts)
+
+    def play(self, seat: str, act: str) -> str:
+        """The referee answers by the book."""
+        read = self.book.read(act)
+        if not read:
+            raise IllegalAct("write ASK and one of the questions, or GUESS and a name")
+        kind, _, what = read.partition(" ")
+        solved = kind == "GUESS" and fold(what).replace(" ", "") in self.hidden.spellings
+        yes = solved or (kind == "ASK" and what in self.hidden.facts)
+        self._answers[read] = "yes" if yes else "no"
+        self._asked += kind == "ASK"
+        if not solved:
+            self.tell(f"{read}: {self._answers[read]}")
+        named = " or ".join(self.hidden.names)
+        self.score(seat, solved, f"Yes, it is {named}.", f"No turns are left; it was {named}.")
+        return read
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Solved or not, how many questions were asked and how many names guessed."""
+        return {**super().figures(), "questions": self._asked, "guesses": self.turns - self._asked}

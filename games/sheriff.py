@@ -1,0 +1,101 @@
+"""Sheriff: a smuggler, a hidden cargo and bribes (Farina et al. 2019). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.openspiel import OpenSpielGame
+from games.text import number, whole_number
+
+ANSWERS = ("PASS", "INSPECT")
+
+
+class Sheriff(OpenSpielGame):
+    """Acts: the smuggler's LOAD n, unseen, then in each round BRIBE n; the sheriff's INSPECT or PASS.
+
+    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
+    sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
+    smuggler n * item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the
+    smuggler. Passed: the smuggler gets n * item_value less the last bribe, which the sheriff gets.
+    """
+
+    name = "sheriff"
+    seats: tuple[str, ...] = ("smuggler", "sheriff")
+    metadata: ClassVar[dict[str, Any]] = {"name": "sheriff_v0", "render_modes": ["ansi"]}
+    # What a seat can secure, whatever the other does. Sheriff: 0, by PASS. Smuggler: s N v / (s + N v + N q) with N
+    # items, value v, penalty q and sheriff's penalty s: it never bribes and loads nothing with probability
+    # N (v + q) / (s + N v + N q), else N; INSPECT with probability N v / (s + N v + N q) holds it there.
+    theory: ClassVar[Mapping[str, float]] = {"secure_smuggler": 0.75, "secure_sheriff": 0.0}
+
+    def __init__(
+        self,
+        *,
+        max_items: int = 3,
+        max_bribe: int = 3,
+        num_rounds: int = 4,
+        item_value: float = 1.0,
+        item_penalty: float = 2.0,
+        sheriff_penalty: float = 3.0,
+        **options: Any,
+    ) -> None:
+        self.max_items = whole_number("max_items", max_items, least=1)
+        self.max_bribe = whole_number("max_bribe", max_bribe, least=0)
+        self.num_rounds = whole_number("num_rounds", num_rounds, least=1)
+        self.item_value, self.item_penalty = number("item_value", item_value), number("item_penalty", item_penalty)
+        self.sheriff_penalty = number("sheriff_penalty", sheriff_penalty)
+        self.stakes = max(max_items * self.item_penalty, self.sheriff_penalty, float(max_bribe))
+        coins = {name: getattr(self, name) for name in ("item_value", "item_penalty", "sheriff_penalty")}
+        # OpenSpiel reads neither 2 nor 1e-07 as a real number.
+        written = ",".join(f"{name}={np.format_float_positional(value, trim='0')}" for name, value in coins.items())
+        super().__init__(
+            f"sheriff(max_items={max_items},max_bribe={max_bribe},num_rounds={num_rounds},{written})", **options
+        )
+
+    def rules(self) -> str:
+        """One paragraph: acts and payoffs."""
+        return (
+            f"The smuggler hides 0 to {self.max_items} illegal items by LOAD n; the sheriff does not see n. In each of "
+            f"{self.num_rounds} rounds the smuggler offers BRIBE n (0 to {self.max_bribe}) and the sheriff answers "
+            "INSPECT or PASS; only the last round counts. Last answer PASS: the sheriff gets the last bribe, the "
+            f"smuggler {self.item_value:g} per item less that bribe. Last answer INSPECT: the smuggler pays the "
+            f"sheriff {self.item_penalty:g} per item, but with no item the sheriff pays the smuggler "
+            f"{self.sheriff_penalty:g}."
+        )
+
+    def word(self, action: int) -> str:
+        """LOAD 2, BRIBE 1, INSPECT, PASS."""
+        if action < 2:
+            return ANSWERS[action]
+        loads = 2 + self.max_items
+        return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
+
+    def hearsay(self, action: int, word: str) -> str:
+        """Bribes and answers are heard, the cargo is not."""
+        return "" if word.startswith("LOAD") else word
+
+    def public(self) -> dict[str, Any]:
+        """All bribes and answers so far, and the rounds left, this one too."""
+        acts = [self.word(action) for action in self.state.history()[1:]]
+        bribes, answers = [int(act.split()[1]) for act in acts[::2]], acts[1::2]
+        return {"bribes": bribes, "answers": answers, "rounds_left": self.num_rounds - len(answers)}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The smuggler's cargo, once loaded."""
+        loaded = seat == "smuggler" and self.state.history()
+        return {"items": self.state.history()[0] - 2} if loaded else {}
+
+    def verdict(self) -> tuple[str, str]:
+        """By the last answer; only an inspection shows the cargo."""
+        cargo, *_, answer = self.state.history()
+        if ANSWERS[answer] == "PASS":
+            return "pass", "The sheriff let the cargo pass."
+        return "inspect", f"The sheriff inspected the cargo and found {cargo - 2} illegal items."
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Items loaded, the last bribe offered, whether the cargo was inspected; -1 for what was never reached."""
+        bribes = self.public()["bribes"]
+        items = self.private("smuggler").get("items", -1)
+        return {"items": items, "bribe": bribes[-1] if bribes else -1, "inspected": self.ended == "inspect"}

@@ -1,0 +1,53 @@
+"""Games of one seat with a goal: what they share is how they pay and when they end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from games.text import TextGame, number, whole_number
+
+GOAL = "goal"
+COST = "cost"
+
+
+class Solitaire(TextGame):
+    """Ends when the goal is reached, or unsolved after `max_turns` legal acts.
+
+    Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost
+    for every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai
+    et al. 2023); cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
+    """
+
+    def __init__(
+        self, *, max_turns: int, reward: Literal["goal", "steps"] = "goal", cost: float = 0.01, **options: Any
+    ) -> None:
+        if reward not in ("goal", "steps"):
+            raise ValueError(f'reward must be "goal" or "steps", not {reward!r}')
+        self.max_turns = whole_number("max_turns", max_turns, least=1)
+        self.reward, self.cost = reward, number("cost", cost) if reward == "goal" else 1.0
+        self.stakes = self.max_turns * self.cost
+        super().__init__(**options)
+
+    @property
+    def turns_left(self) -> int:
+        """Legal acts that may still be played."""
+        return self.max_turns - self.turns
+
+    def score(self, seat: str, solved: bool, success: str, failure: str) -> None:
+        """Pays for the act that is being played; ends the match at the goal or with the last turn."""
+        if self.cost and not (solved and self.reward == "steps"):
+            self.pay(seat, COST, -self.cost)
+        if solved:
+            if self.reward == "goal":
+                self.pay(seat, GOAL, 1.0)
+            self.end("solved", success)
+        elif self.turns_left == 1:
+            self.end("turns", failure)
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing: the only seat's facts are the public ones."""
+        return {}
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Whether the goal was reached."""
+        return {"solved": self.ended == "solved"}

@@ -1,0 +1,112 @@
+"""A house told in words: fetch a thing and bring it to a room (a small TextWorld, Côté et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.grid import STEPS, Cell, beside, carve, distances, join
+from games.solitaire import Solitaire
+from games.text import IllegalAct, whole_number
+
+ROOMS = (
+    "attic", "bathroom", "bedroom", "cellar", "garage", "garden", "hall", "kitchen", "library", "pantry", "porch",
+    "study",
+)  # fmt: skip
+ITEMS = ("apple", "book", "candle", "coin", "cup", "hammer", "key", "lamp", "rope", "vase")
+SHORTCUT = 0.25  # how often neighbours that need no door have one
+
+
+class TextNavigation(Solitaire):
+    """Acts: GO direction, TAKE item, DROP item. Solved by dropping the wanted item in the wanted room.
+
+    Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
+    every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
+    turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10.
+    """
+
+    name = "text_navigation"
+    seats: tuple[str, ...] = ("walker",)
+    metadata: ClassVar[dict[str, Any]] = {"name": "text_navigation_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0, "least_turns": 3.0}  # TAKE, GO, DROP
+
+    def __init__(self, *, rooms: int = 6, items: int = 3, max_turns: int | None = None, **options: Any) -> None:
+        self.size = whole_number("rooms", rooms, least=2, most=len(ROOMS))
+        self.count = whole_number("items", items, least=1, most=len(ITEMS))
+        super().__init__(max_turns=4 * rooms if max_turns is None else max_turns, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws a house, what lies where, where the walker stands, and what is wanted where it is not."""
+        cells: list[Cell] = [(0, 0)]
+        while len(cells) < self.size:
+            free = sorted({beside(cell, direction) for cell in cells for direction in STEPS} - set(cells))
+            cells.append(free[rng.integers(len(free))])
+        self.doors = carve(cells, rng)
+        for cell in cells:
+            for direction in ("EAST", "SOUTH"):
+                near = beside(cell, direction) in self.doors
+                if near and direction not in self.doors[cell] and rng.random() < SHORTCUT:
+                    join(self.doors, cell, direction)
+        self.names = dict(zip(cells, rng.choice(ROOMS, size=self.size, replace=False).tolist(), strict=True))
+        items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
+        self.places: dict[str, Cell | None] = {item: cells[rng.integers(self.size)] for item in items}
+        self.position = cells[rng.integers(self.size)]
+        self.wanted = items[0]
+        elsewhere = [cell for cell in cells if cell != self.places[self.wanted]]
+        self.goal = elsewhere[rng.integers(len(elsewhere))]
+        self.shortest = self._shortest()
+
+    def rules(self) -> str:
+        """One paragraph: the task, the acts and the limit."""
+        return (
+            f"You are in a house. Bring the {self.wanted} to the {self.names[self.goal]}: DROP it there. "
+            f"Acts: GO and a direction, TAKE or DROP and an item; {self.max_turns} turns in all."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The task, this room, its exits and items, what is carried, and the turns left."""
+        return {
+            "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
+            "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
+            "items": self._lying(self.position), "carried": self._lying(None), "turns_left": self.turns_left,
+        }  # fmt: skip
+
+    def legal(self, seat: str) -> list[str]:
+        """Every exit, every item here and every item carried."""
+        facts = self.public()
+        words = {"GO": facts["exits"], "TAKE": facts["items"], "DROP": facts["carried"]}
+        return [f"{verb} {noun}" for verb, nouns in words.items() for noun in nouns]
+
+    def play(self, seat: str, act: str) -> str:
+        """Walks, takes or drops, and is told what that changed."""
+        verb, _, noun = " ".join(act.split()).partition(" ")
+        verb, noun = verb.upper(), noun.lower() if verb.upper() != "GO" else noun.upper()
+        read = f"{verb} {noun}"
+        if read not in self.legal(seat):
+            raise IllegalAct({
+                "GO": f"there is no way {noun}", "TAKE": f"there is no {noun} here", "DROP": f"you have no {noun}",
+            }.get(verb, "write GO and a direction, or TAKE or DROP and an item")[:80])  # fmt: skip
+        if verb == "GO":
+            self.position = self.doors[self.position][noun]
+            self.tell(f"You are in the {self.names[self.position]}.")
+        else:
+            self.places[noun] = None if verb == "TAKE" else self.position
+            self.tell(f"You {'take' if verb == 'TAKE' else 'drop'} the {noun}.")
+        solved = self.places[self.wanted] == self.goal
+        self.score(seat, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
+        return read
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Solved or not, the turns of the shortest solution, and efficiency: shortest / turns, 0 where unsolved."""
+        efficiency = self.shortest / self.turns if self.ended == "solved" else 0.0
+        return {**super().figures(), "shortest": self.shortest, "efficiency": efficiency}
+
+    def _lying(self, place: Cell | None) -> list[str]:
+        return sorted(item for item, there in self.places.items() if there == place)
+
+    def _shortest(self) -> int:
+        """To the item, TAKE, to the room, DROP."""
+        steps = distances(self.doors, self.places[self.wanted] or self.position)
+        return steps[self.position] + 1 + steps[self.goal] + 1

@@ -1,0 +1,80 @@
+"""TradeComm: two words to agree on a blind trade (Sokota et al. 2021). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.openspiel import OpenSpielGame
+from games.text import whole_number
+
+LETTERS = string.ascii_uppercase
+
+
+class TradeComm(OpenSpielGame):
+    """Acts: SAY letter, once each, then TRADE give FOR get, once each and unseen; 1 to both if the trades match.
+
+    Options: num_items 2 to 26. The talk option is off unless given: the one letter is all that may be said.
+    reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.
+    """
+
+    name = "trade_comm"
+    seats: tuple[str, ...] = ("first", "second")
+    metadata: ClassVar[dict[str, Any]] = {"name": "trade_comm_v0", "render_modes": ["ansi"]}
+    # Silent, a plan of each side pairs at most num_items of all num_items^2 deals (here 4 of 16).
+    theory: ClassVar[Mapping[str, float]] = {"best": 1.0, "best_silent": 0.25}
+
+    def __init__(self, *, num_items: int = 4, talk: bool = False, **options: Any) -> None:
+        self.num_items = whole_number("num_items", num_items, least=2, most=len(LETTERS))
+        super().__init__(f"trade_comm(num_items={num_items})", talk=talk, **options)
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            f"Two sides get one item each, from A to {LETTERS[self.num_items - 1]}, maybe the same; it is private. "
+            "First each does SAY letter, which both hear. Then each does TRADE x FOR y (give x, get y), "
+            "which the other reads only at the end. Both score 1 if each gives the item it has and "
+            "gets the item the other gives; else both score 0."
+        )
+
+    def word(self, action: int) -> str:
+        """SAY A, TRADE A FOR B."""
+        if action < self.num_items:
+            return f"SAY {LETTERS[action]}"
+        give, get = divmod(action - self.num_items, self.num_items)
+        return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
+
+    def hearsay(self, action: int, word: str) -> str:
+        """What is said is heard; a trade is not, until the end."""
+        return word if action < self.num_items else ""
+
+    def public(self) -> dict[str, Any]:
+        """What either side has said."""
+        said = self.state.history()[1:3]
+        return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, said, strict=False)}}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The own item."""
+        return {"item": LETTERS[divmod(self.state.history()[0], self.num_items)[self.seats.index(seat)]]}
+
+    def verdict(self) -> tuple[str, str]:
+        """Whether the trades matched; both are read out."""
+        one, two = (self.word(action) for action in self.state.history()[3:])
+        outcome = "trade" if self.state.returns()[0] else "no_trade"
+        verdict = "The trade is made" if outcome == "trade" else "There is no trade"
+        return outcome, f"{verdict}: {self.seats[0]} wrote {one}, {self.seats[1]} wrote {two}."
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Whether there was a trade."""
+        return {"trade": self.ended == "trade"}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same own item, two different ones on the other side."""
+        own = int(rng.integers(self.num_items))
+        others = rng.choice(self.num_items, 2, replace=False).tolist()
+        pairs = [(own, other) if seat == self.seats[0] else (other, own) for other in others]
+        one, two = ({"chance": [first * self.num_items + second]} for first, second in pairs)
+        return one, two

@@ -1,0 +1,44 @@
+"""Twenty questions about an animal: the animals and what is true of them are Forsyth's Zoo data (UCI 1990)."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, ClassVar
+
+from games.book import Book, make_book
+from games.questions import Questions
+
+SYNONYMS = {
+    "fur": "hair", "hairy": "hair", "furry": "hair", "feather": "feathers", "egg": "eggs", "fly": "airborne",
+    "water": "aquatic", "teeth": "toothed", "tooth": "toothed", "spine": "backbone", "breathe": "breathes",
+    "venom": "venomous", "poisonous": "venomous", "fin": "fins", "two legs": "legs 2", "four legs": "legs 4",
+    "five legs": "legs 5", "six legs": "legs 6", "eight legs": "legs 8", "pet": "domestic", "tame": "domestic",
+    "hunt": "predator", "as big as a cat": "catsize", "big as a cat": "catsize",
+    **{f"{count} legs": f"legs {count}" for count in (2, 4, 5, 6, 8)},
+    **{name: f"type {name}" for name in ("mammal", "bird", "fish", "reptile", "amphibian", "insect")},
+}  # fmt: skip
+
+
+def zoo() -> Book:
+    """The book of games/data/zoo.csv: 101 animals, 59 of them different by what may be asked."""
+    rows: list[tuple[str, list[str], list[str]]] = []
+    with files("games").joinpath("data/zoo.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            name, legs, kind = row.pop("name"), row.pop("legs"), row.pop("type")
+            facts = [attribute for attribute, value in row.items() if value == "1"]
+            rows.append((name, [], [*facts, f"legs {legs}", f"type {kind}"]))
+    return make_book(rows, {words: f"ASK {question}" for words, question in SYNONYMS.items()})
+
+
+class TwentyQuestions(Questions):
+    """`Questions` about an animal; the options and rewards are said there."""
+
+    name = "twenty_questions"
+    metadata: ClassVar[dict[str, Any]] = {"name": "twenty_questions_v0", "render_modes": ["ansi"]}
+    # n yes/no acts, the last of them a right guess, tell at most 2^(n-1) things apart.
+    theory: ClassVar[Mapping[str, float]] = {"things": 59.0, "least_worst_case_turns": 7.0}
+    book = zoo()
+    sort = "animal"
+    notes = " Catsize: as big as a cat or bigger; type other: molluscs, crustaceans, worms and the like."

@@ -1,0 +1,82 @@
+"""The ultimatum game: one seat proposes how to split a pie, the other takes it or leaves both with nothing
+(Güth, Schmittberger and Schwarze 1982)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.text import IllegalAct, TextGame, whole_number
+
+OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
+
+
+class Ultimatum(TextGame):
+    """Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option besides TextGame's: pie >= 1.
+
+    Reward part "deal": to both seats when the offer is accepted. Subgame perfect are two pure outcomes (`theory`,
+    at the default pie): the offer of nothing, accepted; and of one, by a responder that would reject nothing.
+    """
+
+    name = "ultimatum"
+    seats: tuple[str, ...] = ("proposer", "responder")
+    metadata: ClassVar[dict[str, Any]] = {"name": "ultimatum_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {
+        "least_equilibrium_offer": 0, "most_equilibrium_offer": 1,
+        "least_proposer_payoff": 9, "most_proposer_payoff": 10,
+    }  # fmt: skip
+    perfect_information = True
+
+    def __init__(self, *, pie: int = 10, **options: Any) -> None:
+        super().__init__(**options)
+        self.pie = whole_number("pie", pie, least=1)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Nothing is offered yet."""
+        self.offer: int | None = None
+
+    def rules(self) -> str:
+        """One paragraph."""
+        talk = " Talk may follow after |." if self.talk else ""
+        return (
+            f"Ultimatum: the proposer splits {self.pie} coins. OFFER n gives n to the responder and keeps the rest. "
+            f"The responder answers ACCEPT, or REJECT: then both get nothing.{talk}"
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The pie and what the responder is offered."""
+        return {"pie": self.pie, "offer": self.offer}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def legal(self, seat: str) -> list[str]:
+        """Every offer, or the two answers."""
+        return [f"OFFER {n}" for n in range(self.pie + 1)] if self.offer is None else ["ACCEPT", "REJECT"]
+
+    def play(self, seat: str, act: str) -> str:
+        """The offer, or the answer that ends the match."""
+        if self.offer is None:
+            if not (read := OFFER.fullmatch(act)) or int(read[1]) > self.pie:
+                raise IllegalAct(f"write OFFER and a whole number from 0 to {self.pie}")
+            self.offer = int(read[1])
+            return f"OFFER {self.offer}"
+        answer = act.strip().upper()
+        if answer not in ("ACCEPT", "REJECT") or not act.isascii():
+            raise IllegalAct("write ACCEPT or REJECT")
+        if answer == "ACCEPT":
+            self.pay("proposer", "deal", self.pie - self.offer)
+            self.pay("responder", "deal", self.offer)
+            self.end("deal", "There is a deal.")
+        else:
+            self.end("rejected", "The offer was rejected.")
+        return answer
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Whether there was a deal; what part of the pie was offered, if any was."""
+        share = {} if self.offer is None else {"offered": self.offer / self.pie}
+        return {"deal": self.ended == "deal", **share}

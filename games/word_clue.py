@@ -1,0 +1,150 @@
+"""WordClue: one side knows which words on the board are targets, and may say one word and a number."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.text import IllegalAct, TextGame, number, whole_number
+
+GIVER = "giver"
+CLUE = re.compile(r"\s*CLUE\s+([a-z]{2,20})\s+(\d{1,3})\s*", re.ASCII | re.IGNORECASE)
+GUESS = re.compile(r"\s*(?:GUESS\s+([a-z]+)|(STOP))\s*", re.ASCII | re.IGNORECASE)
+
+
+@functools.cache
+def nouns() -> tuple[str, ...]:
+    """The English nouns that boards are made of, in alphabetical order."""
+    return tuple((Path(__file__).parent / "data" / "words.txt").read_text(encoding="utf-8").split())
+
+
+class WordClue(TextGame):
+    """Acts: the giver's CLUE word number; in turn the guessers' GUESS word or STOP (no more guesses in this round).
+
+    Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board; targets 1 to words - 1;
+    rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: a clue is all that may be
+    said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
+    Reward parts, the same to all seats: "found", 1 per target; "missed", -cost for another word.
+    """
+
+    name = "word_clue"
+    seats: tuple[str, ...] = (GIVER, "guesser_1")
+    metadata: ClassVar[dict[str, Any]] = {"name": "word_clue_v0", "render_modes": ["ansi"]}
+    # At the default options. Without any information the first guess pays 1/3 - 0.5 * 2/3 = 0; after a miss the next
+    # round's pays 3/8 - 0.5 * 5/8 = 1/16, after a hit every other guess loses: 2/3 of 1/16 in all.
+    theory: ClassVar[Mapping[str, float]] = {"best": 3.0, "no_information": 1 / 24}
+
+    def __init__(
+        self, *, players: int = 2, words: int = 9, targets: int = 3, rounds: int = 2, cost: float = 0.5, **options: Any
+    ) -> None:
+        guessers = whole_number("players", players, least=2, most=5) - 1
+        self.seats = (GIVER, *(f"guesser_{n + 1}" for n in range(guessers)))
+        self.size = whole_number("words", words, least=2, most=25)
+        self.aims = whole_number("targets", targets, least=1, most=self.size - 1)
+        self.rounds, self.cost = whole_number("rounds", rounds, least=1), number("cost", cost)
+        self.stakes = self.cost * min(self.rounds, self.size - self.aims)
+        super().__init__(**{"talk": False, **options})
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws what is not given: the board out of all nouns, the targets out of the board."""
+        board = list(options.get("board") or rng.choice(nouns(), self.size, replace=False).tolist())
+        if not len(board) == len(set(board)) == self.size or not all(re.fullmatch("[a-z]+", str(w)) for w in board):
+            raise ValueError(f"board must be {self.size} different words of letters a-z, not {board!r}")
+        targets = list(options.get("targets") or rng.choice(board, self.aims, replace=False).tolist())
+        if not len(targets) == len(set(targets)) == self.aims or not set(targets) <= set(board):
+            raise ValueError(f"targets must be {self.aims} different words of the board, not {targets!r}")
+        self.board, self.targets = board, [word for word in board if word in targets]
+        self.found: list[str] = []
+        self.missed: list[str] = []
+        self.round, self.clue, self.guesses_left = 1, "", 0
+        self.guessing: list[str] = []  # who may still guess in this round, the next one first
+
+    def rules(self) -> str:
+        """One paragraph: the clue, the guesses, the payoffs."""
+        who = "guesser then does" if len(self.seats) == 2 else "guessers then in turn do"
+        return (
+            f"A team game: {self.aims} of the {self.size} English nouns on the board are targets, known to the giver "
+            f"alone. In each of {self.rounds} rounds the giver does CLUE word number: one English word (letters a-z) "
+            "that is, contains and is part of no board word, and how many guesses may follow. "
+            f"The {who} GUESS word (from the board) or STOP. All score 1 per target found; another word costs all "
+            f"{self.cost:g} and ends the round."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The board's words not yet guessed, those found and missed, the clue, guesses and rounds left."""
+        left = [word for word in self.board if word not in self.found and word not in self.missed]
+        turn = {"clue": self.clue, "guesses_left": self.guesses_left, "rounds_left": self.rounds - self.round + 1}
+        return {"board": left, "found": [*self.found], "missed": [*self.missed], **turn}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """To the giver the targets not yet found."""
+        return {"targets": [word for word in self.targets if word not in self.found]} if seat == GIVER else {}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Every word not yet guessed, and STOP; clues cannot be listed."""
+        return None if seat == GIVER else [*(f"GUESS {word}" for word in self.public()["board"]), "STOP"]
+
+    def play(self, seat: str, act: str) -> str:
+        """A clue opens a round; a wrong guess, the last guess or the last STOP closes it."""
+        if seat == GIVER:
+            return self._give(act)
+        if not (read := GUESS.fullmatch(act)):
+            raise IllegalAct("write GUESS and one word of the board, or STOP")
+        if read[2]:
+            self.guessing.pop(0)
+            if not self.guessing:
+                self._close()
+            return "STOP"
+        word = read[1].lower()
+        if word not in self.public()["board"]:
+            raise IllegalAct("the word must be on the board and not yet guessed")
+        self._guess(word)
+        return f"GUESS {word}"
+
+    def next_seat(self, seat: str) -> str:
+        """The guessers in turn while a round is open, else the giver."""
+        return self.guessing[0] if self.guessing else GIVER
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Targets found, wrong guesses, the share of the targets that was found, rounds begun."""
+        found, missed = len(self.found), len(self.missed)
+        return {"found": found, "missed": missed, "share": found / self.aims, "rounds": self.round}
+
+    def _give(self, act: str) -> str:
+        if not (read := CLUE.fullmatch(act)):
+            raise IllegalAct("write CLUE, one word of 2 to 20 letters and a number")
+        clue, guesses, left = read[1].lower(), int(read[2]), self.aims - len(self.found)
+        if not 1 <= guesses <= left:
+            raise IllegalAct(f"the number must be from 1 to {left}, the targets left")
+        if near := next((word for word in self.board if word in clue or clue in word), None):
+            raise IllegalAct(f"the clue may not be, contain or be part of a board word, such as {near}")
+        self.clue, self.guesses_left = f"{clue} {guesses}", guesses
+        first = (self.round - 1) % (len(self.seats) - 1)  # another guesser begins each round
+        self.guessing = [*self.seats[1 + first :], *self.seats[1 : 1 + first]]
+        return f"CLUE {clue} {guesses}"
+
+    def _guess(self, word: str) -> None:
+        hit = word in self.targets
+        (self.found if hit else self.missed).append(word)
+        self.guesses_left -= 1
+        for seat in self.seats:
+            self.pay(seat, "found" if hit else "missed", 1.0 if hit else -self.cost)
+        self.tell(f"{word} is a target." if hit else f"{word} is not a target: the round is over.")
+        if len(self.found) == self.aims:
+            self.end("found", "All targets are found.")
+        elif hit and self.guesses_left:
+            self.guessing.append(self.guessing.pop(0))
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self.guessing, self.clue, self.guesses_left = [], "", 0
+        if self.round == self.rounds:
+            self.end("rounds", f"The rounds are over: {len(self.found)} of {self.aims} targets are found.")
+        else:
+            self.round += 1

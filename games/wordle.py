@@ -1,0 +1,102 @@
+"""Wordle: a hidden word of five letters, found by guesses that are marked letter by letter (Wardle 2021)."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.solitaire import Solitaire
+from games.text import IllegalAct
+
+LETTERS = 5
+ALL_RIGHT = "G" * LETTERS
+
+
+@functools.cache
+def common_words() -> tuple[str, ...]:
+    """The words of games/data/wordle.txt, in order."""
+    return tuple(files("games").joinpath("data/wordle.txt").read_text(encoding="ascii").split())
+
+
+def feedback(guess: str, word: str) -> str:
+    """One mark a letter: G right, Y in the word but elsewhere, - not (or not so often) in the word.
+
+    A letter of the word accounts for one mark: first for the right ones, then for the others from the left.
+    """
+    spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
+    marks = []
+    for letter, true in zip(guess, word, strict=True):
+        if letter != true and spare[letter]:
+            spare[letter] -= 1
+            marks.append("Y")
+        else:
+            marks.append("G" if letter == true else "-")
+    return "".join(marks)
+
+
+def is_word(text: str) -> bool:
+    """Whether this is five letters from a to z."""
+    return len(text) == LETTERS and text.isascii() and text.isalpha() and text == text.lower()
+
+
+class Wordle(Solitaire):
+    """Act: GUESS and five letters; any may be guessed, `legal` lists the words that may be hidden.
+
+    Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
+    max_turns, the tries; words, different words of five small letters (None: the common ones).
+    reset(options={"word": one of the words}) hides that word.
+    """
+
+    name = "wordle"
+    seats: tuple[str, ...] = ("guesser",)
+    metadata: ClassVar[dict[str, Any]] = {"name": "wordle_v0", "render_modes": ["ansi"]}
+    # 3^5 marks less the five with four G and one Y: the last letter would have nowhere to go.
+    theory: ClassVar[Mapping[str, float]] = {"feedbacks": 238.0}
+
+    def __init__(self, *, max_turns: int = 6, words: Sequence[str] | None = None, **options: Any) -> None:
+        if words is not None and not (words and len(set(words)) == len(words) and all(map(is_word, words))):
+            raise ValueError("words must be a list of different words of five letters from a to z")
+        self.words = common_words() if words is None else tuple(words)
+        super().__init__(max_turns=max_turns, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Hides one of the words, all equally likely."""
+        self.word = str(options.get("word", self.words[rng.integers(len(self.words))]))
+        if self.word not in self.words:
+            raise ValueError(f"word must be one of the game's words, not {self.word!r}")
+        self.marked: list[tuple[str, str]] = []
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            f"Find the hidden five-letter word. Write GUESS and a word; each letter is marked: G right, Y elsewhere "
+            f"in the word, - not in it (or not so often). {self.max_turns} guesses in all."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The guesses with their marks, and the turns left."""
+        return {"guesses": [f"{guess} {marks}" for guess, marks in self.marked], "turns_left": self.turns_left}
+
+    def legal(self, seat: str) -> list[str]:
+        """A guess of each word that may be hidden."""
+        return [f"GUESS {word}" for word in self.words]
+
+    def play(self, seat: str, act: str) -> str:
+        """Marks a guess."""
+        verb, _, guess = " ".join(act.lower().split()).partition(" ")
+        if verb != "guess" or not is_word(guess):
+            raise IllegalAct("write GUESS and a word of five letters")
+        marks = feedback(guess, self.word)
+        self.marked.append((guess, marks))
+        self.tell(f"{guess}: {marks}")
+        self.score(seat, marks == ALL_RIGHT, "That is the word.", f"No guesses are left; the word was {self.word}.")
+        return f"GUESS {guess}"
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Solved or not, and how many letters were right in the best guess."""
+        return {**super().figures(), "best_guess": max((marks.count("G") for _, marks in self.marked), default=0)}

@@ -1,0 +1,100 @@
+"""Scripted players of the games of one seat: each solves its game as well as its rule promises, from its view alone."""
+
+import copy
+import itertools
+import statistics
+
+import pytest
+
+import games
+from agents.players.base import View
+from agents.players.guessers import BRAINS, GAMES, marks
+from games.wordle import feedback
+
+
+def view_of(game):
+    """What the only seat may know, as a player gets it."""
+    seat = game.agent_selection
+    info = copy.deepcopy(game.infos[seat])
+    return View(
+        seat, game.turns, game.observe(seat)["messages"], info["rules"], info["public"], info["private"],
+        tuple(info["legal"]),
+    )  # fmt: skip
+
+
+def play(game, brain):
+    """Plays a match that was reset to its end; the report."""
+    while not game.ended:
+        game.step(brain.act(view_of(game)))
+        assert game.infos[game.agent_selection]["valid"]
+    return game.report()
+
+
+def reports(name, brain, seeds, **options):
+    game = games.make(name, **options)
+    for seed in range(seeds):
+        game.reset(seed=seed)
+        yield play(game, BRAINS[brain](seed))
+
+
+def test_the_table():
+    assert BRAINS.keys() == GAMES.keys()
+    for brain, names in GAMES.items():
+        for name in names:
+            assert len(list(reports(name, brain, 3))) == 3
+
+
+@pytest.mark.parametrize("name", ["twenty_questions", "guess_city"])
+def test_the_halver_finds_every_thing_close_to_the_bound(name):
+    game = games.make(name, open_book=True)
+    turns = []
+    for thing in game.book.things:
+        game.reset(seed=0, options={"thing": thing.names[-1]})
+        report = play(game, BRAINS["halver"](0))
+        assert report["solved"]
+        turns.append(report["turns"])
+    least = game.theory["least_worst_case_turns"]
+    assert least <= max(turns) <= least + 2
+    blind = [report["solved"] for report in reports(name, "halver", 100)]
+    assert statistics.fmean(blind) < 0.5  # without the book it only tries
+
+
+def test_marks_are_the_games():
+    words = games.make("wordle").words[::9]
+    for guess, word in itertools.product(words, words):
+        assert marks(guess, word) == feedback(guess, word)
+
+
+def test_a_consistent_guesser_never_tries_what_cannot_be():
+    game = games.make("wordle", max_turns=12)
+    turns = []
+    for seed in range(60):
+        game.reset(seed=seed)
+        turns.append(play(game, BRAINS["consistent_guesser"](seed))["turns"])
+        guesses = [line.split() for line in game.public()["guesses"]]
+        assert all(
+            feedback(before, later) == told
+            for (before, told), (later, _) in itertools.combinations(guesses, 2)
+        )  # fmt: skip
+        assert game.ended == "solved"
+    assert statistics.fmean(turns) < 4.5
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_who_reads_the_map_takes_the_shortest_way(size):
+    for report in reports("maze", "map_reader", 100, size=size):
+        assert report["efficiency"] == games.make("maze").theory["max_efficiency"]
+
+
+@pytest.mark.parametrize(("size", "view"), [(2, "full"), (5, "partial"), (9, "partial")])
+def test_a_hand_on_the_wall_leads_to_the_goal_in_time(size, view):
+    seen = list(reports("maze", "wall_follower", 1000 if size == 5 else 100, size=size, view=view))
+    assert all(report["solved"] and report["turns"] <= 2 * (size**2 - 1) for report in seen)
+    assert all(0 < report["efficiency"] <= 1 for report in seen)
+
+
+@pytest.mark.parametrize("rooms", [2, 6, 12])
+def test_depth_first_search_brings_every_item_home_in_time(rooms):
+    seen = list(reports("text_navigation", "fetcher", 1000 if rooms == 6 else 200, rooms=rooms))
+    assert all(report["solved"] and report["shortest"] <= report["turns"] <= 3 * rooms for report in seen)
+    assert any(report["efficiency"] == 1.0 for report in seen)

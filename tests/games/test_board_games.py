@@ -1,0 +1,138 @@
+"""Tic-tac-toe, connect four, breakthrough and nim: values by exhaustive search, matches played by hand, draws."""
+
+import functools
+import itertools
+import operator
+
+import pytest
+
+import games
+
+
+def value(game):
+    """What first gets if both play perfectly from here: minimax over positions."""
+    known = {}
+
+    def of(state):
+        if state.is_terminal():
+            return state.player_return(0)
+        position = state.current_player(), str(state)
+        if position not in known:
+            best = max if position[0] == 0 else min
+            known[position] = best(of(state.child(action)) for action in state.legal_actions())
+        return known[position]
+
+    game.reset(seed=0)
+    return of(game.state)
+
+
+def play(game, *acts):
+    """The acts one after the other; who moves next."""
+    game.reset(seed=0)
+    for act in acts:
+        assert not game.ended
+        game.step(act)
+        assert "illegal" not in game.render()
+    return game.agent_selection
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "theory"),
+    [
+        ("tic_tac_toe", {}, "value"),
+        ("connect_four", {"rows": 4, "columns": 4}, "value_4x4"),
+        ("connect_four", {"rows": 4, "columns": 4, "connect": 3}, "value_connect_3_on_4x4"),
+        ("breakthrough", {"rows": 4, "columns": 2}, "value_4x2"),
+        ("breakthrough", {"rows": 5, "columns": 3}, "value_5x3"),
+        ("breakthrough", {"rows": 5, "columns": 4}, "value_5x4"),
+        ("nim", {}, "value"),
+        ("nim", {"misere": True}, "value"),
+    ],
+)
+def test_values_by_minimax(name, options, theory):
+    assert value(games.make(name, **options)) == games.GAMES[name].theory[theory]
+
+
+@pytest.mark.parametrize("misere", [False, True])
+def test_nim_is_lost_by_the_rule_of_bouton(misere):
+    for piles in itertools.combinations_with_replacement(range(1, 6), 3):
+        lost = functools.reduce(operator.xor, piles) == (misere and max(piles) == 1)
+        assert value(games.make("nim", piles=piles, misere=misere)) == (-1 if lost else 1)
+
+
+def test_tic_tac_toe_by_hand():
+    game = games.make("tic_tac_toe")
+    assert play(game, "PLAY 5", "PLAY 1", "PLAY 3") == "second"
+    assert game.public() == {"board": "O2X/4X6/789"}
+    assert [game.private(seat)["mark"] for seat in game.seats] == ["X", "O"]
+    assert game.infos["second"]["legal"] == ["PLAY 2", "PLAY 4", "PLAY 6", "PLAY 7", "PLAY 8", "PLAY 9"]
+    game.step("PLAY 9")
+    game.step("PLAY 7")
+    assert game.public() == {"board": "O2X/4X6/X8O"} and game.ended == "win"
+    assert game.payoffs() == {"first": 1.0, "second": -1.0}
+    assert game.observe("second")["messages"][-1]["text"] == "The match is over: first won."
+    play(game, "PLAY 1", "PLAY 4", "PLAY 2", "PLAY 5", "PLAY 9", "PLAY 6")
+    assert game.payoffs() == {"first": -1.0, "second": 1.0} and game.rewards == {"first": -1.0, "second": 1.0}
+
+
+def test_connect_four_by_hand():
+    game = games.make("connect_four")
+    play(game, "DROP 4", "DROP 4", "DROP 3", "DROP 3", "DROP 2", "DROP 2")
+    assert game.public() == {"board": "......./......./......./......./.OOO.../.XXX..."}
+    game.step("DROP 1")
+    assert game.payoffs() == {"first": 1.0, "second": -1.0} and game.ended == "win"
+    play(game, *["DROP 7"] * 6)
+    assert "DROP 7" not in game.infos["first"]["legal"] and len(game.infos["first"]["legal"]) == 6
+    diagonal = "DROP 1", "DROP 2", "DROP 2", "DROP 3", "DROP 3", "DROP 4", "DROP 3", "DROP 4", "DROP 4", "DROP 6"
+    play(game, *diagonal)
+    assert game.public() == {"board": "......./......./......./..XX.../.XXO.../XOOO.O."}
+    game.step("DROP 4")
+    assert game.public()["board"].split("/")[2] == "...X..." and game.payoffs()["first"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "acts"),
+    [
+        ("tic_tac_toe", {}, [f"PLAY {cell}" for cell in (1, 2, 3, 5, 4, 6, 8, 7, 9)]),
+        ("connect_four", {"rows": 2, "columns": 3, "connect": 3}, [f"DROP {n}" for n in (1, 2, 3, 1, 2, 3)]),
+    ],
+)
+def test_a_draw_pays_both_what_the_option_says(name, options, acts):
+    plain, mars = games.make(name, **options), games.make(name, draw=0.1, **options)
+    for game, paid in (plain, 0.0), (mars, 0.1):
+        play(game, *acts)
+        assert game.ended == "draw" and game.payoffs() == game.rewards == {"first": paid, "second": paid}
+        assert game.observe(game.seats[0])["messages"][-1]["text"] == "The match is over: a draw."
+    assert "A draw pays both 0.1." in mars.rules() and "pays" not in plain.rules()
+    play(mars, *acts[:-2])
+    assert mars.payoffs() == {"first": 0.0, "second": 0.0}  # nothing before the end
+
+
+def test_a_decided_match_pays_no_draw():
+    game = games.make("tic_tac_toe", draw=0.1)
+    play(game, "PLAY 1", "PLAY 4", "PLAY 2", "PLAY 5", "PLAY 3")
+    assert game.payoffs() == {"first": 1.0, "second": -1.0}
+
+
+def test_breakthrough_by_hand():
+    game = games.make("breakthrough", rows=5, columns=3)
+    game.reset(seed=0)
+    assert game.public() == {"board": "5bbb/4bbb/3.../2www/1www/abc"}
+    assert game.infos["first"]["legal"] == ["a4a3", "a4b3", "b4a3", "b4b3", "b4c3", "c4b3", "c4c3"]
+    play(game, "a4b3", "c2b3", "b4a3", "b3c4", "a3b2")
+    assert game.public() == {"board": "5bbb/4..w/3.../2wb./1www/abc"}
+    assert [game.private(seat)["piece"] for seat in game.seats] == ["b", "w"]
+    assert "b1b2" not in game.infos["second"]["legal"] and "a1b2" in game.infos["second"]["legal"]
+    game.step("c4b5")
+    assert game.ended == "win" and game.payoffs() == {"first": -1.0, "second": 1.0}
+
+
+@pytest.mark.parametrize(("misere", "winner"), [(False, "first"), (True, "second")])
+def test_nim_by_hand(misere, winner):
+    game = games.make("nim", piles=[2, 1], misere=misere)
+    assert play(game, "take 1 a") == "second"
+    assert game.public() == {"piles": {"A": 1, "B": 1}} and game.infos["second"]["legal"] == ["TAKE 1 A", "TAKE 1 B"]
+    game.step("TAKE 1 B")
+    game.step("TAKE 1 A")
+    assert game.payoffs() == {seat: 1.0 if seat == winner else -1.0 for seat in game.seats}
+    assert f"last thing of all {'loses' if misere else 'wins'}" in game.rules()

@@ -1,0 +1,202 @@
+"""Maze and text navigation: every maze and house can be solved, shortest ways by a second search, views, rewards."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from games.grid import BACK, STEPS, beside, carve, distances
+from games.maze import Maze
+from games.text_navigation import TextNavigation
+
+
+def floods(doors, start):
+    """A second definition of distance: sets of cells that grow by one step at a time."""
+    reached, ring, steps = {}, {start}, 0
+    while ring:
+        reached |= dict.fromkeys(ring, steps)
+        ring, steps = {there for cell in ring for there in doors[cell].values()} - reached.keys(), steps + 1
+    return reached
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_every_maze_has_exactly_one_way_between_any_two_cells(size):
+    game = Maze(size=size)
+    for seed in range(1000 if size == 5 else 100):
+        game.reset(seed=seed)
+        doors = game.doors
+        for cell, ways in doors.items():
+            assert all(there == beside(cell, way) and doors[there][BACK[way]] == cell for way, there in ways.items())
+        assert sum(map(len, doors.values())) == 2 * (size**2 - 1)  # a spanning tree: connected, and one door too few
+        reached = floods(doors, game.start)
+        assert len(reached) == size**2 and game.start != game.goal
+        assert distances(doors, game.start) == reached and game.shortest() == reached[game.goal]
+
+
+def test_mazes_differ():
+    game = Maze()
+    assert len({(game.reset(seed=seed), game.map())[1] for seed in range(200)}) == 200
+
+
+def straight(**options):
+    """A match in a maze whose goal is two steps east of the start; and the names of its first steps."""
+    game = Maze(**options)
+    for seed in itertools.count():
+        game.reset(seed=seed)
+        x, y = game.start
+        east = game.doors[game.start].get("EAST")
+        if "NORTH" not in game.doors[game.start] and east and game.doors[east].get("EAST") == game.goal == (x + 2, y):
+            return game
+
+
+def test_a_wall_costs_a_turn_and_the_goal_pays():
+    game = straight()
+    start = game.position
+    for act in ("north", " EAST ", "East"):
+        game.step(act)
+        assert game.infos["walker"]["valid"]
+        assert (game.position == start) == (act == "north")
+    assert game.payoffs() == {"walker": pytest.approx(0.97)}
+    report = game.report()
+    assert report.pop("efficiency") == pytest.approx(2 / 3)
+    assert report == {"ended": "solved", "turns": 3, "solved": True, "shortest": 2}
+    steps = straight(reward="steps", penalty=4)
+    for act in ("up", "NORTH", "EAST", "EAST"):  # LMRL-Gym: -4 for what is no step, -1 each, 0 for the last
+        steps.step(act)
+    assert steps.payoffs() == {"walker": -2.0} and steps._totals["walker"]["illegal"] == -4.0
+    lost = straight(max_turns=2)
+    lost.step("NORTH")
+    lost.step("EAST")
+    assert lost.report()["ended"] == "turns" and lost.report()["efficiency"] == 0.0
+    assert lost.payoffs() == {"walker": pytest.approx(-0.02)}
+
+
+def test_the_map_shows_the_maze():
+    game = Maze(size=2)
+    game.reset(seed=0)
+    rows = game.infos["walker"]["public"]["map"].split("\n")
+    assert len(rows) == 5 and {len(row) for row in rows} == {5} and rows[0] == rows[4] == "#####"
+    assert sum(row.count("W") for row in rows) == sum(row.count("G") for row in rows) == 1
+    assert sum(row.count("#") for row in rows) == 25 - 4 - 3  # four cells, three doors
+    for size, seed in itertools.product((3, 6), range(50)):
+        game = Maze(size=size)
+        game.reset(seed=seed)
+        rows = game.map().split("\n")
+        for (x, y), way in itertools.product(game.doors, STEPS):
+            east, south = STEPS[way]
+            assert (rows[2 * y + 1 + south][2 * x + 1 + east] != "#") == (way in game.doors[x, y])
+
+
+def test_from_inside_only_the_exits_are_seen():
+    seen = set()
+    for seed in range(500):
+        game = Maze(view="partial")
+        game.reset(seed=seed)
+        info = game.infos["walker"]
+        assert set(info["public"]) == {"exits", "turns_left"} and info["private"] == {}
+        seen.add(json.dumps([game.infos, game.observe("walker")]))
+    assert len(seen) <= 15  # what is open around the walker, nothing else of where it or the goal is
+
+
+@pytest.mark.parametrize("rooms", [2, 6, 12])
+def test_every_house_can_be_solved_and_the_shortest_solution_is_the_shortest(rooms):
+    game = TextNavigation(rooms=rooms)
+    for seed in range(1000 if rooms == 6 else 200):
+        game.reset(seed=seed)
+        assert len(game.doors) == rooms == len(set(game.names.values()))
+        assert floods(game.doors, game.position).keys() == game.doors.keys()
+        assert game.places[game.wanted] != game.goal
+        assert 3 <= game.shortest == shortest_by_play(game) < game.max_turns
+
+
+def shortest_by_play(game):
+    """Breadth first over (where the walker is, where the item is): the least turns until it lies where it is wanted."""
+    edge = [(game.position, game.places[game.wanted], 0)]
+    seen = {edge[0][:2]}
+    for here, item, turns in edge:
+        if item == game.goal:
+            return turns
+        moves = [(there, item) for there in game.doors[here].values()]
+        moves += [(here, None)] if item == here else [(here, here)] if item is None else []
+        for move in moves:
+            if move not in seen:
+                seen.add(move)
+                edge.append((*move, turns + 1))
+    return None
+
+
+def test_a_house_by_hand():
+    game = TextNavigation(rooms=2, items=2)
+    game.reset(seed=1)
+    while len(game.infos["walker"]["public"]["items"]) < 2:  # both items here
+        game.reset()
+    item, (exit_,) = game.wanted, game.infos["walker"]["public"]["exits"]
+    other = next(name for name in game.places if name != item)
+    room = game.names[game.goal]
+    assert item in game.rules() and room in game.rules() and game.shortest == 3
+    assert game.infos["walker"]["legal"] == [f"GO {exit_}", *sorted((f"TAKE {item}", f"TAKE {other}"))]
+    for act in (f"take  {item.upper()}", f"TAKE {other}", f"go {exit_.lower()}", f"DROP {other}"):
+        game.step(act)
+        assert game.infos["walker"]["valid"] and not game.ended
+    facts = game.infos["walker"]["public"]
+    assert facts["room"] == room and facts["items"] == [other] and facts["carried"] == [item]
+    assert game.observe("walker")["messages"][-1]["text"] == f"You drop the {other}."
+    game.step(f"DROP {item}")
+    assert game.payoffs() == {"walker": pytest.approx(0.95)}
+    assert game.report() == {"ended": "solved", "turns": 5, "solved": True, "shortest": 3, "efficiency": 0.6}
+
+
+@pytest.mark.parametrize("act", ["GO UP", "TAKE elephant", "DROP lamp", "LOOK", "GO", "TAKE", "TAKE lamp now", ""])
+def test_what_cannot_be_done_is_illegal_and_changes_nothing(act):
+    game = TextNavigation()
+    game.reset(seed=0)
+    before = json.dumps(game.public())
+    game.step(act)
+    assert not game.infos["walker"]["valid"] and json.dumps(game.public()) == before and game.turns == 0
+    assert game.observe("walker")["messages"][-1]["text"].startswith("Not a legal act: ")
+
+
+def test_only_the_room_the_walker_is_in_is_seen():
+    game = TextNavigation(rooms=12, items=10)
+    for seed in range(300):
+        game.reset(seed=seed)
+        for _ in range(6):
+            info = game.infos["walker"]
+            here = [item for item, place in game.places.items() if place == game.position]
+            carried = [item for item, place in game.places.items() if place is None]
+            hidden = set(game.places) - set(here) - set(carried) - {game.wanted}
+            unseen = set(game.names.values()) - {game.names[game.position], game.names[game.goal]}
+            shown = json.dumps([info["public"], info["private"], info["legal"], info["rules"]])
+            words = set(shown.replace('"', " ").replace(",", " ").replace(":", " ").replace(".", " ").split())
+            assert not (hidden | unseen) & words and info["public"]["items"] == sorted(here)
+            game.step(str(game.rng.choice([act for act in info["legal"] if act.startswith("GO")])))
+
+
+def test_bad_options():
+    for options in ({"size": 1}, {"size": 21}, {"view": "none"}, {"max_turns": 0}):
+        with pytest.raises(ValueError):
+            Maze(**options)
+    for options in ({"rooms": 1}, {"rooms": 13}, {"items": 0}, {"items": 11}):
+        with pytest.raises(ValueError):
+            TextNavigation(**options)
+
+
+def test_carving_any_connected_cells():
+    cells = [(0, 0), (1, 0), (2, 0), (1, 1), (1, 2), (2, 2)]
+    for seed in range(50):
+        doors = carve(cells, np.random.default_rng(seed))
+        assert sum(map(len, doors.values())) == 10 and len(floods(doors, (0, 0))) == 6
+
+
+@settings(deadline=None)
+@given(st.one_of(st.text(st.characters(), max_size=30), st.from_regex(r"(?i)(go|take|drop|north)\s*\w{0,9}")))
+def test_any_text_is_harmless(text):
+    for cls in (Maze, TextNavigation):
+        game = cls()
+        game.reset(seed=0)
+        game.step(text)
+        assert game.infos["walker"]["valid"] == (game.turns == 1)
+        json.dumps([game.infos, game.observe("walker")])

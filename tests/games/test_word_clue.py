@@ -1,0 +1,232 @@
+"""WordClue: turns, clues, payoffs by hand; what the guessers see; what pays best; any text is harmless."""
+
+import functools
+import itertools
+import json
+import string
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import games
+from games.word_clue import nouns
+
+BOARD = ["bear", "cloud", "piano", "apple", "river", "gold", "nurse", "train", "lamp"]
+TARGETS = ["apple", "bear", "river"]
+DEAL = {"board": BOARD, "targets": TARGETS}
+
+
+def played(*acts, deal=DEAL, **options):
+    game = games.make("word_clue", **options)
+    game.reset(seed=0, options=deal)
+    for act in acts:
+        game.step(act)
+    return game
+
+
+def test_the_nouns():
+    assert len(nouns()) == len(set(nouns())) >= 300 and list(nouns()) == sorted(nouns())
+    assert all(3 <= len(word) <= 12 and set(word) <= set(string.ascii_lowercase) for word in nouns())
+
+
+def test_a_round_by_hand():
+    game = played()
+    assert game.agent_selection == "giver" and game.infos["giver"]["legal"] is None
+    assert game.private("giver") == {"targets": ["bear", "apple", "river"]}
+    game.step(" clue  Nature 2 ")
+    assert game.observe("guesser_1")["messages"] == ({"sender": "giver", "text": "CLUE nature 2"},)
+    assert game.legal("guesser_1") == [*(f"GUESS {word}" for word in BOARD), "STOP"]
+    turn = {"clue": "nature 2", "guesses_left": 2, "rounds_left": 2}
+    assert game.public() == {"board": BOARD, "found": [], "missed": [], **turn}
+    game.step("guess RIVER")
+    assert game.rewards == {"giver": 1.0, "guesser_1": 1.0} and game.agent_selection == "guesser_1"
+    assert game.private("giver") == {"targets": ["bear", "apple"]}
+    game.step("GUESS cloud")
+    assert game.rewards == {"giver": -0.5, "guesser_1": -0.5} and game.agent_selection == "giver"
+    assert [m["text"] for m in game.observe("giver")["messages"]] == [
+        "GUESS river", "river is a target.", "GUESS cloud", "cloud is not a target: the round is over.",
+    ]  # fmt: skip
+    assert game.public()["clue"] == "" and game.public()["rounds_left"] == 1
+    game.step("CLUE fruit 1")
+    game.step("GUESS apple")
+    assert game.payoffs() == {"giver": 1.5, "guesser_1": 1.5}
+    assert game.report() == {"ended": "rounds", "turns": 5, "found": 2, "missed": 1, "share": 2 / 3, "rounds": 2}
+
+
+def test_the_last_target_ends_the_match():
+    game = played("CLUE wild 3", "GUESS bear", "GUESS river", "GUESS apple")
+    assert game.report()["ended"] == "found" and game.payoffs()["giver"] == game.theory["best"] == 3
+
+
+@pytest.mark.parametrize(
+    "clue",
+    [
+        "CLUE bear 1",  # on the board
+        "CLUE Gold 1",  # whatever the case
+        "CLUE applepie 1",  # contains a board word
+        "CLUE loud 1",  # is part of one
+        "CLUE animal 0",
+        "CLUE animal 4",  # more than there are targets
+        "CLUE animal",
+        "CLUE two words 2",
+        "CLUE a 1",
+        "CLUE " + "x" * 21 + " 1",
+        "CLUE animal ١",  # not an ASCII digit
+        "CLUE änimal 1",
+        "CLUE ſnow 1",  # folds to an ASCII letter, but is none
+        "CLUE 1",
+        "GUESS bear",
+        "STOP",
+        "",
+    ],
+)
+def test_clues_that_may_not_be_given(clue):
+    game = played(clue)
+    assert game.infos["giver"]["valid"] is False and game.agent_selection == "giver" and not game.public()["clue"]
+    game.step("CLUE animal 1")
+    assert game.infos["giver"]["valid"] and game.agent_selection == "guesser_1"
+
+
+def test_a_board_word_stays_forbidden_and_the_number_counts_what_is_left():
+    game = played("CLUE animal 1", "GUESS bear")
+    for act, why in (("CLUE bear 1", "such as bear"), ("CLUE wet 3", "from 1 to 2")):
+        one = game.clone()
+        one.step(act)
+        assert why in one.observe("giver")["messages"][-1]["text"]
+
+
+@pytest.mark.parametrize("guess", ["GUESS bears", "GUESS", "GUESS bear", "CLUE wet 1", "bear", "", "GUESS bear apple"])
+def test_guesses_that_may_not_be_made(guess):
+    game = played("CLUE wild 3", "GUESS bear", guess)
+    assert game.infos["guesser_1"]["valid"] is False and game.payoffs()["guesser_1"] == 1
+    game.step("GUESS apple")
+    assert game.payoffs()["guesser_1"] == 2
+
+
+def test_stop_and_the_turns_of_several_guessers():
+    game = played("CLUE wild 3", players=4)
+    order = []
+    for act in ("GUESS bear", "STOP", "GUESS apple", "STOP", "STOP"):
+        order.append(game.agent_selection[-1])
+        game.step(act)
+    assert order == ["1", "2", "3", "1", "3"] and game.agent_selection == "giver" and game.public()["rounds_left"] == 1
+    game.step("CLUE water 1")
+    assert game.agent_selection == "guesser_2"  # another one begins
+    game.step("GUESS river")
+    assert game.payoffs() == dict.fromkeys(["giver", "guesser_1", "guesser_2", "guesser_3"], 3.0)
+
+
+def test_rounds_without_a_guess_pay_nothing():
+    game = played("CLUE wild 1", "STOP", "CLUE wild 1", "stop")
+    assert game.ended == "rounds" and game.payoffs() == {"giver": 0.0, "guesser_1": 0.0}
+
+
+def mask_word(board, targets):
+    """A clue that names the targets by their places on the board; no noun has such a word in it."""
+    return "".join("zq"[word in targets] for word in board) + "zqzq"
+
+
+@pytest.mark.parametrize("options", [{}, {"players": 5}, {"words": 16, "targets": 5, "rounds": 1, "cost": 2}])
+def test_a_pair_with_a_code_reaches_the_maximum(options):
+    game = games.make("word_clue", **options)
+    for seed in range(50):
+        game.reset(seed=seed)
+        targets = game.infos["giver"]["private"]["targets"]
+        board = game.infos["giver"]["public"]["board"]
+        game.step(f"CLUE {mask_word(board, targets)} {len(targets)}")
+        while not game.ended:
+            info = game.infos[game.agent_selection]
+            left = dict(zip(board, info["public"]["clue"], strict=False))  # the code read back
+            game.step(f"GUESS {next(w for w, bit in left.items() if bit == 'q' and w in info['public']['board'])}")
+        assert set(game.payoffs().values()) == {float(options.get("targets", 3))} and game.ended == "found"
+
+
+def test_what_can_be_had_without_information():
+    """By playing all deals with the best blind plan, and by the best of all plans."""
+
+    @functools.cache
+    def value(words, targets, rounds):
+        if not (rounds and targets):
+            return 0.0
+        hit = 1 + value(words - 1, targets - 1, rounds)
+        miss = -0.5 + value(words - 1, targets, rounds - 1)
+        return max(0.0, value(words, targets, rounds - 1), (hit * targets + miss * (words - targets)) / words)
+
+    theory = games.make("word_clue").theory["no_information"]
+    assert value(9, 3, 2) == pytest.approx(theory)
+    total = []
+    for targets in itertools.combinations(BOARD, 3):
+        game = played("CLUE zz 3", "GUESS bear", deal={"board": BOARD, "targets": targets})
+        if game.agent_selection == "giver":
+            game.step("CLUE zz 3")
+            game.step("GUESS cloud")
+        total.append(game.payoffs()["giver"])
+    assert np.mean(total) == pytest.approx(theory)
+
+
+def test_the_targets_change_nothing_in_a_guessers_view_before_a_guess_shows_them():
+    rng = np.random.default_rng(5)
+    for seed in range(300):
+        one, two = (games.make("word_clue", players=3) for _ in range(2))
+        one.reset(seed=seed)
+        targets = rng.choice(one.board, 3, replace=False).tolist()
+        two.reset(seed=seed, options={"board": one.board, "targets": targets})
+        assert one.board == two.board
+        while not (one.ended or two.ended):
+            for seat in ("guesser_1", "guesser_2"):
+                views = [[g.public(), g.private(seat), g.observe(seat), g.infos[seat]] for g in (one, two)]
+                if one.agent_selection != "giver":  # infos of the mover alone hold views
+                    assert json.dumps(views[0]) == json.dumps(views[1])
+                assert views[0][:3] == views[1][:3] and views[0][1] == {}
+            act = "CLUE zqz 2" if one.agent_selection == "giver" else str(rng.choice(one.legal(one.agent_selection)))
+            if act.startswith("GUESS") and (act[6:] in one.targets) != (act[6:] in two.targets):
+                break
+            one.step(act)
+            two.step(act)
+
+
+def test_boards_and_targets_are_drawn_evenly_from_the_seed():
+    game, words, places = games.make("word_clue", words=5, targets=2), set(), np.zeros(5)
+    for seed in range(1000):
+        game.reset(seed=seed)
+        assert len(set(game.board)) == 5 and len(game.targets) == 2
+        words |= set(game.board)
+        places += [word in game.targets for word in game.board]
+    assert words == set(nouns()) and np.all(abs(places - 400) < 80)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.one_of(st.text(max_size=30), st.sampled_from(
+    ["CLUE wild 2", "CLUE {} 1", "GUESS bear", "GUESS cloud", "STOP", "GUESS apple | you know", "CLUE bear 1"]
+)), max_size=20), st.integers(2, 5), st.sampled_from(["retry", "end"]))  # fmt: skip
+def test_any_text_is_harmless(acts, players, illegal):
+    game = played(players=players, illegal=illegal, penalty=0)
+    for act in acts:
+        if not game.ended:
+            game.step(act)
+        json.dumps([game.public(), game.infos])
+        assert all(m["text"].isprintable() for seat in game.seats for m in game.observe(seat)["messages"])
+        payoff = len(game.found) - 0.5 * len(game.missed)
+        losers = [seat for seat, value in game.payoffs().items() if value != payoff]
+        assert losers == ([game.agent_selection] if game.ended == "illegal" else [])
+        assert set(game.found) <= set(TARGETS) and not set(game.missed) & set(TARGETS)
+
+
+def test_talk_is_off_unless_given():
+    for talk in ({}, {"talk": True}):
+        game = played("CLUE animal 1 | and then apple", **talk)
+        assert ("apple" in game.observe("guesser_1")["messages"][0]["text"]) == bool(talk)
+
+
+def test_options():
+    for bad in ({"players": 6}, {"words": 1}, {"words": 26}, {"targets": 9}, {"rounds": 0}, {"cost": -1}):
+        (name,) = bad
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            games.make("word_clue", **bad)
+    for deal in ({"board": ["one", "two"]}, {"board": [*BOARD[:8], "Lamp"]}, {"board": BOARD, "targets": ["bear"] * 3}):
+        with pytest.raises(ValueError, match=r"(board|targets) must be"):
+            played(deal=deal)
+    with pytest.raises(ValueError, match="targets must be"):
+        played(deal={"board": BOARD, "targets": ["bear", "apple", "moon"]})
