@@ -29,13 +29,19 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
             for name, p in found.items()
         ]
     if kind == "policies":
-        weights = [
-            {"policy": m.name, "kind": "model", "what": f"{m.parameters / 1e6:.1f}M, {m.state}"} for m in available()
-        ]
-        return weights + [{"policy": name, "kind": "brain", "what": _first_line(make)} for name, make in BRAINS.items()]
+        return _policies()
     if kind == "recipes":
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
     return [{kind[:-1] if kind != "losses" else "loss": n, "what": _first_line(f)} for n, f in _functions(kind).items()]
+
+
+def _policies() -> list[dict[str, str]]:
+    """Models, brains with the games that they play, and who else may sit somewhere."""
+    rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
+    rows += [(name, kind.plays, kind.what) for name, kind in BRAINS.items()]
+    rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint."))
+    rows.append(("human", "any game", "You, in `arena play`."))
+    return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]
 
 
 def _functions(kind: str) -> dict[str, Any]:
@@ -66,8 +72,8 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
     """A role rendered with the facts of a sample match of its game."""
     role = load_role(name, role_folders)
     title = game or role.game or ""
-    if title and title not in games.GAMES:
-        raise ConfigError(f"unknown game '{title}'{nearest(title, games.GAMES)} (arena list games)")
+    if title and (complaint := games.complaint(title)):
+        raise ConfigError(f"{complaint} (arena list games)")
     views = _sample_views(title or next(iter(games.GAMES)), seat, role.role)
     return check_role(name, views, role_folders)
 

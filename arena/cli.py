@@ -15,10 +15,9 @@ from rich.text import Text
 
 from agents.chat import ChatError
 from agents.names import nearest
-from agents.reply import visible
 from agents.role import RoleError
 from agents.weights import WeightsError
-from arena import catalogue
+from arena import catalogue, cli_check, cli_league, cli_play
 from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
 from arena.live import Screen, Style
 from arena.orchestrator import Interrupted, PlayError
@@ -37,10 +36,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     epilog="Start with: arena run selfplay --game negotiation",
 )
+app.command("play")(cli_play.play)
+app.command("eval")(cli_league.eval_)
+app.command("tournament")(cli_league.tournament_)
+app.command("exploit")(cli_league.exploit)
 run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
-check_app = typer.Typer(help="Check a file before it plays.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
-app.add_typer(check_app, name="check")
+app.add_typer(cli_check.check_app, name="check")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)]
@@ -147,8 +149,8 @@ def _experiment(
     """The experiment that the options describe, checked."""
     import games
 
-    if game and game not in games.GAMES:
-        raise ConfigError(f"unknown game '{game}'{nearest(game, games.GAMES)} (arena list games)")
+    if game and (complaint := games.complaint(game)):
+        raise ConfigError(f"{complaint} (arena list games)")
     layers = [recipe_layer(recipe or game or "negotiation")]
     if config:
         layers.append(file_layer(config))
@@ -259,37 +261,6 @@ def models(as_json: Json = False) -> None:
         for m in available()
     ]
     _print_rows(rows, as_json)
-
-
-@check_app.command("role")
-def check_role_file(
-    file: Annotated[str, typer.Argument(help="A role file, or a role's name.", show_default=False)],
-    game: Annotated[str, typer.Option(help="Whose facts to show it with; default the role's own game.")] = "",
-    seat: Annotated[str, typer.Option(help="At which seat.")] = "",
-    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Check a role file and show what its model will see."""
-    preview = catalogue.preview(file, game, seat, [roles] if roles else [])
-    if as_json:
-        fields = {
-            "role": preview.role.role,
-            "system": preview.system,
-            "turns": preview.turns,
-            "findings": preview.findings,
-        }
-        print(json.dumps(fields))
-        return
-    console = Console(highlight=False)
-    parts = [("system", preview.system)]
-    parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
-    parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
-    for title, text in parts:
-        console.print(Text(f"— {title} —", style="bold"))
-        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
-    for finding in preview.findings:
-        console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
-    console.print(Text(f"{preview.role.role}: fit to play", style="green"))
 
 
 @app.command()

@@ -1,166 +1,43 @@
-"""The experiment: strict models, read from a recipe over which a file and `--set` lie."""
+"""From settings to an experiment: a recipe, over which a file and `--set` lie; checked as a whole."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from agents import strict_yaml
 from agents.names import nearest
+from arena.experiment import Experiment, GameSpec, LeagueSpec, OpponentSpec, PolicySpec, PoolSpec, SeatSpec, TableSpec
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Positive = Annotated[int, Field(ge=1)]
+__all__ = [
+    "ConfigError",
+    "Experiment",
+    "GameSpec",
+    "Layer",
+    "LeagueSpec",
+    "OpponentSpec",
+    "PolicySpec",
+    "PoolSpec",
+    "SeatSpec",
+    "TableSpec",
+    "apportion",
+    "compose",
+    "file_layer",
+    "recipe_layer",
+    "recipe_names",
+    "set_layer",
+    "text_layer",
+    "to_yaml",
+    "with_policies",
+]
 
 
 class ConfigError(Exception):
     """An experiment that cannot be run; the message is one line that says what, where and how to fix it."""
-
-
-class Spec(BaseModel):
-    """Base of all parts of an experiment: unknown keys and wrong types are errors."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class GameSpec(Spec):
-    """Which game, with which of its options."""
-
-    name: str
-    options: dict[str, Any] = {}
-
-
-class SeatSpec(Spec):
-    """Who sits at a seat."""
-
-    role: str
-    """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
-    policy: str
-    """A name from `policies`, or a brain such as `random`."""
-
-
-class ImitateSpec(Spec):
-    """A warm start: learn to speak like brains before learning from reward."""
-
-    brains: list[str]
-    """Names of brains; every match seats two of them."""
-    matches: Positive = 256
-    epochs: Positive = 4
-    minibatches: Positive = 8
-    lr: Annotated[float, Field(gt=0)] = 1e-3
-
-
-class PolicySpec(Spec):
-    """Named weights."""
-
-    model: str
-    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id."""
-    train: bool = True
-    imitate: ImitateSpec | None = None
-
-
-class LimitsSpec(Spec):
-    """What one match may use before it is called off and recorded as failed; null is no limit."""
-
-    turns: Positive | None = 100
-    tokens: Positive | None = None
-    """Sampled by all seats together."""
-    seconds: Annotated[float, Field(gt=0)] | None = 600.0
-    turn_seconds: Annotated[float, Field(gt=0)] | None = 120.0
-
-
-class PlaySpec(Spec):
-    """How the matches of an iteration are played."""
-
-    matches: Positive = 16
-    in_flight: Positive = 64
-    """How many matches run at once."""
-    attempts: Positive = 3
-    """How often a failing match is tried before the run stops."""
-    limits: LimitsSpec = LimitsSpec()
-
-
-class StageSpec(Spec):
-    """One reward stage and its parameters."""
-
-    stage: str
-    parameters: dict[str, float] = {}
-
-
-class CreditSpec(Spec):
-    """From rewards to advantages."""
-
-    estimator: str = "mars"
-    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
-    stages: list[StageSpec] = []
-    weights: dict[str, float] = {}
-    """Weight of each named reward; 1 if not given."""
-    normalise_by: list[Literal["game", "role", "policy", "seat"]] = ["game", "role", "policy"]
-    normalise_std: bool = False
-
-
-class LearnSpec(Spec):
-    """One update per iteration and policy."""
-
-    loss: str = "ppo_clip"
-    lr: Annotated[float, Field(ge=0)] = 2e-5
-    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-    epochs: Positive = 1
-    minibatches: Positive = 1
-    """Optimiser steps per epoch."""
-    token_budget: Positive = 2048
-    """Padded tokens per forward pass."""
-    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    clip_high: Annotated[float, Field(ge=0)] = 0.2
-    kl: Annotated[float, Field(ge=0)] = 0.01
-    """Weight of the KL to the policy's own beginning; 0 keeps no reference."""
-    entropy: float = 0.0
-    grad_clip: Annotated[float, Field(ge=0)] = 1.0
-    zero_stage: Literal[0, 1, 2, 3] = 0
-    gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
-    """Mean |sampler - trainer| log-probability at which the run stops."""
-
-
-class EngineSpec(Spec):
-    """What serves tokens."""
-
-    max_batch: Positive = 256
-    cache_mb: Positive = 2048
-    """Attention caches kept between turns, per policy."""
-
-
-class CheckpointSpec(Spec):
-    """How often the run is committed, and how many commits are kept."""
-
-    every: Positive = 1
-    keep: Positive = 2
-
-
-class Experiment(Spec):
-    """One run, whole."""
-
-    name: Name
-    seed: Annotated[int, Field(ge=0)] = 0
-    iterations: Positive
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the matrix products in play and learning; weights and optimiser are float32 always."""
-    threads: Positive | None = None
-    """CPU threads of torch; null leaves torch's own choice."""
-    game: GameSpec
-    roles: str | None = None
-    """A folder of role files, searched after the built-in ones."""
-    policies: dict[Name, PolicySpec]
-    seats: dict[str, SeatSpec]
-    play: PlaySpec = PlaySpec()
-    credit: CreditSpec = CreditSpec()
-    learn: LearnSpec = LearnSpec()
-    engine: EngineSpec = EngineSpec()
-    checkpoint: CheckpointSpec = CheckpointSpec()
 
 
 @dataclass(frozen=True)
@@ -223,9 +100,58 @@ def compose(layers: Iterable[Layer]) -> Experiment:
             raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
         merged = _over(merged, layer.data)
     try:
-        return Experiment.model_validate(merged)
+        experiment = Experiment.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(_explain(error, stack)) from None
+    _check_tables(experiment)
+    if experiment.league:
+        _check_league(experiment, experiment.league)
+    return experiment
+
+
+def _check_tables(experiment: Experiment) -> None:
+    """Either one table or several, each with something to play."""
+    if experiment.tables is None:
+        for field in ("game", "seats"):
+            if getattr(experiment, field) is None:
+                raise ConfigError(f"{field}: missing: give `game` and `seats`, or `tables` for several games")
+        return
+    for field in ("game", "seats"):
+        if getattr(experiment, field) is not None:
+            raise ConfigError(f"{field}: stands beside `tables`: give one or the other (`{field}: null` takes it away)")
+    counts = apportion(experiment.play.matches, [table.share for table in experiment.tables])
+    if 0 in counts:
+        raise ConfigError(
+            f"tables[{counts.index(0)}].share: none of the {experiment.play.matches} matches of an iteration "
+            "would be played there: raise it, or play.matches"
+        )
+
+
+def _check_league(experiment: Experiment, league: LeagueSpec) -> None:
+    """There is always somebody to meet, and a seat for them."""
+    for k in range(1, experiment.iterations + 1):
+        if not any(opponent.met_in(k) for opponent in league.opponents):
+            raise ConfigError(
+                f"league.opponents: nobody has a weight above 0 in iteration {k}: change weight, from, until"
+            )
+    for opponent in league.opponents:
+        if opponent.policy and experiment.trained(opponent.policy):
+            raise ConfigError(
+                f"league.opponents: fixed opponent '{opponent.policy}' is a policy that is trained: "
+                "name a brain or a policy with `train: false`, or use `play: past`"
+            )
+    if not any(sum(experiment.trained(s.policy) for s in t.seats.values()) > 1 for t in experiment.all_tables()):
+        raise ConfigError("league: its opponents take the seats of trained policies, and no game has two such seats")
+
+
+def apportion(count: int, shares: Sequence[float]) -> list[int]:
+    """How many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
+    quotas = [count * share / sum(shares) for share in shares]
+    counts = [int(quota) for quota in quotas]
+    by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - quotas[i])
+    for i in by_remainder[: count - sum(counts)]:
+        counts[i] += 1
+    return counts
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,23 +185,31 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
     """Give all trainable seats one policy named `shared`, or each role a policy of its own named after it."""
     trainable = {n: p for n, p in experiment.policies.items() if p.train}
     policies = {n: p for n, p in experiment.policies.items() if not p.train}
-    seats = dict(experiment.seats)
-    for seat, spec in experiment.seats.items():
-        if spec.policy not in trainable:
-            continue
-        name = "shared" if mode == "shared" else re.sub(r"[^a-z0-9_-]", "-", Path(spec.role).stem.lower()).lstrip("-_")
-        if name in experiment.policies and name not in trainable:
-            raise ConfigError(f"policies.{name}: a frozen policy has the name that {seat} needs: rename it")
-        if policies.setdefault(name, trainable[spec.policy]) != trainable[spec.policy]:
-            raise ConfigError(
-                f"seats.{seat}: policy '{name}' would have to begin as two different ones: name them yourself"
-            )
-        seats[seat] = SeatSpec(role=spec.role, policy=name)
-    return experiment.model_copy(update={"policies": policies, "seats": seats})
+    tables = []
+    for table in experiment.all_tables():
+        seats = dict(table.seats)
+        for seat, spec in table.seats.items():
+            if spec.policy not in trainable:
+                continue
+            name = "shared" if mode == "shared" else _policy_name(spec.role)
+            if name in experiment.policies and name not in trainable:
+                raise ConfigError(f"policies.{name}: a frozen policy has the name that {seat} needs: rename it")
+            if policies.setdefault(name, trainable[spec.policy]) != trainable[spec.policy]:
+                raise ConfigError(
+                    f"seats.{seat}: policy '{name}' would have to begin as two different ones: name them yourself"
+                )
+            seats[seat] = SeatSpec(role=spec.role, policy=name)
+        tables.append(table.model_copy(update={"seats": seats}))
+    return experiment.with_tables(tables).model_copy(update={"policies": policies})
+
+
+def _policy_name(role: str) -> str:
+    """A role's name, or its file's, as the name of a policy."""
+    return re.sub(r"[^a-z0-9_-]", "-", Path(role).stem.lower()).lstrip("-_")
 
 
 def to_yaml(experiment: Experiment) -> str:
     """The exact experiment, as `compose` reads it back."""
     import yaml
 
-    return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(experiment.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True)

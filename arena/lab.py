@@ -1,4 +1,4 @@
-"""The loop of one run, to be read as a story: play, credit, learn, publish, rate, commit.
+"""The loop of one run, to be read as a story: play, credit, learn, publish, rate, admit, commit.
 
 Every random choice comes from a generator made of the run's seed and the place where it is used, so there is
 no generator state to save: a resumed run does again exactly what the interrupted iteration did.
@@ -14,23 +14,23 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from agents.chat import ChatFrame
 from agents.engines.in_process import InProcessEngine
-from agents.policy import Policy
-from agents.weights import load_model, load_tokenizer, resolve
 from arena.board import Board
-from arena.config import Experiment, PolicySpec
+from arena.config import Experiment, PoolSpec
 from arena.credit.assign import Credited, CreditRule, assign
+from arena.league.opponents import Matchmaker, WinRates
+from arena.league.pool import Pool, version_name
 from arena.league.ratings import Ratings
 from arena.learn.samples import samples_of
-from arena.learn.trainer import LearnRule, PolicyTrainer
+from arena.learn.trainer import LearnRule
 from arena.match import Limits, MatchPlan, play_match
 from arena.metrics import iteration_metrics
 from arena.orchestrator import play_all
+from arena.planning import demonstration_plans, generator, iteration_plans
+from arena.policies import Guests, Policies, reference_name
 from arena.records import MatchRecord, trajectories
-from arena.seating import demonstrator_at, player_at, seatings, set_table
+from arena.seating import Table, demonstrator_at, player_at, players_at, set_tables
 from arena.store import checkpoints
-from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 
 
@@ -57,7 +57,7 @@ class Lab:
         self.run_folder, self.experiment, self.watcher = run, experiment, watcher
         if experiment.threads:
             torch.set_num_threads(experiment.threads)
-        self.table = set_table(experiment)
+        self.tables = set_tables(experiment)
         self.engine = InProcessEngine(
             bf16=experiment.precision == "bf16",
             max_batch=experiment.engine.max_batch,
@@ -90,7 +90,8 @@ class Lab:
         credited = self.credit(k, records)
         learned = self.learn(k, credited)
         self.publish()
-        self.ratings.update(records)
+        self.rate(records)
+        self.admit(k)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
         row = iteration_metrics(k, records, self.failures, credited, learned, self.ratings, seconds)
@@ -101,9 +102,16 @@ class Lab:
         """All matches of the iteration; each is in the log as soon as it ends."""
         self.watcher.phase(k, "play")
         self.failures: list[MatchRecord] = []
-        plans = self._plans(k, self.experiment.play.matches)
+        plans = iteration_plans(self.experiment, k, self.tables, self.policies, self.matchmaker)
         spec = self.experiment.play
-        return asyncio.run(play_all(plans, self._play_one, self._ended, spec.in_flight, spec.attempts))
+
+        async def play() -> list[MatchRecord]:
+            guests = Guests(self.policies, self.pool)
+            return await play_all(
+                plans, lambda plan: self._play_one(plan, guests), self._ended, spec.in_flight, spec.attempts
+            )
+
+        return asyncio.run(play())
 
     def credit(self, k: int, records: Sequence[MatchRecord]) -> list[Credited]:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
@@ -124,19 +132,25 @@ class Lab:
             samples = samples_of(own, self._temperatures())
             if self.learn_rule.kl:
                 streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
-                scored = self.engine.score(_reference(name), streams, heat)
+                scored = self.engine.score(reference_name(name), streams, heat)
                 samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
             learned[name] = trainer.update(samples, self._rng(k, "learn", name)) if samples else {}
         return learned
 
     def publish(self) -> None:
-        """Serve the weights as they are now, under the next version.
+        """Serve the weights as they are now, under the next version."""
+        self.policies.publish()
 
-        Frozen ones too, under their own: what an engine keeps must not differ between a run and its resumption.
-        """
-        for name, policy in self.policies.items():
-            policy.version += name in self.trainers
-            self.engine.publish(name, policy.version, policy.model)
+    def rate(self, records: Sequence[MatchRecord]) -> None:
+        """Learn who is how strong: ratings of all who played, and the learners' chances against each other one."""
+        self.ratings.update(records)
+        self.win_rates.update(records)
+
+    def admit(self, k: int) -> None:
+        """Keep the weights after iteration `k` to be met again, where there is a league and it is due."""
+        if self.matchmaker and self.pool.admit(k, self.trainers, self.policies.save_weights):
+            for name in self.trainers:
+                self.ratings.inherit(version_name(name, k), name)
 
     def commit(self, k: int, row: dict[str, Any]) -> None:
         """Seal the log, keep the metrics, and when it is time write the checkpoint: the step that makes them count."""
@@ -147,24 +161,25 @@ class Lab:
         self.run_folder.metrics.append(row)
         if k % self.experiment.checkpoint.every == 0 or k == self.experiment.iterations:
             self._checkpoint(k)
+        self.pool.sweep()
         self.done, self.commit_seconds = k, perf_counter() - started
         self.watcher.iteration(row)
 
     def imitate(self) -> None:
-        """The warm start: each policy that asks for it learns to write as brains play; then iteration 0 is kept."""
+        """The beginning: policies that ask for it learn to write as brains play; what they are then is kept."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
-        if not specs:
-            return
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
-            records = asyncio.run(self._demonstrate(spec.brains, spec.matches))
+            records = asyncio.run(self._demonstrate(name, spec.brains, spec.matches))
             shown = [t for r in records for t in trajectories(r) if t.policy == name]
             credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
             samples = samples_of(credited, self._temperatures())
             self.trainers[name].imitate(samples, spec.lr, spec.epochs, spec.minibatches, self._rng(0, "imitate", name))
             self.engine.publish(name, 0, self.trainers[name].model)
-        self._checkpoint(0)
-        self._serve_references()
+        self.admit(0)
+        if specs:
+            self._checkpoint(0)
+            self._serve_references()
 
     # -- what the story needs ----------------------------------------------------------------------------
 
@@ -175,92 +190,83 @@ class Lab:
         self.restored = checkpoint is not None
         self.run_folder.discard_after(self.done if checkpoint else -1)
         state = json.loads((checkpoint.folder / "state.json").read_text()) if checkpoint else {}
-        self.ratings = Ratings(state.get("ratings"))
-        self.policies: dict[str, Policy] = {}
-        self.trainers: dict[str, PolicyTrainer] = {}
-        for name in self._used_policies():
-            self._load(name, self.experiment.policies[name], checkpoint, state)
+        league = state.get("league", {})
+        several = len({table.game.name for table in self.tables}) > 1
+        self.ratings, self.win_rates = Ratings(state.get("ratings"), several), WinRates(league.get("win_rates"))
+        self.pool: Pool = self._pool(league.get("pool"))
+        spec = self.experiment.league
+        self.matchmaker = Matchmaker(spec.opponents, self.pool, self.win_rates) if spec else None
+        self.policies: Policies = Policies(
+            self.experiment,
+            self.learn_rule,
+            self.engine,
+            checkpoint,
+            state.get("policies", {}),
+            lambda what: self.watcher.phase(0, what),
+        )
+        self.trainers = self.policies.trainers
+        self.pool.check(self.trainers)
         self._serve_references()
 
-    def _used_policies(self) -> list[str]:
-        return sorted({s.policy for s in self.experiment.seats.values()} & set(self.experiment.policies))
-
-    def _load(self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, state: dict[str, Any]) -> None:
-        self.watcher.phase(0, f"loading {spec.model} as '{name}'")
-        source = resolve(spec.model)
-        kept = state.get("policies", {}).get(name) if spec.train else None
-        folder = checkpoint.policy(name) if checkpoint and kept else source
-        model, tokenizer = load_model(folder), load_tokenizer(source)
-        if torch.cuda.is_available():
-            model = model.cuda()
-        policy = Policy(name, source, model, tokenizer, ChatFrame(tokenizer), spec.train)
-        if spec.train:
-            trainer = PolicyTrainer(name, model, self.learn_rule)
-            if kept:
-                trainer.load_optimizer(folder, kept["steps"])
-                policy.version = kept["version"]
-            self.trainers[name] = trainer
-        self.policies[name] = policy
-        self.engine.publish(name, policy.version, model)
+    def _pool(self, state: dict[str, list[int]] | None) -> Pool:
+        """The pool as it was, without whatever the folder holds that came later."""
+        league = self.experiment.league
+        lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0
+        pool = Pool(self.run_folder.path, league.pool if league else PoolSpec(), lag, state)
+        pool.sweep()
+        return pool
 
     def _serve_references(self) -> None:
         """Serve what the KL holds on to: each trained policy's weights before learning from reward."""
-        if not self.learn_rule.kl:
-            return
-        frozen: dict[Path, Any] = {}
-        for name in self.trainers:
-            first = self.run_folder.path / "checkpoints" / "0000"
-            imitated = self.experiment.policies[name].imitate and first.is_dir()
-            folder = checkpoints.verify(first).policy(name) if imitated else self.policies[name].source
-            if folder not in frozen:
-                frozen[folder] = load_model(folder).to(self.trainers[name].device).requires_grad_(False)
-            self.engine.publish(_reference(name), 0, frozen[folder])
+
+        def first(name: str) -> Path:
+            kept = self.run_folder.path / "checkpoints" / "0000"
+            imitated = self.experiment.policies[name].imitate and kept.is_dir()
+            return checkpoints.verify(kept).policy(name) if imitated else self.policies[name].source
+
+        self.policies.serve_references(first)
 
     def _checkpoint(self, k: int) -> None:
         def fill(folder: Path) -> None:
-            policies = {}
-            for name, trainer in self.trainers.items():
-                into = folder / "policies" / name
-                trainer.save(into)
-                self.policies[name].tokenizer.save_pretrained(into)
-                policies[name] = {"version": self.policies[name].version, "steps": trainer.steps}
-            state = {"iteration": k, "policies": policies, "ratings": self.ratings.state()}
+            state = {"iteration": k, "policies": self.policies.save(folder / "policies")}
+            state |= {"ratings": self.ratings.state()}
+            state |= {"league": {"pool": self.pool.state(), "win_rates": self.win_rates.state()}}
             (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
 
         self.run_folder.checkpoint(k, fill)
         checkpoints.keep(self.run_folder.path, self.experiment.checkpoint.keep, also=[0])
 
-    def _plans(self, k: int, count: int) -> list[MatchPlan]:
-        game, options = self.experiment.game.name, dict(self.experiment.game.options)
-        seeds = np.random.SeedSequence((self.experiment.seed, k, _stream("deals"))).generate_state(count, np.uint64)
-        seats = seatings(self.experiment, self.table, self.policies)
-        return [MatchPlan(f"{k:04d}-{i:04d}", k, game, options, int(seed), dict(seats)) for i, seed in enumerate(seeds)]
+    def _table(self, plan: MatchPlan) -> Table:
+        return next(table for table in self.tables if table.fits(plan))
 
-    async def _play_one(self, plan: MatchPlan) -> MatchRecord:
-        seats, seed = plan.seats, self.experiment.seed
-        game = self.table.make_game()
-        players = {s: player_at(s, plan, game, self.table, self.policies, self.engine, seed) for s in seats}
-        record = await play_match(plan, game, players, self._limits())
+    async def _play_one(self, plan: MatchPlan, guests: Guests) -> MatchRecord:
+        table = self._table(plan)
+        game = table.make_game()
+        async with guests.seated({seating.policy for seating in plan.seats.values()}):
+            players = players_at(table, plan, game, self.policies, self.engine, self.experiment.seed)
+            record = await play_match(plan, game, players, self._limits())
         for player in players.values():
             for key in player.stream_keys:
                 self.engine.forget(key)
         return record
 
-    async def _demonstrate(self, brains: list[str], count: int) -> list[MatchRecord]:
-        """Matches between brains, drawn at random for each seat, recorded as if the policies had played."""
-        rng = self._rng(0, "demonstrations")
+    async def _demonstrate(self, learner: str, brains: list[str], count: int) -> list[MatchRecord]:
+        """Matches at the learner's tables between brains, drawn at random for each seat that a policy holds."""
+        rng, seed = self._rng(0, "demonstrations"), self.experiment.seed
 
         async def play(plan: MatchPlan) -> MatchRecord:
-            game, seed = self.table.make_game(), self.experiment.seed
+            table = self._table(plan)
+            game = table.make_game()
             players = {
-                seat: demonstrator_at(
-                    seat, plan, game, self.table, self.policies, brains[rng.integers(len(brains))], seed
-                )
-                for seat in plan.seats
+                seat: demonstrator_at(seat, plan, game, table, self.policies, brains[rng.integers(len(brains))], seed)
+                if seating.policy in self.policies
+                else player_at(seat, plan, game, table, self.policies, self.engine, seed)
+                for seat, seating in plan.seats.items()
             }
             return await play_match(plan, game, players, self._limits())
 
-        return await play_all(self._plans(0, count), play, lambda record: None, 1, 1)
+        plans = demonstration_plans(self.experiment, learner, count, self.tables, self.policies)
+        return await play_all(plans, play, lambda record: None, 1, 1)
 
     def _ended(self, record: MatchRecord) -> None:
         self.run_folder.log.append(record)
@@ -272,19 +278,11 @@ class Lab:
         return Limits(**self.experiment.play.limits.model_dump())
 
     def _temperatures(self) -> dict[str, float]:
-        return {seat: role.sampling.temperature for seat, role in self.table.roles.items()}
+        """By role: a role's name is the same role at every table."""
+        return {role.role: role.sampling.temperature for table in self.tables for role in table.roles.values()}
 
     def _rng(self, k: int, *place: str) -> np.random.Generator:
-        return np.random.default_rng((self.experiment.seed, k, *(_stream(p) for p in place)))
-
-
-def _stream(name: str) -> int:
-    """A number for a named use of chance."""
-    return int.from_bytes(name.encode().ljust(8, b"\0"), "big")
-
-
-def _reference(policy: str) -> str:
-    return f"{policy}@reference"
+        return generator(self.experiment.seed, k, *place)
 
 
 def _credit_rule(experiment: Experiment) -> CreditRule:

@@ -11,13 +11,13 @@ from arena.config import ConfigError, Experiment, compose, text_layer, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab, Watcher
 from arena.orchestrator import Interrupted
-from arena.seating import set_table
+from arena.seating import set_tables
 from arena.store.run import RunFolder
 
 
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
-    set_table(experiment)
+    set_tables(experiment)
     experiment = _anchored(experiment, watcher)
     folder = out or _fresh(experiment.name)
     run = RunFolder.create(folder, to_yaml(experiment), environment() | {"roles": _role_hashes(experiment)})
@@ -42,10 +42,13 @@ def experiment_of(run: RunFolder) -> Experiment:
 
 def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
     """The same with absolute paths, so that it can be resumed from anywhere; WeightsError where there is no model."""
-    seats = {
-        seat: spec.model_copy(update={"role": _absolute(spec.role)}) if spec.role.endswith((".yaml", ".yml")) else spec
-        for seat, spec in experiment.seats.items()
-    }
+    tables = []
+    for table in experiment.all_tables():
+        seats = {
+            seat: s.model_copy(update={"role": _absolute(s.role)}) if s.role.endswith((".yaml", ".yml")) else s
+            for seat, s in table.seats.items()
+        }
+        tables.append(table.model_copy(update={"seats": seats}))
     policies = {}
     for name, policy in experiment.policies.items():
         if any(known.name == policy.model and known.state == "not fetched" for known in available()):
@@ -53,20 +56,22 @@ def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
         here = _absolute(policy.model)
         policies[name] = policy.model_copy(update={"model": here}) if str(resolve(policy.model)) == here else policy
     roles = experiment.roles and _absolute(experiment.roles)
-    return experiment.model_copy(update={"roles": roles, "seats": seats, "policies": policies})
+    return experiment.with_tables(tables).model_copy(update={"roles": roles, "policies": policies})
 
 
 def _role_hashes(experiment: Experiment) -> dict[str, str]:
-    """What each seat's role says, as a hash: a role edited between kill and resume would be another run."""
-    roles = set_table(experiment).roles
-    return {seat: hashlib.sha256(role.model_dump_json().encode()).hexdigest() for seat, role in roles.items()}
+    """What each role says, as a hash: a role edited between kill and resume would be another run."""
+    return {
+        spec.seats[seat].role: hashlib.sha256(role.model_dump_json().encode()).hexdigest()
+        for spec, table in zip(experiment.all_tables(), set_tables(experiment), strict=True)
+        for seat, role in table.roles.items()
+    }
 
 
 def _same_roles(run: RunFolder, experiment: Experiment) -> None:
     begun = run.reader.environment().get("roles", {})
-    for seat, now in _role_hashes(experiment).items():
-        if begun.get(seat, now) != now:
-            role = experiment.seats[seat].role
+    for role, now in _role_hashes(experiment).items():
+        if begun.get(role, now) != now:
             raise ConfigError(f"role {role} was changed since {run.path} began: restore it, or start a new run")
 
 

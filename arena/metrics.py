@@ -1,9 +1,16 @@
-"""What an iteration looked like, in numbers: one row for the metrics log, the table and TensorBoard."""
+"""What an iteration looked like, in numbers: one row for the metrics log, the table and TensorBoard.
+
+In a run of several games the names in `payoff`, `report`, `reward` and `ratings` begin with the game's
+(`kuhn_poker.first`), and `report` has each game's own `matches` and `valid_rate`. Past versions of a policy
+are told together, as `shared@past`, so that the names stay the same from row to row.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.credit.assign import Credited
+from arena.league.opponents import scores
+from arena.league.pool import version_of
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord
 
@@ -17,10 +24,14 @@ def iteration_metrics(
     ratings: Ratings,
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Means over the iteration's finished matches; seconds are wall time, tokens those sampled."""
+    """Means over the iteration's finished matches; seconds are wall time, tokens those sampled.
+
+    `ratings` are of who played in it, past versions at their mean; `win_rate` is that of each trained policy
+    against everybody else it met, a draw counting half.
+    """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
-    seats = sorted({seat for record in records for seat in record.payoffs})
+    games = _by_game(records)
     return {
         "iteration": iteration,
         "matches": len(records),
@@ -30,19 +41,41 @@ def iteration_metrics(
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
         "valid_rate": _mean([turn.valid for turn in turns]),
-        "payoff": {seat: _mean([r.payoffs[seat] for r in records]) for seat in seats},
+        "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
         "mean_payoff": _mean([p for r in records for p in r.payoffs.values()]),
-        "report": _report(records),
-        "reward": _role_rewards(credited),
+        "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
+        "reward": _role_rewards(credited, several=len(games) > 1),
         "learn": {policy: dict(stats) for policy, stats in learned.items()},
-        "ratings": {name: mu for name, (mu, _) in ratings.state().items()},
+        "win_rate": _merged({before: _win_rates(own) for before, own in games.items()}),
+        "ratings": _ratings(records, ratings),
         "seconds": dict(seconds),
     }
 
 
-def _report(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
+    """The records by what their figures' names begin with: the game where there are several, else nothing."""
+    names = sorted({record.game for record in records})
+    if len(names) < 2:
+        return {"": list(records)}
+    return {f"{name}.": [record for record in records if record.game == name] for name in names}
+
+
+def _merged(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {f"{before}{name}": value for before, own in figures.items() for name, value in own.items()}
+
+
+def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """Mean payoff by seat."""
+    seats = sorted({seat for record in records for seat in record.payoffs})
+    return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
+
+
+def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
     """Means of the game's own numeric figures, and the share of each way a match ended."""
     means: dict[str, float] = {}
+    if several:
+        means["matches"] = float(len(records))
+        means["valid_rate"] = _mean([turn.valid for record in records for turn in record.turns])
     for name in sorted({name for record in records for name in record.report}):
         values = [record.report[name] for record in records if name in record.report]
         if all(isinstance(value, bool | int | float) for value in values):
@@ -53,12 +86,38 @@ def _report(records: Sequence[MatchRecord]) -> dict[str, float]:
     return means
 
 
-def _role_rewards(credited: Sequence[Credited]) -> dict[str, float]:
+def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
     """Mean total reward of a trajectory, by role."""
     roles: dict[str, list[float]] = {}
     for item in credited:
-        roles.setdefault(item.trajectory.role, []).append(float(item.rewards.sum()))
+        of = item.trajectory
+        roles.setdefault(f"{of.game}.{of.role}" if several else of.role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}
+
+
+def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """Of each trained policy against each other one it met, `shared vs random`."""
+    met: dict[str, list[float]] = {}
+    for learner, opponent, score in (found for record in records for found in scores(record)):
+        met.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
+    return {pair: _mean(found) for pair, found in sorted(met.items())}
+
+
+def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
+    """Mean mu of who played, by name."""
+    known = ratings.state()
+    played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
+    found: dict[str, list[float]] = {}
+    for name, policy in sorted(played):
+        if name in known:
+            found.setdefault(name.removesuffix(policy) + _together(policy), []).append(known[name][0])
+    return {name: _mean(mus) for name, mus in sorted(found.items())}
+
+
+def _together(policy: str) -> str:
+    """The name that all past versions of a policy share; other names as they are."""
+    past = version_of(policy)
+    return f"{past[0]}@past" if past else policy
 
 
 def _mean(values: Sequence[float]) -> float:

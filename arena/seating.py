@@ -1,6 +1,10 @@
-"""Who sits where: checks an experiment's names against what there is, and seats players for a match."""
+"""Who sits where: checks an experiment's names against what there is, and seats players for a match.
 
-from collections.abc import Callable, Mapping
+Nothing here but `set_tables` knows of experiments: a table is laid for any game and roles, and whoever has a
+policy, by object, or a brain, by its spec, is seated there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +13,11 @@ import numpy as np
 import games
 from agents.engines.base import Engine
 from agents.names import nearest
-from agents.players.brains import BRAINS, make_brain
+from agents.players.brains import BRAINS, BrainError, check_brain, make_brain
 from agents.players.model import BrainPlayer, ChatPlayer, Writer, demonstrator, model_writer
 from agents.policy import Policy
 from agents.role import Role, RoleError, load_role
-from arena.config import ConfigError, Experiment
+from arena.config import ConfigError, Experiment, GameSpec, TableSpec
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.rewards import STAGES
 from arena.learn.losses import LOSSES
@@ -23,79 +27,68 @@ from arena.records import Seating
 
 @dataclass(frozen=True)
 class Table:
-    """An experiment's game and roles, found and checked."""
+    """A game and the roles at its seats, found and checked."""
 
-    make_game: Callable[[], Any]
+    game: GameSpec
     roles: dict[str, Role]
-    """By seat."""
+    """By seat, in the game's order of seats."""
+
+    def make_game(self) -> Any:
+        """A new game, not yet reset."""
+        return games.make(self.game.name, **self.game.options)
+
+    def fits(self, plan: MatchPlan) -> bool:
+        """Whether the plan is of this game, with these options, for these roles."""
+        return (plan.game, plan.options, {seat: s.role for seat, s in plan.seats.items()}) == (
+            self.game.name,
+            self.game.options,
+            {seat: role.role for seat, role in self.roles.items()},
+        )
 
 
-def set_table(experiment: Experiment) -> Table:
-    """Find everything the experiment names; ConfigError with the nearest name for what there is not."""
-    make_game = _game(experiment)
-    _known("estimator", experiment.credit.estimator, ESTIMATORS)
-    _known("loss", experiment.learn.loss, LOSSES)
-    for stage in experiment.credit.stages:
-        _known("reward stage", stage.stage, STAGES)
-    for policy in experiment.policies.values():
-        for brain in policy.imitate.brains if policy.imitate else ():
-            _known("brain", brain, BRAINS)
-    roles = {}
-    folders = [experiment.roles] if experiment.roles else []
-    for seat, spec in experiment.seats.items():
-        _known("policy", spec.policy, [*experiment.policies, *BRAINS])
-        try:
-            roles[seat] = load_role(spec.role, folders)
-        except RoleError as error:
-            raise ConfigError(str(error)) from None
-        _check_sampling(roles[seat], spec.policy, experiment)
-    return Table(make_game, roles)
-
-
-def _known(kind: str, name: str, choices: Any) -> None:
-    if name not in choices:
-        where = {
-            "game": "games",
-            "policy": "policies",
-            "brain": "policies",
-            "loss": "losses",
-            "estimator": "estimators",
-        }
-        see = f" (arena list {where[kind]})" if kind in where else f" (known: {', '.join(choices)})"
-        raise ConfigError(f"unknown {kind} '{name}'{nearest(name, choices)}{see}")
-
-
-def _game(experiment: Experiment) -> Callable[[], Any]:
-    name, options = experiment.game.name, experiment.game.options
-    _known("game", name, games.GAMES)
-
-    def make() -> Any:
-        return games.make(name, **options)
-
+def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, where: str = "") -> Table:
+    """The table of a game for roles (a name or a path) by seat; ConfigError, after `where`, for what there is not."""
+    if game.name not in games.GAMES:
+        raise ConfigError(f"{where}unknown game '{game.name}'{nearest(game.name, games.GAMES)} (arena list games)")
     try:
-        game = make()
+        seats = list(games.make(game.name, **game.options).possible_agents)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"game.options: {error}") from None
-    seats = list(game.possible_agents)
-    for seat in experiment.seats:
+        raise ConfigError(f"{where}game.options: {error}") from None
+    for seat in roles:
         if seat not in seats:
+            known = ", ".join(seats)
             raise ConfigError(
-                f"seats: {name} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})"
+                f"{where}seats: {game.name} has no seat '{seat}'{nearest(seat, seats)} (its seats: {known})"
             )
     for seat in seats:
-        if seat not in experiment.seats:
-            raise ConfigError(f"seats: nobody sits at '{seat}' of {name}: add `{seat}: {{role: …, policy: …}}`")
-    return make
+        if seat not in roles:
+            raise ConfigError(
+                f"{where}seats: nobody sits at '{seat}' of {game.name}: add `{seat}: {{role: …, policy: …}}`"
+            )
+    try:
+        return Table(game, {seat: load_role(roles[seat], list(role_folders)) for seat in seats})
+    except RoleError as error:
+        raise ConfigError(str(error)) from None
 
 
-def _check_sampling(role: Role, policy: str, experiment: Experiment) -> None:
-    """A trained policy must be sampled from whole: a cut tail has no gradient that would explain it."""
-    spec, sampling = experiment.policies.get(policy), role.sampling
-    if spec and spec.train and (sampling.top_p < 1 or sampling.top_k or sampling.temperature == 0):
-        raise ConfigError(
-            f"role {role.role}: policy '{policy}' is trained, so it must be sampled with top_p 1, top_k 0 and a "
-            "temperature above 0; change the role's sampling, or set the policy's `train: false`"
-        )
+def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
+    """Who sits where, in the game's order: `holders` has a policy's name or a brain for every seat."""
+    return {seat: seated(role.role, holders[seat], policies) for seat, role in table.roles.items()}
+
+
+def seated(role: str, name: str, policies: Mapping[str, Policy]) -> Seating:
+    """A policy among `policies`, or else a brain, in this role."""
+    policy = policies.get(name)
+    if policy is None:
+        return Seating(role, name, 0, False, "brain")
+    return Seating(role, name, policy.version, policy.trained, "model")
+
+
+def players_at(
+    table: Table, plan: MatchPlan, game: Any, policies: Mapping[str, Policy], engine: Engine, run_seed: int
+) -> dict[str, SeatedPlayer]:
+    """The players of all seats in one match of `game`."""
+    return {seat: player_at(seat, plan, game, table, policies, engine, run_seed) for seat in plan.seats}
 
 
 def player_at(
@@ -132,13 +125,80 @@ def _seat_seed(seat: str, plan: MatchPlan, run_seed: int) -> tuple[int, ...]:
     return (run_seed, plan.seed, plan.attempt, list(plan.seats).index(seat))
 
 
-def seatings(experiment: Experiment, table: Table, policies: Mapping[str, Policy]) -> dict[str, Seating]:
-    """Who sits where in this experiment, in the game's order of seats."""
-    found = {}
-    for seat in table.make_game().possible_agents:
-        name = experiment.seats[seat].policy
-        policy = policies.get(name)
-        trained = policy is not None and policy.trained
-        version = policy.version if policy else 0
-        found[seat] = Seating(table.roles[seat].role, name, version, trained, "model" if policy else "brain")
-    return found
+# -- experiments -------------------------------------------------------------------------------------------
+
+
+def set_tables(experiment: Experiment) -> list[Table]:
+    """Find everything the experiment names; ConfigError with the nearest name for what there is not."""
+    _known("estimator", experiment.credit.estimator, ESTIMATORS, "arena list estimators")
+    _known("loss", experiment.learn.loss, LOSSES, "arena list losses")
+    for stage in experiment.credit.stages:
+        _known("reward stage", stage.stage, STAGES, f"known: {', '.join(STAGES)}")
+    folders = [experiment.roles] if experiment.roles else []
+    tables = []
+    for i, spec in enumerate(experiment.all_tables()):
+        where = f"tables[{i}]." if experiment.tables is not None else ""
+        table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=where)
+        _check_holders(experiment, spec, table, where)
+        _check_opponents(experiment, spec, table)
+        tables.append(table)
+    _check_role_names(tables)
+    return tables
+
+
+def _known(kind: str, name: str, choices: Mapping[str, Any], see: str) -> None:
+    if name not in choices:
+        raise ConfigError(f"unknown {kind} '{name}'{nearest(name, choices)} ({see})")
+
+
+def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
+    """Every seat is held by a policy or by a brain that can play there, and so can the brains it is to imitate."""
+    game = table.make_game()
+    for seat, held in spec.seats.items():
+        policy = experiment.policies.get(held.policy)
+        if policy is None:
+            _check_brain(held.policy, game, seat, f"{where}seats.{seat}.policy", experiment.policies)
+            continue
+        if policy.train:
+            _check_sampling(table.roles[seat], held.policy)
+        for brain in policy.imitate.brains if policy.imitate else ():
+            _check_brain(brain, game, seat, f"policies.{held.policy}.imitate.brains")
+
+
+def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:
+    """The league's brains can play wherever they may take a seat."""
+    trained = [seat for seat, held in spec.seats.items() if experiment.trained(held.policy)]
+    for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
+        if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
+            for seat in trained:
+                where = f"league.opponents[{i}].policy"
+                _check_brain(opponent.policy, table.make_game(), seat, where, experiment.policies)
+
+
+def _check_brain(spec: str, game: Any, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
+    """ConfigError for no brain, or one that cannot play; with `policies`, one of those may have been meant."""
+    try:
+        check_brain(spec, game, seat)
+    except BrainError as error:
+        if policies is None or spec in BRAINS or spec.partition(":")[0] in BRAINS:
+            raise ConfigError(f"{where}: {error}") from None
+        near = nearest(spec, [*policies, *BRAINS])
+        raise ConfigError(f"{where}: unknown policy '{spec}'{near} (arena list policies)") from None
+
+
+def _check_sampling(role: Role, policy: str) -> None:
+    """A trained policy must be sampled from whole: a cut tail has no gradient that would explain it."""
+    sampling = role.sampling
+    if sampling.top_p < 1 or sampling.top_k or sampling.temperature == 0:
+        raise ConfigError(
+            f"role {role.role}: policy '{policy}' is trained, so it must be sampled with top_p 1, top_k 0 and a "
+            "temperature above 0; change the role's sampling, or set the policy's `train: false`"
+        )
+
+
+def _check_role_names(tables: Sequence[Table]) -> None:
+    """Credit, ratings and the log know roles by name: one name is one role in a run."""
+    known: dict[str, Role] = {}
+    for role in (role for table in tables for role in table.roles.values()):
+        if known.setdefault(role.role, role) != role:
+            raise ConfigError(f"two different roles are called '{role.role}': give one of them another `role:` name")

@@ -4,13 +4,44 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from games import loading
 
 if TYPE_CHECKING:
     from games.text import TextGame
 
-CLASSES = {"negotiation": "games.negotiation:Negotiation"}
+CLASSES = {
+    "tic_tac_toe": "games.tic_tac_toe:TicTacToe",
+    "connect_four": "games.connect_four:ConnectFour",
+    "breakthrough": "games.breakthrough:Breakthrough",
+    "nim": "games.nim:Nim",
+    "chess_endgame": "games.chess_endgame:ChessEndgame",
+    "kuhn_poker": "games.kuhn_poker:KuhnPoker",
+    "leduc_poker": "games.leduc_poker:LeducPoker",
+    "liars_dice": "games.liars_dice:LiarsDice",
+    "hanabi": "games.hanabi:Hanabi",
+    "tiny_hanabi": "games.tiny_hanabi:TinyHanabi",
+    "trade_comm": "games.trade_comm:TradeComm",
+    "word_clue": "games.word_clue:WordClue",
+    "negotiation": "games.negotiation:Negotiation",
+    "haggle": "games.haggle:Haggle",
+    "prisoners_dilemma": "games.matrix:PrisonersDilemma",
+    "stag_hunt": "games.matrix:StagHunt",
+    "battle_of_the_sexes": "games.matrix:BattleOfTheSexes",
+    "chicken": "games.matrix:Chicken",
+    "public_goods": "games.public_goods:PublicGoods",
+    "ultimatum": "games.ultimatum:Ultimatum",
+    "first_price_auction": "games.auctions:FirstPriceAuction",
+    "second_price_auction": "games.auctions:SecondPriceAuction",
+    "sheriff": "games.sheriff:Sheriff",
+    "twenty_questions": "games.twenty_questions:TwentyQuestions",
+    "guess_city": "games.guess_city:GuessCity",
+    "wordle": "games.wordle:Wordle",
+    "maze": "games.maze:Maze",
+    "text_navigation": "games.text_navigation:TextNavigation",
+}
 
 
 class Games(Mapping[str, "type[TextGame]"]):
@@ -34,10 +65,31 @@ class Games(Mapping[str, "type[TextGame]"]):
 GAMES = Games()
 
 
+def maker(name: str) -> Callable[..., TextGame]:
+    """What makes this game: one of ours, or one that `games.loading` finds; ValueError says in one line why none."""
+    if name in GAMES:
+        return GAMES[name]
+    try:
+        found = loading.foreign(name)
+    except ValueError as error:
+        raise ValueError(f"unknown game '{name}': {error}") from None
+    if found is None:
+        names = [*GAMES, *loading.installed(), *(f"{library}:" for library in loading.LIBRARIES)]
+        near = difflib.get_close_matches(name.lower(), names, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(names)}"
+        raise ValueError(f"unknown game '{name}'{hint}")
+    return found
+
+
+def complaint(name: str) -> str | None:
+    """What is wrong with this name of a game, in one line; None if there is such a game."""
+    try:
+        maker(name)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def make(name: str, **options: Any) -> TextGame:
     """A new game with these options; ValueError, naming the nearest game, when there is none of that name."""
-    if name not in GAMES:
-        near = difflib.get_close_matches(name, GAMES, n=1)
-        hint = f", did you mean {near[0]!r}?" if near else f"; there are: {', '.join(GAMES)}"
-        raise ValueError(f"no game is called {name!r}{hint}")
-    return GAMES[name](**options)
+    return maker(name)(**options)

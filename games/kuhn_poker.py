@@ -10,10 +10,16 @@ import numpy as np
 from games.openspiel import OpenSpielGame
 
 CARDS = ("J", "Q", "K")
+WORDS = ("PASS", "BET")
 
 
 class KuhnPoker(OpenSpielGame):
-    """Acts: PASS, BET. Payoffs in chips, zero-sum: 1 or 2 won or lost. The card is private."""
+    """Acts: PASS (check or fold), BET (bet or call). Payoffs in chips, zero-sum: 1 or 2 won or lost.
+
+    Equilibria, one for each a from 0 to 1/3: first bets J with probability a, K with 3a, never Q, and calls with Q
+    with a + 1/3; second bets J after PASS with 1/3, never Q, and calls with Q with 1/3; J never calls; K always calls,
+    and bets after PASS. reset(options={"chance": [0, 2]}) deals J to first and K to second.
+    """
 
     name = "kuhn_poker"
     seats: tuple[str, ...] = ("first", "second")
@@ -33,7 +39,7 @@ class KuhnPoker(OpenSpielGame):
 
     def word(self, action: int) -> str:
         """PASS or BET."""
-        return ("PASS", "BET")[action]
+        return WORDS[action]
 
     def private(self, seat: str) -> dict[str, Any]:
         """The own card."""
@@ -42,7 +48,7 @@ class KuhnPoker(OpenSpielGame):
     def public(self) -> dict[str, Any]:
         """The acts so far, and the chips in the pot."""
         acts = self.state.history()[2:]
-        return {"acts": [self.word(action) for action in acts], "pot": 2 + sum(acts)}
+        return {"acts": [WORDS[act] for act in acts], "pot": 2 + sum(acts)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """The same own card, the other seat's once each of the two others."""

@@ -25,7 +25,7 @@ ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.
 
 
 def worth(values: Triple, share: Triple) -> int:
-    """What a share is worth at these values per item."""
+    """The worth of a share at these values per item."""
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
@@ -95,8 +95,7 @@ class Negotiation(TextGame):
 
     def rules(self) -> str:
         """One paragraph: the aim, the acts and the limits."""
-        a, b, c = self.items
-        talk = " Talk may follow after |." if self.talk else ""
+        (a, b, c), talk = self.items, " Talk may follow after |." if self.talk else ""
         return (
             f"Two sides divide {a}, {b} and {c}; an item's worth is private, all together {WORTH} to each. "
             f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
@@ -145,8 +144,7 @@ class Negotiation(TextGame):
         """Joint value, Nash product, their best; pareto_distance: to the nearest optimum that is worse for nobody."""
         x, y = self.payoffs().values()
         frontier, joint, product = bounds(self.pool, *self.values.values())
-        return {
-            "deal": self.ended == "deal", "joint_value": x + y, "best_joint_value": float(joint),
-            "efficiency": (x + y) / joint, "nash_product": x * y / product, "nash_product_raw": x * y,
-            "pareto_distance": min(math.dist((x, y), p) for p in frontier if p[0] >= x and p[1] >= y),
-        }  # fmt: skip
+        distance = min(math.dist((x, y), p) for p in frontier if p[0] >= x and p[1] >= y)
+        joint_figures = {"joint_value": x + y, "best_joint_value": float(joint), "efficiency": (x + y) / joint}
+        nash_figures = {"nash_product": x * y / product, "nash_product_raw": x * y}
+        return {"deal": self.ended == "deal", **joint_figures, **nash_figures, "pareto_distance": distance}

@@ -1,28 +1,74 @@
 """OpenSpiel's rules in words: what all games share whose rules are OpenSpiel's (Lanctot et al. 2019).
 
-A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees. `spiel` (the rules)
-and `state` (the position) stay open to search players, solvers and best responses.
+A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees; `AnyOpenSpiel` plays
+every other game of OpenSpiel in OpenSpiel's own words. `spiel` (the rules) and `state` (the position) stay open to
+search players, solvers and best responses.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import difflib
 import functools
-from collections.abc import Mapping
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyspiel
 
-from games.text import IllegalAct, TextGame, one_line
+from games.text import IllegalAct, TextGame, number, one_line
 
 OUTCOME = "outcome"
 
 
 @functools.cache
 def load(name: str) -> pyspiel.Game:
-    """OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`; simultaneous moves one by one."""
-    return pyspiel.load_game_as_turn_based(name)
+    """OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`; simultaneous moves one by one.
+
+    ValueError says in one line why there is no such game, or why it cannot be played by turns from a seed.
+    """
+    short, known = name.partition("(")[0].strip(), pyspiel.registered_names()
+    if short not in known:
+        near = difflib.get_close_matches(short, known, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else "; pyspiel.registered_names() lists them"
+        raise ValueError(f"OpenSpiel has no game called {short!r}{hint}")
+    try:
+        with _hushed():
+            game = pyspiel.load_game_as_turn_based(re.sub(r"\s*([(),=])\s*", r"\1", name.strip()))
+    except (pyspiel.SpielError, LookupError, RuntimeError, ValueError) as error:
+        why = one_line(re.sub(r"^/\S+ ", "", str(error)))
+        raise ValueError(f"OpenSpiel's {short} cannot be set up as {name!r}: {why}") from None
+    kind = game.get_type()
+    if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+        raise ValueError(f"OpenSpiel's {short} cannot be played by turns: it is a mean field game")
+    if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
+        raise ValueError(f"OpenSpiel's {short} cannot be played from a seed: it hides its chance events")
+    if kind.action_structs_only:
+        raise ValueError(f"OpenSpiel's {short} cannot be played in words: it does not list its acts")
+    return game
+
+
+@contextlib.contextmanager
+def _hushed() -> Iterator[None]:
+    """OpenSpiel writes an error to the terminal before it raises it: what the process writes there now is lost."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _plain(text: str) -> str:
+    """Without colours (as in twixt) and without blank lines at the end."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
 
 
 class OpenSpielGame(TextGame):
@@ -39,8 +85,9 @@ class OpenSpielGame(TextGame):
         self.spiel = load(spiel)
         kind = self.spiel.get_type()
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
-        if kind.utility == pyspiel.GameType.Utility.ZERO_SUM:
-            self.stakes = max(0.0, -self.spiel.min_utility())
+        worst = -self.spiel.min_utility()
+        if kind.utility == pyspiel.GameType.Utility.ZERO_SUM and math.isfinite(worst):
+            self.stakes = max(0.0, worst)
         self.state: Any = None
         super().__init__(**options)
 
@@ -60,7 +107,7 @@ class OpenSpielGame(TextGame):
 
     def verdict(self) -> tuple[str, str]:
         """Why an ended match ended, in one word, and what the referee announces."""
-        returns = dict(zip(self.seats, self.state.returns(), strict=True))
+        returns = dict(zip(self.seats, self.returns(), strict=True))
         best = max(returns.values())
         winners = [seat for seat, value in returns.items() if value == best]
         if len(winners) == len(self.seats):
@@ -69,7 +116,7 @@ class OpenSpielGame(TextGame):
 
     def public(self) -> dict[str, Any]:
         """The board, where everything lies open."""
-        return {"board": str(self.state)} if self.perfect_information else {}
+        return {"board": _plain(str(self.state))} if self.perfect_information else {}
 
     def private(self, seat: str) -> dict[str, Any]:
         """What OpenSpiel says that this seat knows, where something is hidden."""
@@ -77,8 +124,17 @@ class OpenSpielGame(TextGame):
             return {}
         player, kind = self.seats.index(seat), self.spiel.get_type()
         if kind.provides_information_state_string:
-            return {"seen": self.state.information_state_string(player)}
-        return {"seen": self.state.observation_string(player)}
+            return {"seen": _plain(self.state.information_state_string(player))}
+        return {"seen": _plain(self.state.observation_string(player))}
+
+    def returns(self) -> list[float]:
+        """What each seat has got so far."""
+        returns: list[float] = self.state.returns()
+        return returns
+
+    def words(self, actions: list[int]) -> dict[str, int]:
+        """The legal acts by their words."""
+        return {self.word(action): action for action in actions}
 
     # How it is played.
 
@@ -96,8 +152,7 @@ class OpenSpielGame(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """Plays a legal act by its word; case and blanks do not matter."""
-        word = act if act in self._acts else self._written.get(_fold(act))
-        if word is None:
+        if (word := self._read(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
         heard = self.hearsay(action, word)
@@ -114,9 +169,13 @@ class OpenSpielGame(TextGame):
         state = self.state and self.state.clone()
         return copy.deepcopy(self, {id(self.spiel): self.spiel, id(self.state): state})
 
-    @property
-    def _written(self) -> dict[str, str]:
-        return {_fold(word): word for word in self._acts}
+    def _read(self, act: str) -> str | None:
+        """The legal word that is meant; where two differ by case only (chess: bxc3, Bxc3), case does matter."""
+        if act in self._acts or (act := " ".join(act.split())) in self._acts:
+            return act
+        folded = act.casefold()
+        meant = [word for word in self._acts if word.casefold() == folded]
+        return meant[0] if len(meant) == 1 else None
 
     def _go_on(self) -> None:
         """Chance has its turns; what was earned is paid; the match ends or the next seat's acts are listed."""
@@ -127,7 +186,7 @@ class OpenSpielGame(TextGame):
             state.apply_action(outcome)
             if said:
                 self.tell(said)
-        returns = state.returns()
+        returns = self.returns()
         if returns != self._returns:
             for seat, now, before in zip(self.seats, returns, self._returns, strict=True):
                 self.pay(seat, OUTCOME, now - before)
@@ -136,10 +195,10 @@ class OpenSpielGame(TextGame):
             self._acts: dict[str, int] = {}
             self.end(*self.verdict())
         else:
-            self._acts = {self.word(action): action for action in state.legal_actions()}
+            self._acts = self.words(state.legal_actions())
 
     def _drawn(self, outcomes: list[tuple[int, float]]) -> int:
-        left = self._rng.random() * sum(chance for _, chance in outcomes)
+        left = self._rng.random()
         for outcome, chance in outcomes:
             left -= chance
             if left < 0:
@@ -147,5 +206,59 @@ class OpenSpielGame(TextGame):
         return outcomes[-1][0]
 
 
-def _fold(text: str) -> str:
-    return " ".join(text.split()).casefold()
+class DrawnGame(OpenSpielGame):
+    """A board game that can end in a draw; option draw >= 0: what both sides are paid then."""
+
+    def __init__(self, spiel: str, *, draw: float = 0.0, **options: Any) -> None:
+        self.draw = number("draw", draw)
+        super().__init__(spiel, **options)
+
+    def returns(self) -> list[float]:
+        """OpenSpiel's, but for the draw."""
+        returns: list[float] = self.state.returns()
+        return [self.draw] * 2 if self.state.is_terminal() and not any(returns) else returns
+
+    def draw_rule(self) -> str:
+        """The sentence about it, where there is something to say."""
+        return f" A draw pays both {self.draw:g}." if self.draw else ""
+
+
+class AnyOpenSpiel(OpenSpielGame):
+    """Any game of OpenSpiel in its own words; game: its name, with parameters if any, such as `oh_hell(players=4)`.
+
+    Where something is hidden the others read no acts: each seat is told by OpenSpiel what it knows.
+    """
+
+    name = "openspiel"
+    metadata: ClassVar[dict[str, Any]] = {"name": "openspiel_v0", "render_modes": ["ansi"]}
+
+    def __init__(self, game: str, **options: Any) -> None:
+        kind = load(game).get_type()
+        self.perfect_information = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
+        super().__init__(game, **options)
+
+    def rules(self) -> str:
+        """The game's name and parameters, the seats, whose interests meet."""
+        kind, aims = self.spiel.get_type(), pyspiel.GameType.Utility
+        aim = {aims.ZERO_SUM: "What one wins the others lose.", aims.IDENTICAL: "All are paid the same."}
+        return (
+            f"{kind.long_name}, by the rules of OpenSpiel's {self.spiel}. Seats: {', '.join(self.seats)}. "
+            f"{aim.get(kind.utility, 'Each wants the most for itself.')} Play one of the legal acts, just as written."
+        )
+
+    def words(self, actions: list[int]) -> dict[str, int]:
+        """OpenSpiel's words, with the action's number where there is none or two actions share one."""
+        written = [(self.word(action), action) for action in actions]
+        shared = Counter(word for word, _ in written)
+        return {
+            word if word and shared[word] == 1 else f"{word} #{action}".lstrip(): action for word, action in written
+        }
+
+    def hearsay(self, action: int, word: str) -> str:
+        """The act, where nothing is hidden."""
+        return word if self.perfect_information else ""
+
+    def verdict(self) -> tuple[str, str]:
+        """The returns."""
+        returns = ", ".join(f"{seat} {value:g}" for seat, value in zip(self.seats, self.returns(), strict=True))
+        return "over", f"The match is over: {returns}."

@@ -49,5 +49,8 @@ class Engine(Protocol):
     def publish(self, policy: str, version: int, weights: Any) -> None:
         """Serve these weights under that name from now on; every cache made with older ones is dropped."""
 
+    def retire(self, policy: str) -> None:
+        """Serve nothing under that name any more; its weights and caches are let go."""
+
     def forget(self, key: str) -> None:
         """Drop what is kept for a stream that has ended."""

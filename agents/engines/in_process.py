@@ -65,6 +65,10 @@ class InProcessEngine:
         budget = self.cache_bytes
         self._served[policy] = _Served(weights, version, KVStore(budget), KVStore(budget // 8))
 
+    def retire(self, policy: str) -> None:
+        """Let go of a policy's weights and caches; nothing happens where there are none."""
+        self._served.pop(policy, None)
+
     def forget(self, key: str) -> None:
         """Drop the attention cache of a stream that has ended."""
         for served in self._served.values():

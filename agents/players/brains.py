@@ -2,28 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from agents.names import nearest
-from agents.players import negotiators
+from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
 from agents.players.base import Brain
+from agents.players.positions import begun
 from agents.players.simple import FirstLegal, Random
-
-BRAINS: dict[str, Callable[[int], Brain]] = {"random": Random, "first_legal": FirstLegal, **negotiators.BRAINS}
+from agents.reply import one_line
 
 
 class BrainError(ValueError):
     """A brain that there is not, or that cannot play this game; the message is one line."""
 
 
-def check_brain(spec: str) -> None:
-    """Raises BrainError, naming the nearest, when the spec names no brain."""
-    if spec not in BRAINS:
-        raise BrainError(f"unknown brain '{spec}'{nearest(spec, BRAINS)}")
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table: how a brain is made, and what it can play."""
+
+    make: Callable[..., Brain]
+    """Takes (seed), or (seed, game, argument) where there is a `read`."""
+    plays: str
+    """For listings: the games that it plays, in a few words."""
+    games: tuple[str, ...] | None = None
+    """The only games whose facts it can read; None where it does not matter."""
+    picks: bool = False
+    """Whether it picks among listed legal acts."""
+    read: Callable[[str | None], Any] | None = None
+    """From the argument's text, None if there is none, to its value; ValueError says what is expected."""
+    unfit: Callable[[Any, Any], str] = lambda game, argument: ""
+    """From (game, argument) to why it cannot play that game, "" if it can."""
+
+    @property
+    def what(self) -> str:
+        """One line about it: what its maker says, and what the rule says that a partial gives it."""
+        maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
+        says = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
+        return ": ".join([*(said.partition(";")[0].rstrip(".") for said in says[:-1]), says[-1]])
+
+    def __call__(self, seed: int, game: Any = None, argument: Any = None) -> Brain:
+        """A brain for one seat of one match."""
+        return self.make(seed, game, argument) if self.read else self.make(seed)
+
+
+def _for_games(makers: Mapping[str, Callable[[int], Brain]], games: Mapping[str, tuple[str, ...]]) -> dict[str, Kind]:
+    return {name: Kind(make, ", ".join(games[name]), games[name]) for name, make in makers.items()}
+
+
+BRAINS: Mapping[str, Kind] = {
+    "random": Kind(Random, "listed acts", picks=True),
+    "first_legal": Kind(FirstLegal, "listed acts", picks=True),
+    "minimax": Kind(
+        search.Minimax, "two seats, perfect information", picks=True, read=search.depth, unfit=search.unfit_for_minimax
+    ),
+    "mcts": Kind(search.mcts, "perfect information", picks=True, read=search.effort, unfit=search.unfit_for_mcts),
+    "cfr": Kind(solved.cfr, "small zero-sum games", read=solved.iterations, unfit=solved.unfit_for_cfr),
+    "nash": Kind(solved.nash, "small zero-sum games", read=solved.bluffs, unfit=solved.unfit_for_nash),
+    **_for_games(negotiators.BRAINS, dict.fromkeys(negotiators.BRAINS, ("negotiation",))),
+    **_for_games(matrix_players.BRAINS, matrix_players.GAMES),
+    **_for_games(bidders.BRAINS, bidders.GAMES),
+    **_for_games(guessers.BRAINS, guessers.GAMES),
+}
+
+
+def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
+    """Raises BrainError when the spec names no brain, its argument is malformed, or it cannot play `game`.
+
+    `game` is an AEC text game, reset or not; it is left as it is. With a seat, that seat's acts must be listed
+    for a brain that picks among them; without one, any seat's.
+    """
+    kind, argument = _found(spec)
+    if game is None:
+        return
+    _check_fit(spec, kind, argument, game)
+    if kind.picks:
+        trial = begun(game)
+        if all(trial.legal(each) is None for each in ([seat] if seat else trial.possible_agents)):
+            who = f"{game.name} lists none for {seat}" if seat else f"{game.name} lists none"
+            raise BrainError(f"{_shown(spec)} picks among the legal acts that a game lists: {who}")
 
 
 def make_brain(spec: str, seed: int, game: Any) -> Brain:
     """The brain of this spec for one seat of one match; `game` is the match's own game, for those that search it."""
-    check_brain(spec)
-    return BRAINS[spec](seed)
+    kind, argument = _found(spec)
+    _check_fit(spec, kind, argument, game)
+    return kind(seed, game, argument)
+
+
+def _found(spec: str) -> tuple[Kind, Any]:
+    """The row that a spec names, and its argument's value."""
+    name, colon, text = (spec, "", "") if spec in BRAINS else spec.partition(":")
+    if name not in BRAINS or (colon and not BRAINS[name].read):
+        alone = f" ({name} takes no argument)" if name in BRAINS else ""
+        raise BrainError(f"unknown brain '{_shown(spec)}'{nearest(spec, BRAINS) or nearest(name, BRAINS)}{alone}")
+    kind = BRAINS[name]
+    if kind.read is None:
+        return kind, None
+    try:
+        return kind, kind.read(text if colon else None)
+    except ValueError as expected:
+        raise BrainError(f"brain '{_shown(spec)}': {expected}") from None
+
+
+def _check_fit(spec: str, kind: Kind, argument: Any, game: Any) -> None:
+    if kind.games is not None and game.name not in kind.games:
+        raise BrainError(f"{_shown(spec)} plays {' and '.join(kind.games)}, not {game.name}")
+    if why := kind.unfit(game, argument):
+        raise BrainError(why)
+
+
+def _shown(spec: str) -> str:
+    return one_line(spec, 80)

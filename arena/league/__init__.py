@@ -1,1 +1,1 @@
-"""Ratings of who played."""
+"""The league: past versions and other opponents, matchmaking, ratings, evaluation."""

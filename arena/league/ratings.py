@@ -5,20 +5,27 @@ from typing import Any
 
 from openskill.models import PlackettLuce
 
-from arena.records import MatchRecord
+from arena.records import MatchRecord, Seating
 
 
 class Ratings:
-    """A rating per `role/policy`. State is JSON-able, so that it lives in the checkpoint.
+    """A rating per `role/policy`, or `game/role/policy` in a run of several games; past versions are policies.
 
-    Model: Weng & Lin 2011, "A Bayesian Approximation Method for Online Ranking"; mu starts at 25, sigma at 25/3.
+    State is JSON-able, so that it lives in the checkpoint. Model: Weng & Lin 2011, "A Bayesian Approximation
+    Method for Online Ranking"; mu starts at 25, sigma at 25/3.
     """
 
-    def __init__(self, state: Mapping[str, list[float]] | None = None) -> None:
+    def __init__(self, state: Mapping[str, list[float]] | None = None, by_game: bool = False) -> None:
+        self.by_game = by_game
         self._model = PlackettLuce()
         self._rated: dict[str, Any] = {
             name: self._model.rating(mu=mu, sigma=sigma, name=name) for name, (mu, sigma) in (state or {}).items()
         }
+
+    def name(self, game: str, seating: Seating) -> str:
+        """Under which name somebody is rated in a game."""
+        name = f"{seating.role}/{seating.policy}"
+        return f"{game}/{name}" if self.by_game else name
 
     def update(self, records: Iterable[MatchRecord]) -> None:
         """Rate finished matches in order; a higher payoff is a better rank, equal payoffs draw."""
@@ -26,12 +33,19 @@ class Ratings:
             if record.status != "finished":
                 continue
             seats = sorted(record.seats)
-            names = [f"{record.seats[s].role}/{record.seats[s].policy}" for s in seats]
+            names = [self.name(record.game, record.seats[s]) for s in seats]
             if len(set(names)) < len(names):
                 continue  # a player against itself tells nothing
             teams = [[self._rated.get(n) or self._model.rating(name=n)] for n in names]
             rated = self._model.rate(teams, scores=[record.payoffs[s] for s in seats])
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}
+
+    def inherit(self, heir: str, policy: str) -> None:
+        """A past version begins with what is known of the policy it was made from, role by role."""
+        for name, rating in list(self._rated.items()):
+            if name.endswith(f"/{policy}"):
+                mine = name.removesuffix(policy) + heir
+                self._rated[mine] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=mine)
 
     def state(self) -> dict[str, list[float]]:
         """mu and sigma by name."""

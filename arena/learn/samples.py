@@ -9,7 +9,10 @@ from arena.learn.trainer import Sample
 
 
 def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) -> list[Sample]:
-    """One sample per stream with sampled tokens. Boundaries of turns come from the stream's turn ids alone."""
+    """One sample per stream with sampled tokens; temperatures are by role.
+
+    Boundaries of turns come from the stream's turn ids alone.
+    """
     samples = []
     for item in credited:
         by_turn = {t.index: a for t, a in zip(item.trajectory.turns, item.advantages, strict=True)}
@@ -18,5 +21,5 @@ def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) 
             if own:
                 advantages = np.array([by_turn[stream.turns[i]] for i in own], np.float32)
                 behaviour = np.array([stream.logprobs[i] for i in own], np.float32)
-                samples.append(Sample(stream, advantages, behaviour, temperatures[item.trajectory.seat]))
+                samples.append(Sample(stream, advantages, behaviour, temperatures[item.trajectory.role]))
     return samples

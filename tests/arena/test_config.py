@@ -7,6 +7,7 @@ import pytest
 from arena.config import (
     ConfigError,
     Experiment,
+    apportion,
     compose,
     file_layer,
     recipe_layer,
@@ -16,7 +17,7 @@ from arena.config import (
     to_yaml,
     with_policies,
 )
-from arena.seating import set_table
+from arena.seating import set_tables
 
 BASE = """\
 name: small
@@ -48,8 +49,8 @@ def refusal(*assignments: str, text: str = "") -> str:
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
     found = compose([recipe_layer(name)])
-    table = set_table(found)
-    assert set(table.roles) == set(found.seats) == set(table.make_game().possible_agents)
+    for spec, table in zip(found.all_tables(), set_tables(found), strict=True):
+        assert set(table.roles) == set(spec.seats) == set(table.make_game().possible_agents)
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -58,7 +59,7 @@ def test_what_is_written_down_is_read_back_the_same(name: str, mode: str) -> Non
     found = with_policies(compose([recipe_layer(name), set_layer("learn.lr=1e-7")]), mode)  # type: ignore[arg-type]
     again = compose([text_layer("config.yaml", to_yaml(found))])
     assert again == found and to_yaml(again) == to_yaml(found)
-    set_table(again)
+    set_tables(again)
 
 
 def test_later_layers_lie_over_earlier_ones_key_by_key() -> None:
@@ -163,7 +164,7 @@ def test_broken_files_and_recipes_are_one_line(tmp_path: Path) -> None:
 )
 def test_names_that_nobody_knows_are_told_with_the_nearest(assignment: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        set_table(experiment(assignment))
+        set_tables(experiment(assignment))
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -190,3 +191,163 @@ def test_a_roles_own_policy_never_takes_a_frozen_ones_place() -> None:
     text = "policies: {nano_opener: {model: nano, train: false}}\nseats: {responder: {policy: nano_opener}}"
     with pytest.raises(ConfigError, match=r"policies\.nano_opener: .* the name that opener needs"):
         with_policies(experiment(text=text), "separate")
+
+
+# Several games in one run
+
+TABLES = """\
+game: null
+seats: null
+tables:
+  - game: {name: negotiation, options: {max_turns: 4}}
+    seats: {opener: {role: nano_opener, policy: shared}, responder: {role: nano_responder, policy: shared}}
+    share: 3.0
+  - game: {name: kuhn_poker}
+    seats: {first: {role: nano_player, policy: shared}, second: {role: nano_player, policy: shared}}
+"""
+
+
+def test_one_game_is_one_table() -> None:
+    (table,) = experiment().all_tables()
+    assert (table.game, table.seats, table.share) == (experiment().game, experiment().seats, 1.0)
+
+
+def test_several_games_are_several_tables_that_are_written_and_read_back() -> None:
+    found = experiment(text=TABLES)
+    assert [(t.game.name, t.share) for t in found.all_tables()] == [("negotiation", 3.0), ("kuhn_poker", 1.0)]
+    assert [set(t.roles) for t in set_tables(found)] == [{"opener", "responder"}, {"first", "second"}]
+    apart = with_policies(found, "separate")
+    assert set(apart.policies) == {"nano_opener", "nano_responder", "nano_player"}
+    assert with_policies(apart, "shared") == found
+    for given in (found, apart):
+        assert compose([text_layer("config.yaml", to_yaml(given))]) == given
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("game: null", "game: missing: give `game` and `seats`, or `tables`"),
+        ("seats: null", "seats: missing"),
+        ("tables: []\ngame: null\nseats: null", "tables"),
+        (TABLES.replace("game: null\n", ""), "game: stands beside `tables`"),
+        (TABLES.replace("seats: null\n", ""), "seats: stands beside `tables`"),
+        (TABLES.replace("share: 3.0", "share: 0.0"), "tables[0].share"),
+        (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: none of the 16 matches"),
+        (TABLES.replace("share: 3.0", "shares: 3.0"), "tables[0].shares: unknown field — did you mean 'share'?"),
+        (TABLES + "    seat: {}\n", "did you mean 'seats'?"),
+    ],
+)
+def test_tables_that_cannot_be_laid_are_told(text: str, told: str) -> None:
+    assert told in refusal(text=text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("kuhn_poker", "kuhn_pokr", "tables[1].unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
+        ("{first: ", "{frist: ", "tables[1].seats: kuhn_poker has no seat 'frist' — did you mean 'first'?"),
+        ("max_turns: 4", "turns: 4", "tables[0].game.options: "),
+        ("first: {role: nano_player, policy: shared}", "first: {role: nano_player, policy: sharde}", "'shared'?"),
+        (
+            "first: {role: nano_player, policy: shared}",
+            "first: {role: nano_player, policy: conceder}",
+            "tables[1].seats.first.policy: conceder plays negotiation, not kuhn_poker",
+        ),
+    ],
+)
+def test_every_table_is_checked(old: str, new: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        set_tables(experiment(text=TABLES.replace(old, new)))
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_who_is_imitated_must_play_all_games_of_the_policy() -> None:
+    set_tables(experiment("policies.shared.imitate={brains: [random]}", text=TABLES))
+    with pytest.raises(ConfigError, match=r"^policies\.shared\.imitate\.brains: conceder plays negotiation, not kuhn"):
+        set_tables(experiment("policies.shared.imitate={brains: [conceder]}", text=TABLES))
+    with pytest.raises(ConfigError, match="did you mean 'random'"):
+        set_tables(experiment("policies.shared.imitate={brains: [radnom]}", text=TABLES))
+
+
+def test_one_name_is_one_role_in_a_run(tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("role: nano_player\nsystem: hello\n")
+    given = experiment(text=TABLES.replace("second: {role: nano_player", f"second: {{role: {tmp_path}/other.yaml"))
+    with pytest.raises(ConfigError, match="two different roles are called 'nano_player'"):
+        set_tables(given)
+
+
+@pytest.mark.parametrize(
+    ("count", "shares", "expected"),
+    [
+        (16, [1.0], [16]),
+        (16, [3.0, 1.0], [12, 4]),
+        (10, [2.0, 1.0], [7, 3]),
+        (10, [1.0, 1.0, 1.0], [4, 3, 3]),
+        (7, [0.5, 0.25, 0.25], [3, 2, 2]),
+        (3, [100.0, 1.0], [3, 0]),
+        (21, [0.1, 0.2, 0.3, 0.4], [2, 4, 6, 9]),
+    ],
+)
+def test_matches_are_shared_out_by_largest_remainder(count: int, shares: list[float], expected: list[int]) -> None:
+    assert apportion(count, shares) == expected and sum(expected) == count
+
+
+# Leagues
+
+
+def league(opponents: str, rest: str = "") -> str:
+    return f"league:\n  opponents: [{opponents}]\n{rest}"
+
+
+def test_a_league_is_read_and_written_back() -> None:
+    text = league("{play: self}, {play: past, lag: 2, weight: 0.5, from: 2, until: 3}, {play: fixed, policy: mcts:9}")
+    found = experiment(text=text + "  pool: {every: 1, keep: 3}\n")
+    assert found.league is not None and found.league.opponents[1].since == 2
+    assert "from: 2" in to_yaml(found) and compose([text_layer("config.yaml", to_yaml(found))]) == found
+    assert experiment("league=null", text=text).league is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (league(""), "league.opponents"),
+        (league("{play: pasts, lag: 1}"), "did you mean 'past'?"),
+        (league("{play: past}"), "league.opponents[0]: `play: past` needs `lag`, such as `lag: 1`"),
+        (league("{play: fixed}"), "`play: fixed` needs `policy`"),
+        (league("{play: self, lag: 1}"), "`lag` belongs to `play: past`, not to `play: self`"),
+        (league("{play: pfsp, policy: random}"), "`policy` belongs to `play: fixed`, not to `play: pfsp`"),
+        (league("{play: past, lag: 0}"), "league.opponents[0].lag"),
+        (league("{play: self, weight: -1.0}"), "league.opponents[0].weight"),
+        (league("{play: self, from: 3, until: 2}"), "met from iteration 3 until 2: never"),
+        (league("{play: self, wieght: 1.0}"), "did you mean 'weight'?"),
+        (league("{play: self, weight: 0.0}"), "nobody has a weight above 0 in iteration 1"),
+        (league("{play: self, until: 2}"), "nobody has a weight above 0 in iteration 3"),
+        (league("{play: self, from: 2}, {play: pfsp, from: 3}"), "nobody has a weight above 0 in iteration 1"),
+        (league("{play: self}, {play: fixed, policy: shared}"), "fixed opponent 'shared' is a policy that is trained"),
+        (league("{play: self}", "  pool: {keep: 1}"), "league.pool.keep"),
+        (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two such seats"),
+    ],
+)
+def test_leagues_that_cannot_be_played_are_told(text: str, told: str) -> None:
+    assert told in refusal(text=text)
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("conceeder", "league.opponents[0].policy: unknown policy 'conceeder' — did you mean 'conceder'?"),
+        ("minimax", "league.opponents[0].policy: minimax"),
+        ("mcts:many", "league.opponents[0].policy: brain 'mcts:many': "),
+    ],
+)
+def test_fixed_opponents_must_be_known_and_able_to_play(policy: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        set_tables(experiment(text=league(f"{{play: fixed, policy: '{policy}'}}")))
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_frozen_policy_may_be_an_opponent_though_it_has_no_seat() -> None:
+    text = "policies: {old: {model: nano, train: false}}\n" + league("{play: fixed, policy: old}")
+    set_tables(experiment(text=text))
+    with pytest.raises(ConfigError, match="unknown policy 'odl' — did you mean 'old'"):
+        set_tables(experiment(text=text.replace("policy: old", "policy: odl")))

@@ -71,3 +71,23 @@ def test_the_state_goes_through_json_and_goes_on_the_same() -> None:
     assert resumed.state() == broken.state()
     resumed.update(later)
     assert resumed.state() == unbroken.state()
+
+
+def test_several_games_are_rated_apart() -> None:
+    ratings = Ratings(by_game=True)
+    one = record({"opener": 7.0, "responder": 3.0})
+    ratings.update([one, replace(one, game="haggle", payoffs={"opener": 1.0, "responder": 2.0})])
+    state = ratings.state()
+    assert state["negotiation/opener_role/shared"][0] > 25 > state["haggle/opener_role/shared"][0]
+    assert len(state) == 4
+
+
+def test_a_past_version_begins_where_its_policy_stands_and_stays_there() -> None:
+    ratings = Ratings()
+    ratings.update([record({"opener": 7.0, "responder": 3.0})] * 3)
+    ratings.inherit("shared@12", "shared")
+    then = ratings.state()
+    assert then["opener_role/shared@12"] == then["opener_role/shared"]
+    ratings.update([record({"opener": 7.0, "responder": 3.0})])
+    assert ratings.state()["opener_role/shared@12"] == then["opener_role/shared@12"]
+    assert ratings.state()["opener_role/shared"][0] > then["opener_role/shared"][0]

@@ -18,8 +18,12 @@ def value(game):
             return state.player_return(0)
         position = state.current_player(), str(state)
         if position not in known:
-            best = max if position[0] == 0 else min
-            known[position] = best(of(state.child(action)) for action in state.legal_actions())
+            sign, best = (1 if position[0] == 0 else -1), -1
+            for action in state.legal_actions():
+                best = max(best, sign * of(state.child(action)))
+                if best == 1:
+                    break
+            known[position] = sign * best
         return known[position]
 
     game.reset(seed=0)
@@ -115,15 +119,23 @@ def test_a_decided_match_pays_no_draw():
 
 
 def test_breakthrough_by_hand():
-    game = games.make("breakthrough", rows=5, columns=3)
-    game.reset(seed=0)
-    assert game.public() == {"board": "5bbb/4bbb/3.../2www/1www/abc"}
-    assert game.infos["first"]["legal"] == ["a4a3", "a4b3", "b4a3", "b4b3", "b4c3", "c4b3", "c4c3"]
-    play(game, "a4b3", "c2b3", "b4a3", "b3c4", "a3b2")
-    assert game.public() == {"board": "5bbb/4..w/3.../2wb./1www/abc"}
+    game = games.make("breakthrough", columns=3)
+    assert play(game, "a5a4", "c2c3") == "first"
+    assert game.public() == {"board": "6 bbb/5 .bb/4 b../3 ..w/2 ww./1 www/  abc"} and "such as a5a4" in game.rules()
+    assert game.infos["first"]["legal"] == ["a6a5", "b6a5", "b5b4", "b5c4", "c5b4", "c5c4", "a4a3", "a4b3"]
     assert [game.private(seat)["piece"] for seat in game.seats] == ["b", "w"]
-    assert "b1b2" not in game.infos["second"]["legal"] and "a1b2" in game.infos["second"]["legal"]
-    game.step("c4b5")
+    play(game, "a5a4", "c2c3", "a4a3", "c3c4", "a3b2", "c4b5")  # each takes a piece in the end
+    assert game.public() == {"board": "6 bbb/5 .wb/4 .../3 .../2 wb./1 www/  abc"}
+    assert "b2b1" not in game.infos["first"]["legal"]  # straight ahead nothing is taken
+    game.step("b2a1")
+    assert game.ended == "win" and game.payoffs() == {"first": 1.0, "second": -1.0}
+
+
+def test_breakthrough_is_won_by_taking_everything():
+    game = games.make("breakthrough", rows=4, columns=2)
+    assert play(game) == "first" and game.public() == {"board": "4 bb/3 ../2 ../1 ww/  ab"}
+    play(game, "b4b3", "a1a2", "a4a3", "a2b3", "a3a2", "b1a2")
+    assert game.public() == {"board": "4 ../3 .w/2 w./1 ../  ab"}
     assert game.ended == "win" and game.payoffs() == {"first": -1.0, "second": 1.0}
 
 

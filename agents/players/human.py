@@ -1,0 +1,123 @@
+"""A person at the terminal, as a player. Others' texts are shown as plain text, never as markup or escapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.text import Text
+
+from agents.names import nearest
+from agents.players.base import Act, Message, View
+from agents.reply import one_line, visible
+from agents.stream import Stream
+
+SHOWN = 40  # acts that are listed without being asked
+LISTED = 1000
+TALK_LENGTH = 400
+HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
+
+
+class HumanLeft(Exception):
+    """The person stopped playing."""
+
+
+class Human:
+    """Shows what the seat may know, and asks until the answer can be read as one of the legal acts."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.streams: list[Stream] = []
+        self.stream_keys: list[str] = []
+        self.version = 0
+        self._begun = False
+
+    async def act(self, view: View) -> Act:
+        """Take one turn; HumanLeft at the end of the input."""
+        if not self._begun:
+            self._begun = True
+            self._say(f"You are {view.seat}. {HELP}", "bold")
+            self._say(view.rules)
+        show_messages(self.console, view.messages)
+        self._say(f"\n— turn {view.turn + 1}, {view.seat} —", "bold")
+        for facts in view.public, view.private:
+            show_facts(self.console, facts)
+        self._list(view, SHOWN)
+        action, talk = self._asked(view)
+        written = f"{action} | {talk}" if talk else action
+        return Act(written, written, talk, "", "stop")
+
+    def _asked(self, view: View) -> tuple[str, str]:
+        while True:
+            try:
+                line = self.console.input(Text("> ", style="bold"))
+            except (EOFError, KeyboardInterrupt):
+                self.console.print()
+                raise HumanLeft(f"{view.seat} left the match") from None
+            except UnicodeDecodeError:
+                line = ""
+            written, _, talk = line.partition("|")
+            written, talk = one_line(written, 4000), one_line(talk.replace("|", " "), TALK_LENGTH)
+            if written in ("?", "help"):
+                self._say(HELP)
+                self._say(view.rules)
+                self._list(view, LISTED)
+            elif (act := read_act(written, view.legal)) is not None:
+                return act, talk
+            else:
+                self._say(
+                    f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())} (? for help)", "red"
+                )
+
+    def _list(self, view: View, most: int) -> None:
+        if view.legal is None:
+            self._say("Write any act that the rules allow.", "dim")
+            return
+        digits = _by_number(view.legal)
+        named = [f"{n}. {visible(act)}" if digits else visible(act) for n, act in enumerate(view.legal[:most], 1)]
+        self.console.print(Columns([Text(name) for name in named], padding=(0, 3)))
+        if len(view.legal) > most:
+            self._say(f"… and {len(view.legal) - most} more (? lists them)", "dim")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=True)
+
+
+def read_act(written: str, legal: tuple[str, ...] | None) -> str | None:
+    """The legal act that was written, or whose number was, else None; where none are listed, any text but ""."""
+    if legal is None:
+        return written or None
+    by_name = {_folded(act): act for act in legal}
+    if _folded(written) in by_name:
+        return by_name[_folded(written)]
+    numbers = {str(number): act for number, act in enumerate(legal, 1)} if _by_number(legal) else {}
+    return numbers.get(written)
+
+
+def show_messages(console: Console, messages: tuple[Message, ...]) -> None:
+    """What is new, each line with its sender."""
+    for message in messages:
+        console.print(
+            Text.assemble((f"{visible(message['sender'])}: ", "cyan"), visible(message["text"])), soft_wrap=True
+        )
+
+
+def show_facts(console: Console, facts: Mapping[str, Any]) -> None:
+    """Facts by name; texts of several lines, such as boards, below their names."""
+    for name, value in facts.items():
+        text = (
+            value if isinstance(value, str) else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        )
+        between = "\n" if "\n" in text else " "
+        console.print(Text.assemble((f"{name}:", "dim"), between, visible(text, keep="\n")), soft_wrap=True)
+
+
+def _by_number(legal: tuple[str, ...]) -> bool:
+    """Whether numbers can stand for acts: not where acts are numbers themselves."""
+    return not any(act.isdigit() for act in legal)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,140 @@
+"""Positions of games, as those who look ahead walk them: OpenSpiel's states, or clones of any game."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+SMALL = 20_000  # positions of a game that is searched to its end: tic-tac-toe has 5,478
+
+
+class Position(Protocol):
+    """A place in a game: who is to move (-1: nobody, it is over), what may be done, what was earned so far."""
+
+    mover: int
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for positions with the same future."""
+        ...
+
+    def acts(self) -> Sequence[Any]: ...
+    def word(self, act: Any) -> str: ...
+    def after(self, act: Any) -> Position: ...
+    def earned(self) -> Sequence[float]: ...
+
+
+class SpielPosition:
+    """A position of OpenSpiel's; `game` words the acts of the position that it is at itself."""
+
+    def __init__(self, state: Any, game: Any = None) -> None:
+        self.state, self.game = state, game
+        self.mover: int = -1 if state.is_terminal() else state.current_player()
+
+    @property
+    def key(self) -> Hashable:
+        return self.mover, str(self.state)
+
+    def acts(self) -> Sequence[int]:
+        return list(self.state.legal_actions())
+
+    def word(self, act: int) -> str:
+        return str(self.game.word(act))
+
+    def after(self, act: int) -> SpielPosition:
+        return SpielPosition(self.state.child(act))
+
+    def earned(self) -> Sequence[float]:
+        return list(self.state.returns())
+
+
+class ClonePosition:
+    """A position of any game that can be cloned."""
+
+    def __init__(self, game: Any) -> None:
+        self.game = game
+        self.seats: list[str] = list(game.possible_agents)
+        self.mover = -1 if game.ended else self.seats.index(game.agent_selection)
+
+    @property
+    def key(self) -> Hashable:
+        # With nothing hidden, what everybody sees is all there is.
+        facts = json.dumps(self.game.infos[self.game.agent_selection]["public"], sort_keys=True)
+        return self.mover, facts, tuple(self.earned())
+
+    def acts(self) -> Sequence[str]:
+        return list(self.game.infos[self.game.agent_selection]["legal"])
+
+    def word(self, act: str) -> str:
+        return act
+
+    def after(self, act: str) -> ClonePosition:
+        game = self.game.clone()
+        game.step(act)
+        return ClonePosition(game)
+
+    def earned(self) -> Sequence[float]:
+        payoffs = self.game.payoffs()
+        return [payoffs[seat] for seat in self.seats]
+
+    def played_out(self, rng: random.Random) -> Sequence[float]:
+        """What everybody gets when all go on at random."""
+        game = self.game.clone()
+        while not game.ended:
+            game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
+        return ClonePosition(game).earned()
+
+
+def position(game: Any) -> Position:
+    """Where a game is now."""
+    return SpielPosition(game.state, game) if hasattr(game, "spiel") else ClonePosition(game)
+
+
+def begun(game: Any) -> Any:
+    """A copy of a game, reset or not, at the beginning of a match of its own."""
+    fresh = game.clone() if hasattr(game, "agent_selection") else copy.deepcopy(game)
+    fresh.reset(seed=0)
+    return fresh
+
+
+_KNOWN: dict[Hashable, bool] = {}
+"""What was found out about games, by question and title."""
+
+
+def _title(game: Any) -> tuple[str, ...]:
+    """What tells a game that was reset from the same game with other options."""
+    return game.name, str(getattr(game, "spiel", "")), game.infos[game.agent_selection]["rules"]
+
+
+def is_contest(game: Any) -> bool:
+    """Whether what is better for one of two seats was worse for the other in all of ten games played at random."""
+    trial, ends = begun(game), []
+    name = ("contest", *_title(trial))
+    if name not in _KNOWN:
+        for seed in range(10):
+            trial.reset(seed=seed)
+            ends.append(ClonePosition(trial).played_out(random.Random(seed)))
+        gains = [(end[0] - other[0], end[1] - other[1]) for end in ends for other in ends]
+        _KNOWN[name] = all(one * two < 0 or one == two == 0 for one, two in gains)
+    return _KNOWN[name]
+
+
+def is_small(game: Any) -> bool:
+    """Whether the game has few enough positions to look at all of them."""
+    trial = begun(game)
+    name = ("small", *_title(trial))
+    if name not in _KNOWN:
+        start = position(trial)
+        seen, waiting = {start.key}, [start]
+        while waiting and len(seen) <= SMALL:
+            at = waiting.pop()
+            for act in at.acts() if at.mover >= 0 else ():
+                after = at.after(act)
+                if after.key not in seen:
+                    seen.add(after.key)
+                    waiting.append(after)
+        _KNOWN[name] = len(seen) <= SMALL
+    return _KNOWN[name]

@@ -1,0 +1,199 @@
+"""Players that look ahead: minimax with alpha-beta, and Monte Carlo tree search.
+
+They look at the whole position, so they play only games in which nobody hides anything. Rules that are
+OpenSpiel's are searched as OpenSpiel's states; any other game through `clone()`, its listed acts and its payoffs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from agents.players.base import Brain, View
+from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position
+
+SOONER = 0.999  # of a value is left one act later, so that a win now is better than a later one
+ALIKE = 1e-9
+UCT = 2.0  # weight of curiosity, for payoffs between -1 and 1
+ROLLOUTS = 10
+
+
+Bounds = dict[Hashable, tuple[float, float]]
+"""Of positions: what is known of their value, at least and at most."""
+
+_WHOLE: dict[str, Bounds] = {}
+"""Of games of OpenSpiel's that are searched to their end: every match of a process adds to what is known."""
+
+
+class Minimax:
+    """Alpha-beta to the end of the game, or `minimax:4` acts deep; the seed picks among equally good acts."""
+
+    def __init__(self, seed: int, game: Any, depth: int | None = None) -> None:
+        self.rng, self.game, self.depth = random.Random(seed), game, depth
+        whole = depth is None and hasattr(game, "spiel")
+        self.table: Bounds = _WHOLE.setdefault(str(game.spiel), {}) if whole else {}
+
+    def act(self, view: View) -> str:
+        """A best act."""
+        here = position(self.game)
+        if self.depth is not None:
+            self.table = {}
+        values = self.values(here)
+        best = max(values.values())
+        return here.word(self.rng.choice([act for act, value in values.items() if value >= best - ALIKE]))
+
+    def values(self, here: Position) -> dict[Any, float]:
+        """What each act is worth to the mover: exact for the best ones, else a bound below them."""
+        sign, best, found = (1 if here.mover == 0 else -1), -math.inf, {}
+        left = math.inf if self.depth is None else self.depth - 1
+        for act in here.acts():
+            floor = best - 2 * ALIKE
+            low, high = (floor, math.inf) if sign > 0 else (-math.inf, -floor)
+            found[act] = sign * SOONER * self.value(here.after(act), left, low / SOONER, high / SOONER)
+            best = max(best, found[act])
+        return found
+
+    def value(self, at: Position, left: float, low: float, high: float) -> float:
+        """What a position is worth to the first seat, exact between low and high, looking `left` acts ahead."""
+        if at.mover < 0 or left == 0:
+            mine, other = at.earned()
+            return (mine - other) / 2
+        key, begun = (at.key, left), (low, high)
+        least, most = self.table.get(key, (-math.inf, math.inf))
+        if least >= high or least == most:
+            return least
+        if most <= low:
+            return most
+        first = at.mover == 0
+        best = -math.inf if first else math.inf
+        for act in at.acts():
+            value = SOONER * self.value(at.after(act), left - 1, low / SOONER, high / SOONER)
+            if first:
+                best = max(best, value)
+                low = max(low, best)
+            else:
+                best = min(best, value)
+                high = min(high, best)
+            if low >= high:
+                break
+        # What is not above the window is a bound from above, what is not below it one from below; else both.
+        self.table[key] = best if best > begun[0] else least, best if best < begun[1] else most
+        return best
+
+
+class SpielMcts:
+    """Monte Carlo tree search by OpenSpiel, with proven wins and losses."""
+
+    def __init__(self, seed: int, game: Any, simulations: int, rollouts: int) -> None:
+        import pyspiel
+
+        self.game = game
+        self.evaluator = pyspiel.RandomRolloutEvaluator(rollouts, seed)
+        self.bot = pyspiel.MCTSBot(
+            game.spiel, self.evaluator, UCT, simulations, max_memory_mb=1000, solve=True, seed=seed, verbose=False
+        )
+
+    def act(self, view: View) -> str:
+        """The act that was looked at most, or that is proven to win."""
+        return str(self.game.word(self.bot.step(self.game.state)))
+
+
+class Node:
+    """A position in the tree, with what came of the visits that went through it."""
+
+    def __init__(self, at: ClonePosition) -> None:
+        self.at, self.visits, self.totals = at, 0, [0.0] * len(at.seats)
+        self.children: dict[str, Node] = {}
+
+
+class CloneMcts:
+    """Monte Carlo tree search (UCT) through clones: every seat is taken to seek its own payoff."""
+
+    def __init__(self, seed: int, game: Any, simulations: int, rollouts: int) -> None:
+        self.rng, self.game, self.simulations, self.rollouts = random.Random(seed), game, simulations, rollouts
+        self.least, self.most = math.inf, -math.inf
+
+    def act(self, view: View) -> str:
+        """The act that was looked at most."""
+        root = Node(ClonePosition(self.game))
+        for _ in range(self.simulations):
+            self._visit(root)
+        me = root.at.mover
+        return max(root.children, key=lambda a: (root.children[a].visits, root.children[a].totals[me]))
+
+    def _visit(self, root: Node) -> None:
+        path = [root]
+        while path[-1] is root or (path[-1].visits and path[-1].at.mover >= 0):
+            path.append(self._step(path[-1]))
+        payoffs = self._worth(path[-1].at)
+        for node in path:
+            node.visits += 1
+            node.totals = [total + payoff for total, payoff in zip(node.totals, payoffs, strict=True)]
+
+    def _step(self, node: Node) -> Node:
+        """A child not seen yet, drawn at random; else the one of the highest upper confidence bound."""
+        fresh = [act for act in node.at.acts() if act not in node.children]
+        if fresh:
+            act = self.rng.choice(fresh)
+            node.children[act] = Node(node.at.after(act))
+            return node.children[act]
+        curiosity = UCT * ((self.most - self.least) / 2 or 1.0) * math.sqrt(math.log(node.visits))
+        mover = node.at.mover
+        return max(node.children.values(), key=lambda c: c.totals[mover] / c.visits + curiosity / math.sqrt(c.visits))
+
+    def _worth(self, at: ClonePosition) -> Sequence[float]:
+        ends = [at.earned()] if at.mover < 0 else [at.played_out(self.rng) for _ in range(self.rollouts)]
+        self.least, self.most = min(self.least, *map(min, ends)), max(self.most, *map(max, ends))
+        return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
+
+
+def mcts(seed: int, game: Any, effort: tuple[int, int]) -> Brain:
+    """Monte Carlo tree search: `mcts:100` simulations of 10 random rollouts each; `mcts:100x1` of one."""
+    return (SpielMcts if hasattr(game, "spiel") else CloneMcts)(seed, game, *effort)
+
+
+# What they can play, and how their arguments are written.
+
+
+def depth(text: str | None) -> int | None:
+    """How deep to look; None is to the end."""
+    if text is None:
+        return None
+    return _count(text, "minimax takes how many acts to look ahead, such as minimax:4")
+
+
+def effort(text: str | None) -> tuple[int, int]:
+    """Simulations, and rollouts of each."""
+    expected = "mcts takes how many simulations, such as mcts:100, or simulations and rollouts, such as mcts:100x1"
+    simulations, x, rollouts = ("100" if text is None else text).partition("x")
+    return _count(simulations, expected), _count(rollouts, expected) if x else ROLLOUTS
+
+
+def _count(text: str, expected: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 7 and int(text)):
+        raise ValueError(expected)
+    return int(text)
+
+
+def unfit_for_mcts(game: Any, effort: tuple[int, int]) -> str:
+    """Why tree search cannot play a game; "" if it can."""
+    if not game.perfect_information:
+        return f"mcts looks at the whole state: {game.name} hides something, it would cheat"
+    return ""
+
+
+def unfit_for_minimax(game: Any, depth: int | None) -> str:
+    """Why minimax cannot play a game; "" if it can."""
+    if not game.perfect_information:
+        return f"minimax looks at the whole state: {game.name} hides something, it would cheat"
+    if len(game.possible_agents) != 2:
+        return f"minimax plays for two seats: {game.name} has {len(game.possible_agents)}"
+    if hasattr(game, "spiel") and (kind := game.spiel.get_type()).chance_mode != kind.ChanceMode.DETERMINISTIC:
+        return f"minimax plays games without chance: {game.name} has some"
+    if not is_contest(game):
+        return f"minimax takes what one side wins for the other's loss: in {game.name} it is not"
+    if depth is None and not is_small(game):
+        return f"{game.name} has over {SMALL:,} positions: give minimax a depth, such as minimax:4"
+    return ""

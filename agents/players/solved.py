@@ -1,0 +1,238 @@
+"""Players of solved games: mixed strategies that nobody, or hardly anybody, can beat.
+
+They need rules that are OpenSpiel's, two seats of which one loses what the other wins, and few histories. They
+know only their own information state. A game is solved once per process, when it is first played.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agents.players.base import Brain, View
+from agents.players.search import Minimax, unfit_for_minimax
+
+SMALL = 50_000  # histories of a game that is solved here: Leduc hold'em has 9,457
+ITERATIONS = 1000
+ALPHA = 1 / 6
+
+Strategy = Mapping[str, Sequence[tuple[int, float]]]
+"""Of both seats: information state -> (action, probability) of each legal action."""
+
+
+class Mixed:
+    """Plays a mixed strategy; the seed draws."""
+
+    def __init__(self, seed: int, game: Any, strategy: Strategy) -> None:
+        self.rng, self.game, self.strategy = random.Random(seed), game, strategy
+
+    def act(self, view: View) -> str:
+        """An act, drawn by the strategy at what this seat knows."""
+        player = self.game.possible_agents.index(view.seat)
+        actions, chances = zip(*self.strategy[self.game.state.information_state_string(player)], strict=True)
+        return str(self.game.word(self.rng.choices(actions, chances)[0]))
+
+
+def cfr(seed: int, game: Any, iterations: int) -> Brain:
+    """The average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
+    return Mixed(seed, game, cfr_strategy(str(game.spiel), iterations))
+
+
+def nash(seed: int, game: Any, alpha: float | None) -> Brain:
+    """A Nash equilibrium: of Kuhn poker that of `nash:ALPHA` in [0, 1/3], a bluff's chance; minimax on open boards."""
+    if game.perfect_information:
+        return Minimax(seed, game)
+    if is_kuhn(game):
+        return Mixed(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
+    return Mixed(seed, game, equilibrium(str(game.spiel)))
+
+
+@functools.cache
+def cfr_strategy(name: str, iterations: int) -> Strategy:
+    """The average strategy of CFR (Zinkevich et al. 2007) after so many iterations, by OpenSpiel."""
+    import pyspiel
+
+    solver = pyspiel.CFRSolver(pyspiel.load_game(name))
+    for _ in range(iterations):
+        solver.evaluate_and_update_policy()
+    strategy: Strategy = solver.tabular_average_policy().policy_table()
+    return strategy
+
+
+def kuhn_strategy(alpha: float) -> Strategy:
+    """The equilibria of Kuhn poker (Kuhn 1950): the first seat bets a jack with chance alpha, 0 to 1/3.
+
+    Information states are OpenSpiel's: the card (0, 1, 2 for J, Q, K), then the acts so far (p, b).
+    """
+    bets = {
+        "0": alpha, "1": 0.0, "2": 3 * alpha,  # the first seat opens
+        "0pb": 0.0, "1pb": alpha + 1 / 3, "2pb": 1.0,  # and answers a bet
+        "0p": 1 / 3, "1p": 0.0, "2p": 1.0,  # the second seat after a pass
+        "0b": 0.0, "1b": 1 / 3, "2b": 1.0,  # and after a bet
+    }  # fmt: skip
+    return {known: [(0, 1.0 - chance), (1, chance)] for known, chance in bets.items()}
+
+
+@dataclass
+class Sequences:
+    """One seat's sequences (own acts that lead somewhere; the empty one is 0) and where each choice stands."""
+
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    before: dict[str, int] = field(default_factory=dict)
+    """Information state -> the sequence that leads to it."""
+
+    def meet(self, known: str, actions: Sequence[int], sequence: int) -> None:
+        """Number the sequences that go on from an information state."""
+        if known not in self.before:
+            self.before[known] = sequence
+            for action in actions:
+                self.numbers[known, action] = len(self.numbers) + 1
+
+
+@functools.cache
+def equilibrium(name: str) -> Strategy:
+    """A Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form.
+
+    Koller, Megiddo and von Stengel (1996): realisation weights x of one seat's sequences maximise what the
+    other seat's best response leaves. Exact to the solver's tolerance, 1e-7.
+    """
+    import pyspiel
+
+    game = pyspiel.load_game(name)
+    seats, leaves = (Sequences(), Sequences()), []
+    waiting = [(game.new_initial_state(), 1.0, (0, 0))]
+    while waiting:
+        state, chance, reached = waiting.pop()
+        if state.is_terminal():
+            leaves.append((*reached, chance * state.returns()[0]))
+        elif state.is_chance_node():
+            waiting += [(state.child(a), chance * p, reached) for a, p in state.chance_outcomes()]
+        else:
+            player = state.current_player()
+            known, actions = state.information_state_string(player), state.legal_actions()
+            seats[player].meet(known, actions, reached[player])
+            for action in actions:
+                now = seats[player].numbers[known, action]
+                waiting.append((state.child(action), chance, (now, reached[1]) if player == 0 else (reached[0], now)))
+    first = _best_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
+    second = _best_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
+    return _behaviour(seats[0], first) | _behaviour(seats[1], second)
+
+
+def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
+    """Realisation weights of the own sequences. Variables: those, then a value for each choice of the other's."""
+    from scipy.optimize import linprog  # type: ignore[import-untyped]
+    from scipy.sparse import coo_array  # type: ignore[import-untyped]
+
+    weights, choices = len(own.numbers) + 1, {known: n for n, known in enumerate(other.before, 1)}
+    columns = weights + len(choices) + 1
+    # What a choice is worth to the other is no more than any act there leaves to us, later choices included.
+    worth = [(b, a, -value) for a, b, value in leaves] + [(0, weights, 1.0)]
+    worth += [(b, weights + choices[known], 1.0) for (known, _), b in other.numbers.items()]
+    worth += [(b, weights + choices[known], -1.0) for known, b in other.before.items()]
+    # Weights flow: the empty sequence has 1, and what leads to a choice is shared by its acts.
+    rows = {known: n for n, known in enumerate(own.before, 1)}
+    flow = [(0, 0, 1.0)] + [(rows[known], a, 1.0) for (known, _), a in own.numbers.items()]
+    flow += [(rows[known], a, -1.0) for known, a in own.before.items()]
+
+    def matrix(entries: list[tuple[int, int, float]], height: int) -> Any:
+        row, column, value = zip(*entries, strict=True)
+        return coo_array((value, (row, column)), shape=(height, columns)).tocsr()
+
+    goal = np.zeros(columns)
+    goal[weights] = -1.0
+    found = linprog(
+        goal, matrix(worth, len(other.numbers) + 1), np.zeros(len(other.numbers) + 1),
+        matrix(flow, len(rows) + 1), np.eye(1, len(rows) + 1)[0],
+        bounds=[(0, None)] * weights + [(None, None)] * (columns - weights), method="highs",
+    )  # fmt: skip
+    if not found.success:
+        raise RuntimeError(f"no equilibrium was found: {found.message}")
+    return [max(0.0, float(x)) for x in found.x[:weights]]
+
+
+def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
+    """The chance of each act where a plan's weights lead; all alike where they never do."""
+    acts: dict[str, list[tuple[int, float]]] = {}
+    for (known, action), number in own.numbers.items():
+        acts.setdefault(known, []).append((action, plan[number]))
+    for known, weighed in acts.items():
+        total = math.fsum(weight for _, weight in weighed)
+        acts[known] = [(action, weight / total if total else 1 / len(weighed)) for action, weight in weighed]
+    return acts
+
+
+# What they can play, and how their arguments are written.
+
+
+def iterations(text: str | None) -> int:
+    """How many iterations of CFR."""
+    if text is None:
+        return ITERATIONS
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text)):
+        raise ValueError("cfr takes how many iterations, such as cfr:1000")
+    return int(text)
+
+
+def bluffs(text: str | None) -> float | None:
+    """The alpha of Kuhn poker's equilibria."""
+    if text is None:
+        return None
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = math.nan
+    if not 0 <= alpha <= 1 / 3:
+        raise ValueError("nash takes how often the first seat of Kuhn poker bets a jack, 0 to 1/3, such as nash:0.2")
+    return alpha
+
+
+def is_kuhn(game: Any) -> bool:
+    """Whether this is Kuhn poker for two."""
+    return (
+        hasattr(game, "spiel") and game.spiel.get_type().short_name == "kuhn_poker" and len(game.possible_agents) == 2
+    )
+
+
+def unfit_for_cfr(game: Any, iterations: int) -> str:
+    """Why a game cannot be solved by CFR; "" if it can."""
+    return _unsolvable(game, "cfr")
+
+
+def unfit_for_nash(game: Any, alpha: float | None) -> str:
+    """Why a game's equilibrium cannot be found; "" if it can."""
+    if alpha is not None and not is_kuhn(game):
+        return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
+    if game.perfect_information:
+        return unfit_for_minimax(game, None).replace("give minimax a depth", "use minimax with a depth")
+    return _unsolvable(game, "nash")
+
+
+def _unsolvable(game: Any, brain: str) -> str:
+    if not hasattr(game, "spiel"):
+        return f"{brain} solves games whose rules are OpenSpiel's: {game.name} is not one"
+    kind = game.spiel.get_type()
+    if len(game.possible_agents) != 2 or kind.utility != kind.Utility.ZERO_SUM:
+        return f"{brain} solves games of two seats of which one loses what the other wins: {game.name} is not one"
+    if not _is_small(str(game.spiel)):
+        return f"{brain} solves games of up to {SMALL:,} histories: {game.name} has more"
+    return ""
+
+
+@functools.cache
+def _is_small(name: str) -> bool:
+    import pyspiel
+
+    waiting, count = [pyspiel.load_game(name).new_initial_state()], 0
+    while waiting and count <= SMALL:
+        state = waiting.pop()
+        count += 1
+        if not state.is_terminal():
+            waiting += [state.child(action) for action in state.legal_actions()]
+    return count <= SMALL

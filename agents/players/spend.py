@@ -1,0 +1,66 @@
+"""What a run may ask of an endpoint, and what it has cost so far: one account for all of its matches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class EndpointError(Exception):
+    """No reply could be had; the message is one line."""
+
+
+class EndpointSpec(BaseModel):
+    """How an endpoint is used in one run, by all its matches together. The key comes from OPENAI_API_KEY only."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    url: str | None = None
+    """Such as http://localhost:8000/v1; default OPENAI_BASE_URL, else OpenAI's own."""
+    seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Of one attempt, from request to the whole reply."""
+    attempts: Annotated[int, Field(ge=1, le=20)] = 4
+    requests_per_minute: Annotated[int, Field(ge=1)] = 60
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Spend limit: read and written by all matches together."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """Spend limit in the prices' currency."""
+    price_in: Annotated[float, Field(ge=0)] = 0.0
+    """Of a million tokens read."""
+    price_out: Annotated[float, Field(ge=0)] = 0.0
+    """Of a million tokens written."""
+
+    @model_validator(mode="after")
+    def _priced(self) -> EndpointSpec:
+        if self.max_cost is not None and not (self.price_in or self.price_out):
+            raise ValueError("max_cost needs prices: add price_in and price_out, per million tokens")
+        return self
+
+
+class Spend:
+    """What a run has spent. A call reserves what it may cost before it is made, so that no limit is overrun."""
+
+    def __init__(self, spec: EndpointSpec) -> None:
+        self.spec, self.read, self.wrote = spec, 0, 0
+
+    @property
+    def cost(self) -> float:
+        """In the prices' currency."""
+        return (self.read * self.spec.price_in + self.wrote * self.spec.price_out) / 1e6
+
+    def add(self, read: int, wrote: int) -> None:
+        """Book tokens, or take back what was booked."""
+        self.read, self.wrote = self.read + read, self.wrote + wrote
+
+    def reserve(self, read: int, wrote: int) -> None:
+        """Book what a call may use; EndpointError where that would pass a limit."""
+        self.add(read, wrote)
+        tokens, spec = self.read + self.wrote, self.spec
+        over = spec.max_tokens is not None and tokens > spec.max_tokens
+        dear = spec.max_cost is not None and self.cost > spec.max_cost
+        if over or dear:
+            limit = f"{spec.max_tokens} tokens" if over else f"{spec.max_cost:g}"
+            self.add(-read, -wrote)
+            used = f"{self.read + self.wrote} tokens" if over else f"{self.cost:.4g}"
+            raise EndpointError(f"spend limit: {limit} for the whole run, {used} used, and the next call may pass it")

@@ -1,0 +1,88 @@
+"""`arena check`: a role file, or a game, before it plays."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agents.reply import visible
+from arena import catalogue
+from arena.config import ConfigError
+
+check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+@check_app.command("role")
+def check_role_file(
+    file: Annotated[str, typer.Argument(help="A role file, or a role's name.", show_default=False)],
+    game: Annotated[str, typer.Option(help="Whose facts to show it with; default the role's own game.")] = "",
+    seat: Annotated[str, typer.Option(help="At which seat.")] = "",
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a role file and show what its model will see."""
+    preview = catalogue.preview(file, game, seat, [roles] if roles else [])
+    if as_json:
+        fields = {
+            "role": preview.role.role,
+            "system": preview.system,
+            "turns": preview.turns,
+            "findings": preview.findings,
+        }
+        print(json.dumps(fields))
+        return
+    console = Console(highlight=False)
+    parts = [("system", preview.system)]
+    parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
+    parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
+    for title, text in parts:
+        console.print(Text(f"— {title} —", style="bold"))
+        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
+    for finding in preview.findings:
+        console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"{preview.role.role}: fit to play", style="green"))
+
+
+@check_app.command("game")
+def check_game(
+    name: Annotated[str, typer.Argument(help="A game's name, as in an experiment's game.name.", show_default=False)],
+    acts: Annotated[int, typer.Option(min=1, help="How many random acts to try, legal and not.")] = 2000,
+    seeds: Annotated[int, typer.Option(min=1, help="How many matches each of the other checks plays.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Play a game in every way and check what every game promises; exit code 1 if it keeps not all of it.
+
+    Also for games that are not ours, here and wherever a game is named:
+    openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, path/to/file.py:ClassName
+
+    Example: arena check game kuhn_poker --acts 100000 --seeds 1000
+    """
+    import games
+    from games.conformance import check
+
+    if complaint := games.complaint(name):
+        raise ConfigError(f"{complaint} (arena list games)")
+    try:
+        games.make(name)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{name}: {error}") from None
+    findings = check(lambda: games.make(name), seeds=seeds, acts=acts)
+    failed = [finding.name for finding in findings if not finding.ok]
+    if as_json:
+        print(json.dumps([vars(finding) for finding in findings]))
+    else:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for finding in findings:
+            mark = Text("ok", style="green") if finding.ok else Text("FAILED", style="red")
+            table.add_row(mark, finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
+        console = Console(highlight=False)
+        console.print(table)
+        verdict = f"{name}: does not keep {', '.join(failed)}" if failed else f"{name}: keeps what games promise"
+        console.print(Text(verdict, style="red" if failed else "green"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,254 @@
+"""`arena eval`, `arena tournament`, `arena exploit`: how strong contenders are."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from arena.config import ConfigError, GameSpec, text_layer
+from arena.league import specs
+from arena.league.contenders import Contender, ModelContender
+from arena.league.evaluation import (
+    Result,
+    change,
+    check,
+    cooperative,
+    deals_for,
+    evaluate,
+    lineups,
+    make_game,
+    plain,
+)
+from arena.store.files import write_atomic
+
+WHO = (
+    "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
+)
+Option = Annotated[
+    list[str] | None, typer.Option(metavar="A=B", help="An option of the game, such as illegal=end; repeatable.")
+]
+Role = Annotated[str, typer.Option(help="For all models at all seats, instead of their own (arena list roles).")]
+Seed = Annotated[int, typer.Option(min=0, help="Of deals and of all chance: the same seed deals the same.")]
+Matches = Annotated[int, typer.Option(min=2, help="Against each other contender; at least so many.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
+
+
+def eval_(
+    contender: Annotated[str, typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[str, typer.Option(help="Which game, or several: kuhn_poker,negotiation.", show_default=False)],
+    against: Annotated[
+        str,
+        typer.Option(
+            help="Opponents or partners: random,mcts:100; default random, or itself where all are paid the same.",
+            show_default=False,
+        ),
+    ] = "",
+    matches: Matches = 200,
+    before: Annotated[
+        bool, typer.Option("--before", help="Play the run's first weights on the same deals, too.")
+    ] = False,
+    role: Role = "",
+    option: Option = None,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Play a contender against others, on the same deals from every seat, and say how it did, with intervals.
+
+    A run plays by the options and in the roles that it was trained with. Win rates count matches (Wilson), all
+    else is per deal (Student's t). A match that an illegal act ended is lost by its author, a draw to the others.
+
+    Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
+    """
+    console, games = _console(), [GameSpec(name=name) for name in _listed(game)]
+    for spec in games:
+        make_game(spec)
+    loader = specs.Contenders(role, _doing(console))
+    others = _listed(against)
+    wanted = [contender, *([specs.before(contender)] if before else []), *others]
+    who, *rest = loader.load(*wanted)
+    first = rest.pop(0) if before else None
+    games = [_spec(spec.name, option, [who]) for spec in games]
+    met = {spec.name: rest or _default(who, spec, loader) for spec in games}
+    for spec in games:
+        check([who, *met[spec.name]], spec)
+    players = [who, first] if first else [who]
+    total = sum(_count(p, spec, _met_by(p, who, met[spec.name]), matches) for p in players for spec in games)
+    with _progress(total, as_json) as step:
+        found = [
+            [r for spec in games for r in evaluate(p, _met_by(p, who, met[spec.name]), spec, matches, seed, step)]
+            for p in reversed(players)
+        ]
+    after, old = found[-1], found[0] if before else []
+    data = {"contender": contender, "seed": seed, "results": [r.to_json() for r in after]}
+    if before:
+        data |= {"before": [r.to_json() for r in old], "changes": _changes(old, after)}
+    _close(data, out, as_json)
+    if not as_json:
+        from arena.show_league import show_changes, show_results
+
+        show_results(console, after)
+        if before:
+            console.print()
+            show_changes(console, old, after)
+
+
+def tournament_(
+    contenders: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[str, typer.Option(help="A game of two seats (arena list games).", show_default=False)],
+    matches: Matches = 200,
+    role: Role = "",
+    option: Option = None,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Everybody against everybody, on the same deals in both orders: payoffs, ratings, α-rank, cycles.
+
+    Where all are paid the same, everybody also plays with itself, and the payoffs say who works with whom.
+
+    Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
+    """
+    from arena.league.tournament import pair_count, tournament
+
+    console = _console()
+    make_game(GameSpec(name=game))
+    loaded = specs.Contenders(role, _doing(console)).load(*contenders)
+    spec = _spec(game, option, loaded)
+    with _progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
+        found = tournament(loaded, spec, matches, seed, step)
+    if plot:
+        from arena.league.tournament_plot import plot as draw
+
+        draw(found, plot)
+    _close({"seed": seed, **found.to_json()}, out, as_json)
+    if not as_json:
+        from arena.show_league import show_standings
+
+        show_standings(console, found)
+
+
+def exploit(
+    contenders: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[
+        str, typer.Option(help="A small OpenSpiel game of two seats: kuhn_poker, leduc_poker, …", show_default=False)
+    ],
+    history: Annotated[
+        bool, typer.Option("--history", help="All weights that a run still keeps, from its first on.")
+    ] = False,
+    role: Role = "",
+    option: Option = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """The exact exploitability of contenders: what a best response would gain against them.
+
+    NashConv is the sum of the seats' gains, 0 in equilibrium; exploitability is NashConv / 2. The policy measured
+    is the one that answers with a legal act and nothing else; legal mass is how much of the model's replies that is.
+
+    Example: arena exploit runs/latest random nash --game kuhn_poker --history
+    """
+    from arena.league.exploitability import Exploitability, Known, exploitability_of
+
+    console, loader, known = _console(), None, Known()
+    make_game(GameSpec(name=game))
+    names = [each for name in contenders for each in (specs.history(name) if history else [name])]
+    loader, found = specs.Contenders(role, _doing(console)), dict[str, Exploitability]()
+    spec: GameSpec | None = None
+    for name in dict.fromkeys(names):
+        (contender,) = loader.load(name)
+        spec = spec or _spec(game, option, [contender])
+        found[name] = exploitability_of(contender, spec, known)
+        loader.unload(contender)
+    assert spec is not None
+    rows = [
+        {"contender": n, "nash_conv": e.nash_conv, "exploitability": e.exploitability, "gains": e.gains,
+         "value": e.value, "legal_mass": e.legal_mass, "states": e.states}
+        for n, e in found.items()
+    ]  # fmt: skip
+    _close({"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
+    if not as_json:
+        from arena.show_league import show_exploitabilities
+
+        show_exploitabilities(console, spec, found)
+
+
+# -- what they share ---------------------------------------------------------------------------------------
+
+
+def _listed(text: str) -> list[str]:
+    """The names between commas, each once."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
+    """The game with the options of the first run among the contenders that plays it, and the given ones over them."""
+    runs = [c.experiment for c in contenders if isinstance(c, ModelContender) and c.experiment]
+    trained = [table.game.options for run in runs for table in run.all_tables() if table.game.name == name]
+    options: dict[str, Any] = dict(trained[0]) if trained else {}
+    for assignment in assignments or []:
+        key, equals, value = (part.strip() for part in assignment.partition("="))
+        if not equals or not key.isidentifier():
+            raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
+        options[key] = text_layer(f"--option {key}", value).data
+    spec = GameSpec(name=name, options=options)
+    make_game(spec)
+    return spec
+
+
+def _default(who: Contender, spec: GameSpec, loader: specs.Contenders) -> list[Contender]:
+    """Without --against: itself where all are paid the same, else random."""
+    return [who] if cooperative(make_game(spec)) else loader.load("random")
+
+
+def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:
+    """Whoever plays with itself does so before and after."""
+    return [player if other is who else other for other in others]
+
+
+def _count(player: Contender, spec: GameSpec, others: Sequence[Contender], matches: int) -> int:
+    seats = make_game(spec).possible_agents
+    tables = [lineups(player, other, seats) for other in (others if len(seats) > 1 else [player])]
+    return sum(deals_for(matches, len(table)) * len(table) for table in tables)
+
+
+def _changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
+    return [
+        {"game": new.game.name, "against": new.against or None,
+         "figures": {name: plain(change(old, new, name)) for name in new.figures if name in old.figures}}
+        for old, new in zip(before, after, strict=True)
+    ]  # fmt: skip
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def _doing(console: Console) -> Callable[[str], None]:
+    """Says on stderr what takes a while, where somebody watches."""
+    terminal = Console(stderr=True, highlight=False)
+    return lambda what: terminal.print(what, style="dim", markup=False) if terminal.is_terminal else None
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A bar of matches on stderr, where somebody watches; the function that moves it on."""
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
+        task = bar.add_task("matches", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Write and print what scripts read."""
+    if out:
+        write_atomic(out, json.dumps(data, indent=1) + "\n")
+    if as_json:
+        print(json.dumps(data))

@@ -1,0 +1,144 @@
+"""`arena play`: one match at the terminal, of people and whoever else can take a seat."""
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import games
+from agents import strict_yaml
+from agents.names import nearest
+from agents.players.human import Human, HumanLeft, show_messages
+from agents.reply import visible
+from arena.config import ConfigError
+from arena.league.contenders import Contender
+from arena.league.specs import Contenders
+from arena.match import Limits, MatchPlan, play_match
+from arena.records import MatchRecord, Seating
+
+HUMAN = "human"
+
+
+def play(
+    game: Annotated[str, typer.Option(help="Which game (arena list games).", show_default=False)],
+    seat: Annotated[
+        list[str],
+        typer.Option(metavar="SEAT=WHO", help="Who sits where; SEAT is a name or a number from 0.", show_default=False),
+    ],
+    option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the deal and of all players; default a new one.")] = None,
+    role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; talk goes to stderr.")] = False,
+) -> None:
+    """Play one match at the terminal.
+
+    WHO is human, a brain (arena list policies), a run folder, a model's name, or endpoint:MODEL.
+
+    Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
+    """
+    console, settings = Console(highlight=False, stderr=as_json), _options(option or [])
+    table = make_game(game, settings)
+    who = holders(table, seat)
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise ConfigError(f"--out {out}: give a file in a folder that exists")
+    others = seat_others(game, table, who, Contenders(role, lambda what: console.print(_plain(what, "dim"))))
+    seed = secrets.randbelow(2**32) if seed is None else seed
+    seats = {s: others[s].seating(game, s) if s in others else Seating(HUMAN, HUMAN, 0, False, "brain") for s in who}
+    plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, seats)
+    players = {s: others[s].player(s, plan, table, seed) if s in others else Human(console) for s in who}
+    console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
+    with contextlib.closing(asyncio.new_event_loop()) as loop:  # asyncio.run would keep Ctrl-C from the person's line
+        record = loop.run_until_complete(play_match(plan, table, players, Limits()))
+    _show_end(console, table, [s for s in who if s not in others], record)
+    if out is not None:
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record.to_json()) + "\n")
+    if as_json:
+        print(json.dumps(record.to_json()))
+    if record.status == "failed" and len(others) == len(who):
+        raise typer.Exit(1)
+
+
+def make_game(name: str, options: dict[str, Any]) -> Any:
+    """A new game; ConfigError with the nearest name, or with what is wrong with an option."""
+    if complaint := games.complaint(name):
+        raise ConfigError(f"{complaint} (arena list games)")
+    try:
+        return games.make(name, **options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"--option: {error}") from None
+
+
+def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
+    """From `SEAT=WHO` to who sits at each seat, in the game's order; ConfigError for seats that cannot be filled so."""
+    names: list[str] = list(game.possible_agents)
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        place, equals, who = (part.strip() for part in assignment.partition("="))
+        if not equals or not who:
+            raise ConfigError(f"--seat {assignment}: write SEAT=WHO, such as --seat {names[0]}={HUMAN}")
+        name = names[int(place)] if place.isdecimal() and int(place) < len(names) else place
+        if name not in names:
+            known = ", ".join(f"{number} {name}" for number, name in enumerate(names))
+            raise ConfigError(f"--seat: there is no seat '{place}'{nearest(place, names)} (the seats: {known})")
+        if name in found:
+            raise ConfigError(f"--seat: two are to sit at {name}: {found[name]} and {who}")
+        found[name] = who
+    for name in names:
+        if name not in found:
+            raise ConfigError(f"--seat: nobody sits at {name}: add --seat {name}=random, or {name}={HUMAN}")
+    return {name: found[name] for name in names}
+
+
+def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+    """Everybody but the people, found, loaded and checked for their seats."""
+    specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
+    try:
+        loaded = dict(zip(specs, loader.load(*specs), strict=True))
+    except ConfigError as error:
+        slips = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
+        raise ConfigError(f"{error}{nearest(slips[0], [HUMAN]) if slips else ''}") from None
+    others = {seat: loaded[spec] for seat, spec in who.items() if spec != HUMAN}
+    for seat, contender in others.items():
+        contender.check(title, game, seat)
+    return others
+
+
+def _options(assignments: Sequence[str]) -> dict[str, Any]:
+    """The game's options; values are read as YAML."""
+    options: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
+        try:
+            options[name.strip()] = strict_yaml.load(value, f"--option {name.strip()}")
+        except strict_yaml.YamlError as error:
+            raise ConfigError(str(error)) from None
+    return options
+
+
+def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchRecord) -> None:
+    """What people have not read yet, or the whole match where nobody took part; and how it ended."""
+    if record.status == "failed":
+        reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
+        console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
+        return
+    if people:
+        show_messages(console, game.observe(people[0])["messages"])
+    else:
+        console.print(_plain(game.render(), ""), soft_wrap=True)
+    payoffs = ", ".join(f"{seat} {value:+g}" for seat, value in record.payoffs.items())
+    console.print(_plain(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
+
+
+def _plain(text: str, style: str) -> Text:
+    return Text(visible(text, keep="\n"), style=style)

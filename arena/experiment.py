@@ -1,0 +1,231 @@
+"""The experiment: what a run is, in strict models."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Spec(BaseModel):
+    """Base of all parts of an experiment: unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class GameSpec(Spec):
+    """Which game, with which of its options."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class SeatSpec(Spec):
+    """Who sits at a seat."""
+
+    role: str
+    """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
+    policy: str
+    """A name from `policies`, or a brain such as `random`."""
+
+
+class TableSpec(Spec):
+    """A game and who sits at it."""
+
+    game: GameSpec
+    seats: dict[str, SeatSpec]
+    share: Annotated[float, Field(gt=0)] = 1.0
+    """Of the matches of an iteration, relative to the other tables' shares."""
+
+
+class ImitateSpec(Spec):
+    """A warm start: learn to speak like brains before learning from reward."""
+
+    brains: Annotated[list[str], Field(min_length=1)]
+    """Every match seats some of them, drawn at random, at the policy's own tables."""
+    matches: Positive = 256
+    epochs: Positive = 4
+    minibatches: Positive = 8
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+
+
+class PolicySpec(Spec):
+    """Named weights."""
+
+    model: str
+    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id."""
+    train: bool = True
+    imitate: ImitateSpec | None = None
+
+
+class LimitsSpec(Spec):
+    """What one match may use before it is called off and recorded as failed; null is no limit."""
+
+    turns: Positive | None = 100
+    tokens: Positive | None = None
+    """Sampled by all seats together."""
+    seconds: Annotated[float, Field(gt=0)] | None = 600.0
+    turn_seconds: Annotated[float, Field(gt=0)] | None = 120.0
+
+
+class PlaySpec(Spec):
+    """How the matches of an iteration are played."""
+
+    matches: Positive = 16
+    in_flight: Positive = 64
+    """How many matches run at once."""
+    attempts: Positive = 3
+    """How often a failing match is tried before the run stops."""
+    limits: LimitsSpec = LimitsSpec()
+
+
+class StageSpec(Spec):
+    """One reward stage and its parameters."""
+
+    stage: str
+    parameters: dict[str, float] = {}
+
+
+class CreditSpec(Spec):
+    """From rewards to advantages."""
+
+    estimator: str = "mars"
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    stages: list[StageSpec] = []
+    weights: dict[str, float] = {}
+    """Weight of each named reward; 1 if not given."""
+    normalise_by: list[Literal["game", "role", "policy", "seat"]] = ["game", "role", "policy"]
+    normalise_std: bool = False
+
+
+class LearnSpec(Spec):
+    """One update per iteration and policy."""
+
+    loss: str = "ppo_clip"
+    lr: Annotated[float, Field(ge=0)] = 2e-5
+    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    epochs: Positive = 1
+    minibatches: Positive = 1
+    """Optimiser steps per epoch."""
+    token_budget: Positive = 2048
+    """Padded tokens per forward pass."""
+    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    clip_high: Annotated[float, Field(ge=0)] = 0.2
+    kl: Annotated[float, Field(ge=0)] = 0.01
+    """Weight of the KL to the policy's own beginning; 0 keeps no reference."""
+    entropy: float = 0.0
+    grad_clip: Annotated[float, Field(ge=0)] = 1.0
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
+    """Mean |sampler - trainer| log-probability at which the run stops."""
+
+
+class OpponentSpec(Spec):
+    """One kind of opponent, and when it is met."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    play: Literal["self", "past", "pfsp", "fixed"]
+    """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
+    learner seldom beats; `fixed`: a brain or a frozen policy."""
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
+    lag: Positive | None = None
+    policy: str | None = None
+    since: Annotated[Positive, Field(alias="from")] = 1
+    """First iteration in which it is met."""
+    until: Positive | None = None
+    """Last one; null is the end of the run."""
+
+    def met_in(self, iteration: int) -> bool:
+        """Whether it may be drawn in this iteration."""
+        return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        for field, play, example in (("lag", "past", "lag: 1"), ("policy", "fixed", "policy: random")):
+            given = getattr(self, field) is not None
+            if self.play == play and not given:
+                raise ValueError(f"`play: {play}` needs `{field}`, such as `{example}`")
+            if given and self.play != play:
+                raise ValueError(f"`{field}` belongs to `play: {play}`, not to `play: {self.play}`")
+        if self.until is not None and self.until < self.since:
+            raise ValueError(f"it is met from iteration {self.since} until {self.until}: never")
+        return self
+
+
+class PoolSpec(Spec):
+    """Which past versions of the trained policies are kept to be met again."""
+
+    every: Positive = 5
+    """Iterations between two admissions; the beginning is always admitted."""
+    keep: Annotated[int, Field(ge=2)] = 8
+    """Members; beyond, the oldest but the first goes."""
+    in_memory: Positive = 4
+    """Past versions that are loaded at once."""
+
+
+class LeagueSpec(Spec):
+    """Against whom the trained policies play; without a league, against whoever is configured."""
+
+    opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
+    pool: PoolSpec = PoolSpec()
+
+
+class EngineSpec(Spec):
+    """What serves tokens."""
+
+    max_batch: Positive = 256
+    cache_mb: Positive = 2048
+    """Attention caches kept between turns, per policy."""
+
+
+class CheckpointSpec(Spec):
+    """How often the run is committed, and how many commits are kept."""
+
+    every: Positive = 1
+    keep: Positive = 2
+
+
+class Experiment(Spec):
+    """One run, whole."""
+
+    name: Name
+    seed: Annotated[int, Field(ge=0)] = 0
+    iterations: Positive
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of the matrix products in play and learning; weights and optimiser are float32 always."""
+    threads: Positive | None = None
+    """CPU threads of torch; null leaves torch's own choice."""
+    game: GameSpec | None = None
+    roles: str | None = None
+    """A folder of role files, searched after the built-in ones."""
+    policies: dict[Name, PolicySpec]
+    seats: dict[str, SeatSpec] | None = None
+    tables: Annotated[list[TableSpec], Field(min_length=1)] | None = None
+    """Several games in one run, instead of `game` and `seats`."""
+    league: LeagueSpec | None = None
+    play: PlaySpec = PlaySpec()
+    credit: CreditSpec = CreditSpec()
+    learn: LearnSpec = LearnSpec()
+    engine: EngineSpec = EngineSpec()
+    checkpoint: CheckpointSpec = CheckpointSpec()
+
+    def all_tables(self) -> list[TableSpec]:
+        """Every game of the run with who sits at it, one or several."""
+        if self.tables is not None:
+            return self.tables
+        return [TableSpec(game=self.game, seats=self.seats)] if self.game and self.seats is not None else []
+
+    def with_tables(self, tables: list[TableSpec]) -> "Experiment":
+        """The same with other tables, as many as there are."""
+        if self.tables is not None:
+            return self.model_copy(update={"tables": tables})
+        return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
+
+    def trained(self, policy: str) -> bool:
+        """Whether it is the name of a policy that learns."""
+        return policy in self.policies and self.policies[policy].train

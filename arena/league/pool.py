@@ -1,0 +1,120 @@
+"""The pool: past versions of a run's trained policies, kept in its folder to be met again.
+
+All policies are admitted together, so a member is an iteration. Beyond `keep` the oldest but the first retires:
+the newest are the hardest to beat, and the first is the fixed yardstick that shows what was forgotten since.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from arena.config import PoolSpec
+from arena.store import checkpoints
+from arena.store.files import TEMPORARY, StoreError, explained, fsync, make_folder, remove, safe_name
+
+_VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
+Save = Callable[[str, Path], None]
+"""(policy, empty folder): writes the policy's weights as they are now in Hugging Face layout."""
+
+
+def version_name(policy: str, version: int) -> str:
+    """How a past version is called: `shared@12`."""
+    return f"{policy}@{version}"
+
+
+def version_of(name: str) -> tuple[str, int] | None:
+    """The policy and the version of `shared@12`; None for other names."""
+    found = _VERSION.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+class Pool:
+    """Which past versions there are; their weights lie in the run's folder under `league/POLICY@VERSION/`.
+
+    `members` are met by `pfsp`; `recent` are the latest `lag` versions, kept for `past` alone. Both ascend.
+    """
+
+    def __init__(self, run: Path, spec: PoolSpec, lag: int, state: Mapping[str, list[int]] | None = None) -> None:
+        """The pool as a checkpoint's `state` has it, or an empty one."""
+        self.run, self.folder, self.spec, self.lag = run, run / "league", spec, lag
+        self.members: list[int] = list(state["members"]) if state else []
+        self.recent: list[int] = list(state["recent"]) if state else []
+
+    def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
+        """Take in the policies as they are after iteration `k` where it is due; whether it was."""
+        if k % self.spec.every == 0:
+            self.members.append(k)
+            if len(self.members) > self.spec.keep:
+                del self.members[1]
+        self.recent = [j for j in (*self.recent, k) if j > k - self.lag - 1] if self.lag else []
+        if k not in self.versions:
+            return False
+        for policy in policies:
+            _write(self.path(policy, k), lambda folder, policy=policy: save(policy, folder))  # type: ignore[misc]
+        return True
+
+    @property
+    def versions(self) -> set[int]:
+        """All that may be met."""
+        return {*self.members, *self.recent}
+
+    def lagged(self, now: int, lag: int) -> int:
+        """The version published `lag` updates before version `now`, or the oldest where none is so old."""
+        return max(now - lag, min(self.versions))
+
+    def path(self, policy: str, version: int) -> Path:
+        """Where a version's weights lie."""
+        return self.folder / version_name(safe_name(policy, "policy"), version)
+
+    def state(self) -> dict[str, list[int]]:
+        """What the checkpoint keeps."""
+        return {"members": self.members, "recent": self.recent}
+
+    def sweep(self) -> None:
+        """Remove all weights that neither this pool nor any checkpoint still lists: a torn one may need them."""
+        if not self.folder.is_dir():
+            return
+        listed = self.versions | _listed(self.run)
+        for folder in sorted(self.folder.iterdir()):
+            known = version_of(folder.name)
+            if folder.name.endswith(TEMPORARY) or (known and known[1] not in listed):
+                remove(folder)
+
+    def check(self, policies: Iterable[str]) -> None:
+        """StoreError when the weights of a version are gone."""
+        for policy in policies:
+            for version in sorted(self.versions):
+                if not (folder := self.path(policy, version)).is_dir():
+                    raise StoreError(f"{folder} is missing: restore it, or start a new run")
+
+
+def _write(final: Path, fill: Callable[[Path], None]) -> None:
+    """The folder appears whole, with all its bytes on the disk, or not at all."""
+    make_folder(final.parent)
+    beside = final.with_name(f".{final.name}{TEMPORARY}")
+    for stale in (beside, final):
+        if stale.exists():
+            remove(stale)
+    make_folder(beside)
+    with explained(final):
+        fill(beside)
+        for path in sorted(beside.rglob("*"), reverse=True):
+            fsync(path)
+        fsync(beside)
+        os.replace(beside, final)
+        fsync(final.parent)
+
+
+def _listed(run: Path) -> set[int]:
+    """Versions that any of the run's checkpoints lists."""
+    found: set[int] = set()
+    for k in checkpoints.iterations(run):
+        try:
+            state: dict[str, Any] = json.loads((run / "checkpoints" / f"{k:04d}" / "state.json").read_text())
+            found.update(*state["league"]["pool"].values())
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            continue  # a torn checkpoint lists nothing that could be relied on
+    return found

@@ -1,0 +1,68 @@
+"""What will be played: the matches of an iteration, from the run's tables, its league, and its seed."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agents.policy import Policy
+from arena.config import Experiment, TableSpec, apportion
+from arena.league.opponents import Matchmaker
+from arena.match import MatchPlan
+from arena.records import Seating
+from arena.seating import Table, seatings
+
+
+def generator(seed: int, k: int, *place: str) -> np.random.Generator:
+    """The chance of one use in one iteration of a run; nothing of it needs to be saved."""
+    return np.random.default_rng((seed, k, *map(_number, place)))
+
+
+def iteration_plans(
+    experiment: Experiment,
+    k: int,
+    tables: Sequence[Table],
+    policies: Mapping[str, Policy],
+    matchmaker: Matchmaker | None,
+) -> list[MatchPlan]:
+    """The matches of iteration `k`, table by table, each table's by its share; the league's opponents among them."""
+    rng = generator(experiment.seed, k, "league")
+
+    def seats(spec: TableSpec, table: Table, count: int) -> list[dict[str, Seating]]:
+        configured = _configured(spec, table, policies)
+        if matchmaker is None:
+            return [configured] * count
+        return matchmaker.arrange(k, table.game.name, configured, count, policies, rng)
+
+    specs = experiment.all_tables()
+    counts = apportion(experiment.play.matches, [spec.share for spec in specs])
+    found = zip(specs, tables, counts, strict=True)
+    return _plans(experiment.seed, k, [(t, s) for spec, t, n in found for s in seats(spec, t, n)])
+
+
+def demonstration_plans(
+    experiment: Experiment, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
+) -> list[MatchPlan]:
+    """The matches, of iteration 0, in which brains show a policy how to play all its games."""
+    pairs = zip(experiment.all_tables(), tables, strict=True)
+    own = [(spec, t) for spec, t in pairs if learner in {seat.policy for seat in spec.seats.values()}]
+    counts = apportion(count, [spec.share for spec, _ in own])
+    found = zip(own, counts, strict=True)
+    return _plans(experiment.seed, 0, [(t, _configured(spec, t, policies)) for (spec, t), n in found for _ in range(n)])
+
+
+def _configured(spec: TableSpec, table: Table, policies: Mapping[str, Policy]) -> dict[str, Seating]:
+    return seatings(table, {seat: held.policy for seat, held in spec.seats.items()}, policies)
+
+
+def _plans(seed: int, k: int, matches: Sequence[tuple[Table, dict[str, Seating]]]) -> list[MatchPlan]:
+    """A plan for each match, numbered, with a deal of its own."""
+    deals = np.random.SeedSequence((seed, k, _number("deals"))).generate_state(len(matches), np.uint64)
+    return [
+        MatchPlan(f"{k:04d}-{i:04d}", k, table.game.name, dict(table.game.options), int(deals[i]), dict(seats))
+        for i, (table, seats) in enumerate(matches)
+    ]
+
+
+def _number(name: str) -> int:
+    """A number for a named use of chance."""
+    return int.from_bytes(name.encode().ljust(8, b"\0"), "big")

@@ -1,0 +1,173 @@
+"""The weights of a run: loaded, served under their names, kept; past versions come when a match needs them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agents.chat import ChatFrame
+from agents.engines.base import Engine
+from agents.policy import Policy
+from agents.weights import load_model, load_tokenizer, resolve
+from arena.config import Experiment, PolicySpec
+from arena.league.pool import Pool, version_of
+from arena.learn.trainer import LearnRule, PolicyTrainer
+from arena.store.checkpoints import Checkpoint
+
+
+class Policies(Mapping[str, Policy]):
+    """By name: the policies that the experiment's seats and league name, and the past versions loaded just now."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        rule: LearnRule,
+        engine: Engine,
+        checkpoint: Checkpoint | None,
+        kept: Mapping[str, Any],
+        doing: Callable[[str], None],
+    ) -> None:
+        """Loads and serves them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
+        self.engine, self.rule = engine, rule
+        self.trainers: dict[str, PolicyTrainer] = {}
+        self._own: dict[str, Policy] = {}
+        self._past: dict[str, Policy] = {}
+        """By name, the latest used last."""
+        for name in _used(experiment):
+            spec = experiment.policies[name]
+            doing(f"loading {spec.model} as '{name}'")
+            self._own[name] = self._load(name, spec, checkpoint, kept.get(name) if spec.train else None)
+            engine.publish(name, self[name].version, self[name].model)
+
+    def __getitem__(self, name: str) -> Policy:
+        return self._own[name] if name in self._own else self._past[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._own, *self._past))
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._past)
+
+    def publish(self) -> None:
+        """Serve the weights as they are now, those of trained policies under their next version.
+
+        Frozen ones too, under their own: what an engine keeps must not differ between a run and its resumption.
+        """
+        for name, policy in self.items():
+            policy.version += name in self.trainers
+            self.engine.publish(name, policy.version, policy.model)
+
+    def serve_references(self, first: Callable[[str], Path]) -> None:
+        """Serve what the KL holds on to: each trained policy's weights in its `first` folder."""
+        if not self.rule.kl:
+            return
+        frozen: dict[Path, Any] = {}
+        for name in self.trainers:
+            folder = first(name)
+            if folder not in frozen:
+                frozen[folder] = _frozen(folder)
+            self.engine.publish(reference_name(name), 0, frozen[folder])
+
+    def save(self, folder: Path) -> dict[str, dict[str, int]]:
+        """Write all that is trained under `folder`; what a checkpoint's state says of it."""
+        for name in self.trainers:
+            self._save(name, folder / name)
+        return {name: {"version": self[name].version, "steps": t.steps} for name, t in self.trainers.items()}
+
+    def save_weights(self, name: str, folder: Path) -> None:
+        """Write a trained policy in Hugging Face layout, without its optimiser."""
+        self._save(name, folder)
+        (folder / "optimizer.safetensors").unlink()
+
+    def _save(self, name: str, folder: Path) -> None:
+        self.trainers[name].save(folder)
+        self[name].tokenizer.save_pretrained(folder)
+
+    def _load(
+        self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, int] | None
+    ) -> Policy:
+        source = resolve(spec.model)
+        folder = checkpoint.policy(name) if checkpoint and kept else source
+        model, tokenizer = _placed(load_model(folder)), load_tokenizer(source)
+        policy = Policy(name, source, model, tokenizer, ChatFrame(tokenizer), spec.train)
+        if spec.train:
+            self.trainers[name] = PolicyTrainer(name, model, self.rule)
+            if kept:
+                self.trainers[name].load_optimizer(folder, kept["steps"])
+                policy.version = kept["version"]
+        return policy
+
+    def _bring(self, name: str, pool: Pool) -> None:
+        """Load and serve a past version, such as `shared@12`, if it is not there; it is the latest used."""
+        found = version_of(name)
+        assert found is not None, name
+        policy, version = found
+        if name not in self._past:
+            folder, now = pool.path(policy, version), self[policy]
+            self._past[name] = Policy(name, folder, _frozen(folder), now.tokenizer, now.frame, False, version)
+            self.engine.publish(name, version, self._past[name].model)
+        self._past[name] = self._past.pop(name)
+
+    def _make_room(self, room: int, busy: Collection[str]) -> None:
+        """Let go of the past versions used longest ago, none of them busy, until `room` are left."""
+        idle = [name for name in self._past if name not in busy]
+        for name in idle[: max(0, len(self._past) - room)]:
+            del self._past[name]
+            self.engine.retire(name)
+
+
+class Guests:
+    """Past versions at the tables of one event loop, `pool.spec.in_memory` of them at once.
+
+    A match whose guests find no room waits until others have left; more than that many come to one match alone.
+    Who waits for whom depends on the matches only, not on what happens to be loaded.
+    """
+
+    def __init__(self, policies: Policies, pool: Pool) -> None:
+        self.policies, self.pool = policies, pool
+        self._seated = Counter[str]()
+        self._left = asyncio.Event()
+
+    @asynccontextmanager
+    async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
+        """The past versions among these are served within the context."""
+        names = sorted({name for name in policies if version_of(name)})
+        room = self.pool.spec.in_memory
+        while names and self._seated and len(self._seated.keys() | set(names)) > room:
+            self._left.clear()
+            await self._left.wait()
+        self._seated.update(names)
+        absent = [name for name in names if name not in self.policies]
+        self.policies._make_room(room - len(absent), self._seated)
+        for name in names:
+            self.policies._bring(name, self.pool)
+        try:
+            yield
+        finally:
+            self._seated.subtract(names)
+            self._seated = +self._seated
+            self._left.set()
+
+
+def reference_name(policy: str) -> str:
+    """Under which name the weights are served that a policy's KL holds on to."""
+    return f"{policy}@reference"
+
+
+def _used(experiment: Experiment) -> list[str]:
+    """Names of the policies that may sit somewhere."""
+    named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
+    named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
+    return sorted(named & set(experiment.policies))
+
+
+def _frozen(folder: Path) -> Any:
+    return _placed(load_model(folder).requires_grad_(False))
+
+
+def _placed(model: Any) -> Any:
+    return model.cuda() if torch.cuda.is_available() else model

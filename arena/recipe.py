@@ -1,0 +1,35 @@
+"""Where an experiment begins: a game's own recipe, or one that fits every game."""
+
+import re
+
+import games
+from agents.weights import DEFAULT
+from arena.config import Layer, recipe_layer, recipe_names, text_layer
+
+
+def recipe_of(game: str) -> Layer:
+    """The recipe named after the game; without one, small language models at all seats in the role `player`."""
+    if game in recipe_names():
+        return recipe_layer(game)
+    name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
+    seats = "\n".join(f"  {seat}: {{role: player, policy: shared}}" for seat in games.make(game).possible_agents)
+    return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, model=DEFAULT, seats=seats))
+
+
+_ANY = """\
+name: {name}
+iterations: 10
+precision: bf16
+game: {{name: "{game}", options: {{illegal: end}}}}
+policies:
+  shared: {{model: {model}}}
+seats:
+{seats}
+play:
+  matches: 24
+learn:
+  lr: 4e-5
+  kl: 0.02
+  token_budget: 1024
+checkpoint: {{every: 5, keep: 1}}
+"""

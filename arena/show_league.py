@@ -1,0 +1,159 @@
+"""Evaluations, tournaments and exploitabilities as tables. Names are shown as plain text, never as markup."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from arena.league.evaluation import Result, change
+from arena.league.exploitability import Exploitability
+from arena.league.tournament import Standings
+from arena.live import cell
+from arena.statistics import Interval
+from arena.store.plain import printable
+
+
+def interval(found: Interval, form: str = "{:.2f}") -> str:
+    """`0.54 [0.49, 0.59]`; the estimate alone where the data give no interval."""
+    estimate, low, high = (cell(value, form) for value in found)
+    return estimate if found.low != found.low else f"{estimate} [{low}, {high}]"
+
+
+def titled(game: Any) -> str:
+    """A game with its options: `kuhn_poker (illegal=end)`."""
+    options = ", ".join(f"{name}={value}" for name, value in game.options.items())
+    return f"{game.name} ({options})" if options else str(game.name)
+
+
+def show_results(console: Console, results: Sequence[Result]) -> None:
+    """A table per game with a line per opponent, then the game's own figures, then what went wrong."""
+    _say(console, f"{results[0].contender} (95 % intervals)", "bold")
+    for game in {titled(r.game): r.game for r in results}.values():
+        _say(console, f"\n{titled(game)}", "bold")
+        own = [r for r in results if r.game == game]
+        table = _table("against", "matches", "win", "draw", "loss", "payoff", "illegal")
+        for r in own:
+            rates = [cell(r.rate(name).estimate, "{:.2f}") for name in ("draw", "loss")]
+            cells = [_met(r), str(r.matches), interval(r.rate("win")), *rates, interval(r.mean("payoff"))]
+            table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
+        console.print(table)
+        for r in own:
+            figures = [
+                f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
+            ]
+            _say(console, f"{_met(r)}: {' · '.join(figures)}", "dim")
+            _warn(console, r)
+
+
+GENERAL = ("payoff", "win", "invalid", "turns")
+
+
+def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
+    """Every figure before and after, and the difference deal by deal."""
+    _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
+    table = _table("game", "against", "figure", "before", "after", "difference")
+    for old, new in zip(before, after, strict=True):
+        shared = [name for name in GENERAL if name in new.figures and name != "turns"]
+        shared += [name for name in new.figures if name in old.figures and name not in GENERAL]
+        for n, name in enumerate(shared):
+            moved = change(old, new, name)
+            mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
+            place = [titled(new.game), _met(new)] if n == 0 else ["", ""]
+            cells = [NAMES.get(name, name), interval(old.mean(name)), interval(new.mean(name))]
+            table.add_row(*map(Text, [*place, *cells, f"{mark} {interval(moved)}"]))
+    console.print(table)
+    for r in (*before, *after):
+        _warn(console, r)
+
+
+NAMES = {"invalid": "illegal acts", "win": "win rate"}
+
+
+def _met(r: Result) -> str:
+    return "itself" if r.against == r.contender else r.against or "alone"
+
+
+def _warn(console: Console, r: Result) -> None:
+    """Matches that an illegal act ended, and attempts that failed."""
+    for who, name in (("own", r.contender), ("other", r.against)):
+        if r.illegal[who]:
+            matches = f"{r.illegal[who]} of {r.matches} matches"
+            _say(console, f"! {r.game.name}, {_met(r)}: an illegal act of {name} ended {matches}", "yellow")
+    for reason, count in r.failed.items():
+        _say(console, f"! {r.game.name}, {_met(r)}: {count} failed and played again: {reason}", "yellow")
+
+
+def show_standings(console: Console, s: Standings) -> None:
+    """The ranking, who got what against whom, and how far it is from a ranking."""
+    _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
+    rated = "elo" in s.table
+    own = ("score", "Elo (Bradley–Terry)", "openskill", "α-rank") if rated else ()
+    table = _table("", "payoff", *own)
+    for name, row in s.table.iterrows():
+        cells = [str(name), interval(Interval(row["payoff"], row["low"], row["high"]))]
+        if rated:
+            elo = interval(Interval(row["elo"], row["elo_low"], row["elo_high"]), "{:+.0f}")
+            cells += [f"{row['score']:.2f}", elo, f"{row['mu']:.1f} ± {row['sigma']:.1f}"]
+            cells += [cell(row["alpha_rank"], "{:.2f}")]
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    names = list(s.table.index)
+    _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
+    matrix = _table("", *map(str, names))
+    for name in names:
+        matrix.add_row(*map(Text, [str(name), *(cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names)]))
+    console.print(matrix)
+    _show_cycles(console, s)
+    if rated and bool(np.isnan(s.table["alpha_rank"]).all()):
+        _say(
+            console, "! α-rank needs matplotlib and networkx: pip install 'arena-selfplay[analysis]' networkx", "yellow"
+        )
+    for name, count in s.illegal.items():
+        _say(console, f"! an illegal act of {name} ended {count} matches", "yellow")
+    for reason, count in s.failed.items():
+        _say(console, f"! {count} failed and played again: {reason}", "yellow")
+
+
+def _show_cycles(console: Console, s: Standings) -> None:
+    report = s.transitivity
+    if report is None:
+        return
+    share, turning = interval(report.intransitive), interval(report.rotational)
+    _say(console, f"\nintransitive triples {share} · rotational part of the payoffs {turning}", "bold")
+    for cycle in report.cycles[:10]:
+        _say(console, f"  {' > '.join((*cycle.names, cycle.names[0]))}: probability {cycle.probability:.2f}", "")
+    if len(report.cycles) > 10:
+        _say(console, f"  and {len(report.cycles) - 10} more (--json lists them)", "dim")
+
+
+def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Exploitability]) -> None:
+    """A line per contender."""
+    first = next(iter(found.values()))
+    _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
+    seats = " / ".join(first.gains)
+    table = _table("", "NashConv", "exploitability", f"gain {seats}", f"value {seats}", "legal mass")
+    for name, e in found.items():
+        gains, values = (" / ".join(map(_exact, per_seat.values())) for per_seat in (e.gains, e.value))
+        mass = cell(e.legal_mass, "{:.3g}")
+        table.add_row(*map(Text, [name, _exact(e.nash_conv), _exact(e.exploitability), gains, values, mass]))
+    console.print(table)
+    _say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
+
+
+def _exact(value: float) -> str:
+    """Without the solver's last digits, and without a negative zero."""
+    return f"{round(value, 9) + 0.0:.4f}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(Text(name), overflow="fold", no_wrap=name != "")
+    return table
+
+
+def _say(console: Console, text: str, style: str) -> None:
+    console.print(Text("\n".join(map(printable, text.split("\n"))), style=style), soft_wrap=True)

@@ -1,0 +1,59 @@
+"""Breakthrough: pieces step forward, who first reaches the far row wins (Troyka 2000). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from games.openspiel import OpenSpielGame, load
+from games.text import whole_number
+
+
+@functools.cache
+def words(spiel: str) -> tuple[str, ...]:
+    """From and to, by OpenSpiel's number of the act, which is the same in every position; captures have no star."""
+    state = load(spiel).new_initial_state()
+    return tuple(state.action_to_string(0, action).rstrip("*") for action in range(state.num_distinct_actions()))
+
+
+class Breakthrough(OpenSpielGame):
+    """Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
+
+    Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows, with fewer than 6 rows with one.
+    """
+
+    name = "breakthrough"
+    seats: tuple[str, ...] = ("first", "second")
+    metadata: ClassVar[dict[str, Any]] = {"name": "breakthrough_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"value_4x2": -1.0, "value_5x3": 1.0, "value_5x4": 1.0}  # rows x columns
+    perfect_information = True
+
+    def __init__(self, *, rows: int = 6, columns: int = 6, **options: Any) -> None:
+        self.rows = whole_number("rows", rows, least=4, most=9)
+        self.columns = whole_number("columns", columns, least=2, most=9)
+        spiel = f"breakthrough(rows={rows},columns={columns})"
+        self._words = words(spiel)
+        super().__init__(spiel, **options)
+
+    def rules(self) -> str:
+        """One paragraph."""
+        start = self.rows - 1 if self.rows >= 6 else self.rows
+        return (
+            f"Breakthrough: first has the pieces b and moves down, to row 1; second has w and moves up, to row "
+            f"{self.rows}. Write from and to, such as a{start}a{start - 1}. A piece steps one row forward, "
+            "straight or diagonally, to a free cell; diagonally it may also take an enemy piece. Who reaches the "
+            "enemy's far row, or takes all enemy pieces, wins. The board shows its rows from the top."
+        )
+
+    def word(self, action: int) -> str:
+        """From and to."""
+        return self._words[action]
+
+    def public(self) -> dict[str, Any]:
+        """The board, with the rows' numbers and below it the columns' letters."""
+        return {"board": "/".join([f"{line[0]} {line[1:]}" for line in str(self.state).splitlines()])}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The own pieces (no secret)."""
+        return {"piece": "b" if seat == "first" else "w"}

@@ -1,0 +1,261 @@
+"""What every game promises, put to the test: `check(make)` plays a game in every way and tells what it found.
+
+findings = check(lambda: games.make("kuhn_poker"), seeds=50, acts=5000)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import math
+import random
+import time
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pettingzoo.test import api_test, seed_test
+
+from games.fuzz import LONGEST, Broken, Make, fuzz, plain, told
+from games.random_acts import TALK, legal_act
+from games.text import TextGame
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    ok: bool
+    detail: str
+    seconds: float
+
+
+def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
+    """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises."""
+    findings = []
+    for name, examine in CHECKS.items():
+        began = time.perf_counter()
+        try:
+            ok, detail = True, examine(make, acts if name == "fuzz" else seeds)
+        except Broken as broken:
+            ok, detail = False, str(broken)
+        except Exception as error:  # noqa: BLE001 that a game raises is what is looked for
+            ok, detail = False, told(error)
+        findings.append(Finding(name, ok, detail, time.perf_counter() - began))
+    return findings
+
+
+# How a match is played and seen.
+
+
+def _trace(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
+    """All that anybody sees of a match of legal acts, step by step, as text."""
+    return list(_played(game or make(), seed))
+
+
+def _played(game: TextGame, seed: int) -> Iterator[str]:
+    """Plays a match and yields what everybody sees of it, before the first act and after each."""
+    game.reset(seed=seed)
+    yield _all_views(game)
+    yield from _finished(game, random.Random(seed))
+
+
+def _finished(game: TextGame, rng: random.Random) -> Iterator[str]:
+    """Plays a match on to its end; the same from the same generator."""
+    while not game.ended:
+        if game.turns > LONGEST:
+            raise Broken(f"a match of legal acts at random did not end in {LONGEST} acts")
+        act = legal_act(game, rng)
+        game.step(act or "")
+        yield _all_views(game)
+    yield plain([game.payoffs(), game.report()])
+
+
+def _all_views(game: TextGame) -> str:
+    seats = {seat: [_views(game, seat), game.rewards[seat], game.infos[seat]] for seat in game.seats}
+    return plain([game.agent_selection, game.terminations, seats])
+
+
+def _views(game: TextGame, seat: str) -> dict[str, Any]:
+    """What this seat sees; its legal acts when it is to move."""
+    mine = game.agent_selection == seat and not game.ended
+    news = game.observe(seat)["messages"]
+    legal = game.legal(seat) if mine else None
+    return {"news": news, "public": game.public(), "private": game.private(seat), "legal": legal}
+
+
+# What is checked.
+
+
+def _pettingzoo(make: Make, seeds: int) -> str:
+    """PettingZoo's own api_test and seed_test."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        api_test(make(), num_cycles=seeds)
+        seed_test(make, num_cycles=seeds)
+    return f"api_test and seed_test, {seeds} cycles"
+
+
+def _determinism(make: Make, seeds: int) -> str:
+    used, views = make(), 0
+    for seed in range(seeds):
+        one = _trace(make, seed)
+        views += len(one)
+        if one != _trace(make, seed):
+            raise Broken(f"seed {seed}: the same seed and acts gave another match")
+        if one != _trace(make, seed, used):
+            raise Broken(f"seed {seed}: a game that was played before plays another match than a new one")
+    return f"{seeds} seeds thrice, {views} views the same to the byte"
+
+
+def _interleaving(make: Make, seeds: int) -> str:
+    for seed in range(seeds):
+        random.seed(seed)
+        np.random.seed(seed)
+        outside = _global_states()
+        alone = [_trace(make, seed), _trace(make, seed + 1)]
+        together: list[list[str]] = [[], []]
+        for pair in itertools.zip_longest(_played(make(), seed), _played(make(), seed + 1)):
+            for views, view in zip(together, pair, strict=True):
+                views += [] if view is None else [view]
+        if together != alone:
+            raise Broken(f"seeds {seed} and {seed + 1}: two matches by turns differ from each alone")
+        if _global_states() != outside:
+            raise Broken(f"seed {seed}: a match used the global generators of random or numpy")
+    return f"{seeds} pairs of matches by turns; global generators untouched"
+
+
+def _global_states() -> str:
+    return repr((random.getstate(), np.random.get_state()[1:]))
+
+
+def _seeds(make: Make, seeds: int) -> str:
+    game, number = make(), max(seeds, 20)
+    deals = set()
+    for seed in range(number):
+        game.reset(seed=seed)
+        deals.add(_all_views(game))
+    if len(deals) == 1 and game.twin_deals(game.seats[0], np.random.default_rng(0)) is not None:
+        raise Broken("the game has secrets to deal, but every seed deals the same")
+    return f"{len(deals)} different deals among {number} seeds" if len(deals) > 1 else "every seed starts the same"
+
+
+def _secrets(make: Make, seeds: int) -> str:
+    one, two = make(), make()
+    kinds, compared = 0, 0
+    for seat in one.seats:
+        for seed in range(seeds):
+            one.reset(seed=seed)
+            twins = one.twin_deals(seat, np.random.default_rng(seed))
+            if twins is None:
+                break
+            kinds += seed == 0
+            if repr(twins[0]) == repr(twins[1]):
+                raise Broken(f"seed {seed}: twin_deals({seat!r}) gave the same deal twice")
+            one.reset(seed=seed, options=twins[0])
+            two.reset(seed=seed, options=twins[1])
+            compared += _same_views(one, two, seat, seed)
+    if not kinds:
+        return _no_twins(one)
+    return f"{compared} views at {kinds} of {len(one.seats)} seats, {seeds} seeds each, the same in both twin deals"
+
+
+def _no_twins(game: TextGame) -> str:
+    dealt = set()
+    for seed in range(20):
+        game.reset(seed=seed)
+        dealt.add(plain([game.private(seat) for seat in game.seats]))
+    if len(dealt) == 1:
+        return "nothing dealt in secret"
+    return "not compared: private facts are dealt, but twin_deals offers no two deals"
+
+
+def _same_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
+    """Plays both with the same acts and compares what the seat sees, until either ends or they cannot go on alike."""
+    rng, compared = random.Random(seed), 0
+    while not (one.ended or two.ended) and compared < LONGEST:
+        views = [plain([_views(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
+        if views[0] != views[1]:
+            raise Broken(f"seed {seed}, turn {one.turns}: {seat} sees what only others know: {_difference(*views)}")
+        compared += 1
+        act = legal_act(one, rng)
+        trial, mover = two.clone(), two.agent_selection
+        trial.step(act or "")
+        if act is None or not trial.infos[mover]["valid"]:
+            break
+        one.step(act)
+        two = trial
+    return compared
+
+
+def _difference(one: str, two: str) -> str:
+    start = next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
+    return f"…{one[max(0, start - 30) : start + 30]}… or …{two[max(0, start - 30) : start + 30]}…"
+
+
+def _clones(make: Make, seeds: int) -> str:
+    for seed in range(seeds):
+        game, rng = make(), random.Random(seed)
+        game.reset(seed=seed)
+        length = sum(1 for _ in _finished(game, random.Random(seed)))
+        game.reset(seed=seed)
+        for _ in range(rng.randrange(length)):
+            if game.ended:
+                break
+            game.step(legal_act(game, rng) or "")
+        twin, before = game.clone(), _all_views(game)
+        if _all_views(twin) != before:
+            raise Broken(f"seed {seed}: a clone differs from its original at once")
+        played = list(_finished(twin, random.Random(-seed)))
+        if _all_views(game) != before:
+            raise Broken(f"seed {seed}: playing a clone changed the original")
+        if list(_finished(game, random.Random(-seed))) != played:
+            raise Broken(f"seed {seed}: a clone played on otherwise than its original")
+    return f"{seeds} clones in mid-match: equal, and independent"
+
+
+def _facts(make: Make, seeds: int) -> str:
+    """Views are fresh and JSON-able; theory values are numbers; talk reaches others harmless."""
+    game = make()
+    for name, value in game.theory.items():
+        if not (isinstance(name, str) and isinstance(value, int | float) and math.isfinite(value)):
+            raise Broken(f"theory[{name!r}] is not a finite number but {value!r}")
+    for seed in range(seeds):
+        game.reset(seed=seed)
+        rng = random.Random(seed)
+        while not game.ended and game.turns < 30:
+            seat = game.agent_selection
+            before = plain(_views(game, seat))
+            given: list[Any] = [game.public(), game.private(seat), game.legal(seat) or []]
+            for fresh in given:
+                fresh.clear()
+            if plain(_views(game, seat)) != before:
+                raise Broken(f"seed {seed}: whoever changes what public(), private() or legal() gave changes the game")
+            game.step(f"{legal_act(game, rng) or ''} {TALK}")
+            _harmless(game, f"seed {seed}, turn {game.turns}")
+    return f"views JSON-able and fresh, hostile talk harmless; {len(game.theory)} theory values"
+
+
+def _harmless(game: TextGame, where: str) -> None:
+    for seat in game.seats:
+        for message in game.observe(seat)["messages"]:
+            bad = [c for c in message["text"] if c != "\n" and unicodedata.category(c)[0] == "C"]
+            if bad or (message["sender"] in game.seats and "\n" in message["text"]):
+                raise Broken(f"{where}: {seat} reads control characters or forged lines: {message['text'][:80]!r}")
+
+
+CHECKS: dict[str, Callable[[Make, int], str]] = {
+    "pettingzoo": _pettingzoo,
+    "determinism": _determinism,
+    "interleaving": _interleaving,
+    "seeds": _seeds,
+    "secrets": _secrets,
+    "clones": _clones,
+    "facts": _facts,
+    "fuzz": fuzz,
+}

@@ -1,0 +1,52 @@
+"""Connect four: discs fall down a column, four in a line win. Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from games.openspiel import DrawnGame
+from games.text import whole_number
+
+MOST = 20  # rows or columns
+WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
+
+
+class ConnectFour(DrawnGame):
+    """Acts: DROP n, columns counting from 1 at the left. Payoffs 1 and -1; option draw: what a draw pays both.
+
+    Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
+    """
+
+    name = "connect_four"
+    seats: tuple[str, ...] = ("first", "second")
+    metadata: ClassVar[dict[str, Any]] = {"name": "connect_four_v0", "render_modes": ["ansi"]}
+    # By rows x columns. The full board is a win of the first, too (Allis 1988); a test of ours cannot prove that.
+    theory: ClassVar[Mapping[str, float]] = {"value_4x4": 0.0, "value_connect_3_on_4x4": 1.0}
+    perfect_information = True
+
+    def __init__(self, *, rows: int = 6, columns: int = 7, connect: int = 4, **options: Any) -> None:
+        whole_number("rows", rows, least=1, most=MOST)
+        self.columns = whole_number("columns", columns, least=1, most=MOST)
+        self.connect = whole_number("connect", connect, least=2, most=max(rows, columns))
+        super().__init__(f"connect_four(rows={rows},columns={columns},x_in_row={connect})", **options)
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            f"Connect {self.connect}: first plays X, second O. DROP n lets your disc fall down column n "
+            f"(1 to {self.columns} from the left). {self.connect} of your discs in a row, a column or a diagonal win."
+            f"{self.draw_rule()} The board shows its rows from top to bottom."
+        )
+
+    def word(self, action: int) -> str:
+        """DROP and the column."""
+        return WORDS[action]
+
+    def public(self) -> dict[str, Any]:
+        """The board, such as .../.O./XX. for three rows."""
+        return {"board": str(self.state).rstrip().upper().replace("\n", "/")}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The own mark (no secret)."""
+        return {"mark": "X" if seat == "first" else "O"}

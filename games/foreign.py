@@ -1,0 +1,85 @@
+"""What wrapped environments of other libraries share: random states of their own, acts that undo themselves, faults."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import random
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from games.text import TextGame, one_line
+
+SHARED = ("illegal", "penalty", "stake", "talk")
+"""TextGame's options; whatever else a user sets is meant for the wrapped environment."""
+
+
+class OwnRandom:
+    """Python's and numpy's global generators as one match's own: lent while its environment runs, then put back."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        seed = int(rng.integers(2**32))
+        self._states = random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """What runs within draws from this match's generators; what it prints is lost (`--json` stays JSON)."""
+        outside = random.getstate(), np.random.get_state()
+        random.setstate(self._states[0])
+        np.random.set_state(self._states[1])
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                yield
+        finally:
+            self._states = random.getstate(), np.random.get_state()
+            random.setstate(outside[0])
+            np.random.set_state(outside[1])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OwnRandom:
+        """The states are replaced, never changed, so that a copy may share them."""
+        return copy.copy(self)
+
+
+class ForeignGame(TextGame):
+    """A text game whose rules are an environment of another library; a subclass says how it is set up and played.
+
+    Options besides TextGame's go to the environment. `stake` is 1 unless given: give what a seat can lose there.
+    """
+
+    library: str
+    stakes = 1.0
+
+    def __init__(self, env: str, seats: tuple[str, ...], **options: Any) -> None:
+        self.title, self.seats = env, seats
+        self.env: Any = None
+        self.faults: list[str] = []
+        """What the environment raised where it should not have, over this object's life."""
+        super().__init__(**options)
+
+    def rules(self) -> str:
+        """Where the rules come from, and the seats; how to act is said by the environment."""
+        return f"{self.title}, by the rules of {self.library}. Seats: {', '.join(self.seats)}."
+
+    def public(self) -> dict[str, Any]:
+        """How many acts were played; what else is known a wrapped environment tells to each seat."""
+        return {"turn": self.turns}
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """How often the environment failed."""
+        return {"faults": len(self.faults)}
+
+    def fault(self, error: Exception) -> str:
+        """Notes what the environment raised, in one line."""
+        self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
+        return self.faults[-1]
+
+    def copied(self) -> Any:
+        """An independent copy of the environment."""
+        return copy.deepcopy(self.env)
+
+    def clone(self) -> Self:
+        """An independent copy in the middle of the match."""
+        return copy.deepcopy(self, {id(self.env): self.copied()})

@@ -1,0 +1,119 @@
+"""The fuzz check: any act at any time leaves a game in order, and the other seats no richer by what was illegal."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from games.random_acts import garbage, legal_act, mutated
+from games.text import TextGame
+
+LONGEST = 20_000
+"""Legal acts after which a match played at random counts as endless."""
+WILDNESS = (0.0, 0.02, 0.3)
+"""The share of acts that are no legal ones, by match: long matches, and those that end early."""
+Make = Callable[[], TextGame]
+
+
+class Broken(Exception):
+    """A promise that the game does not keep; its text says which, and how to see it again."""
+
+
+def fuzz(make: Make, acts: int) -> str:
+    game, played, matches, illegal = make(), 0, 0, 0
+    for seed in itertools.count():
+        if played >= acts:
+            break
+        rng, wildness = random.Random(seed), WILDNESS[seed % len(WILDNESS)]
+        game.reset(seed=seed)
+        matches += 1
+        while not game.ended and played < acts:
+            where = f"seed {seed}, act {game.turns + 1} of the match"
+            act, wild = _next_act(game, rng, wildness)
+            illegal += _step(game, act, wild, f"{where}, {act!r:.80}")
+            played += 1
+            if game.turns > LONGEST:
+                raise Broken(f"seed {seed}: the match did not end in {LONGEST} acts")
+        if game.ended:
+            _settled(game, f"seed {seed}")
+        if faults := getattr(game, "faults", []):
+            raise Broken(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
+    return f"{played} acts ({illegal} illegal) in {matches} matches"
+
+
+def _next_act(game: TextGame, rng: random.Random, wildness: float) -> tuple[str | None, bool]:
+    """An act, and whether it may be illegal."""
+    kind = rng.random()
+    if kind < wildness / 2:
+        return garbage(rng), True
+    act = legal_act(game, rng)
+    if act is None:
+        return "", True
+    return (mutated(act, rng), True) if kind < wildness else (act, False)
+
+
+def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
+    """One act and what must hold after it; whether it was illegal."""
+    seat = game.agent_selection
+    try:
+        game.step(act)
+    except Exception as error:
+        raise Broken(f"{where}: raised {told(error)}") from error
+    valid = game.infos[seat]["valid"]
+    if not valid and not wild:
+        raise Broken(f"{where}: a legal act was refused: {_last_words(game, seat)}")
+    for other in game.seats:
+        reward = game.rewards[other]
+        if not math.isfinite(reward) or abs(reward - sum(game.infos[other]["rewards"].values())) > 1e-9:
+            raise Broken(f"{where}: {other}'s reward {reward} is not finite or not the sum of its parts")
+        if not valid and (reward > 0 or (other == seat and reward > -game.penalty)):
+            raise Broken(f"{where}: an illegal act of {seat} paid {other} {reward:g}")
+    if game.turns % 16 == 0:
+        for other in game.seats:
+            plain([game.infos[other], game.public(), game.private(other)])
+            if not game.observation_space(other).contains(game.observe(other)):
+                raise Broken(f"{where}: what {other} observes is not in its observation space")
+    return not valid
+
+
+def _last_words(game: TextGame, seat: str) -> str:
+    messages = game.observe(seat)["messages"]
+    return messages[-1]["text"] if messages else "without a word"
+
+
+def _settled(game: TextGame, where: str) -> None:
+    """What must hold of a match that has ended."""
+    payoffs, report = game.payoffs(), game.report()
+    plain([payoffs, report])
+    if set(payoffs) != set(game.seats) or not all(map(math.isfinite, payoffs.values())):
+        raise Broken(f"{where}: the payoffs are not finite, or not one for each seat: {payoffs}")
+    lost = report["ended"] == "illegal" and game.stake
+    if _zero_sum(game) and not lost and abs(sum(payoffs.values())) > 1e-6:
+        raise Broken(f"{where}: the game is zero-sum, but the payoffs are {payoffs}")
+    if -min(payoffs.values()) > game.stakes + 1e-6 and _zero_sum(game) and not lost:
+        raise Broken(f"{where}: {payoffs} is more than its stakes, {game.stakes:g}")
+
+
+def _zero_sum(game: TextGame) -> bool:
+    """Whether OpenSpiel says that these rules are zero-sum, and no option changed that."""
+    spiel = getattr(game, "spiel", None)
+    return spiel is not None and spiel.get_type().utility.name == "ZERO_SUM" and not getattr(game, "draw", 0)
+
+
+def told(error: BaseException) -> str:
+    """The error and the innermost line where it was raised, in one line."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace else ""
+    return " ".join(f"{type(error).__name__}: {error}{where}".split())[:400]
+
+
+def plain(thing: Any) -> str:
+    """As JSON, which is what records keep; raises for what is none (arrays, NaN, own classes)."""
+    return json.dumps(thing, allow_nan=False)

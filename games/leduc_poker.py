@@ -1,0 +1,86 @@
+"""Leduc poker: two rounds of bets and a public card between them (Southey et al. 2005). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.openspiel import OpenSpielGame
+
+RANKS = "JJQQKK"  # of OpenSpiel's cards 0 to 5
+FOLD, CALL, RAISE = range(3)
+WORDS = ("FOLD", "CALL", "RAISE")
+ANTE, RAISES = 1, (2, 4)  # chips; a raise in the first and in the second round
+
+
+class LeducPoker(OpenSpielGame):
+    """Acts: FOLD, CALL (check, where nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
+
+    reset(options={"chance": [first's card, second's card, public card]}) fixes the deal: 0 to 5 are J J Q Q K K.
+    """
+
+    name = "leduc_poker"
+    seats: tuple[str, ...] = ("first", "second")
+    metadata: ClassVar[dict[str, Any]] = {"name": "leduc_poker_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"value": -0.0856}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("leduc_poker", **options)
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            "Leduc poker: six cards, two each of J, Q, K. Each side puts 1 chip into the pot and gets a private card. "
+            "Then bets; then one public card; then bets again, first always beginning. FOLD gives up the pot, CALL "
+            "meets the other's raise (or checks), RAISE meets it and adds 2 chips, 4 after the public card; two raises "
+            "a round at most. A card equal to the public one wins, else the higher one (K is highest); equal cards "
+            "share the pot."
+        )
+
+    def word(self, action: int) -> str:
+        """FOLD, CALL or RAISE."""
+        return WORDS[action]
+
+    def chance_word(self, outcome: int) -> str:
+        """The public card is announced, private ones are not."""
+        return f"The public card is {RANKS[outcome]}." if len(self.state.history()) > 1 else ""
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The own card."""
+        return {"card": RANKS[self.state.history()[self.seats.index(seat)]]}
+
+    def public(self) -> dict[str, Any]:
+        """The chips in the pot, the acts of both rounds, the public card once it lies there."""
+        rounds: list[list[int]] = [[]]
+        table: dict[str, Any] = {}
+        for move in self.state.full_history()[2:]:
+            if move.player >= 0:
+                rounds[-1].append(move.action)
+            else:
+                table["public_card"] = RANKS[move.action]
+                rounds.append([])
+        acts = {f"round_{n}": [WORDS[act] for act in taken] for n, taken in enumerate(rounds, 1)}
+        return {"pot": pot(rounds), **acts, **table}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same own and public card, the other seat's of two ranks."""
+        while True:
+            own, one, two, shared = rng.permutation(6)[:4].tolist()
+            if RANKS[one] != RANKS[two]:
+                deals = [[own, other] if seat == "first" else [other, own] for other in (one, two)]
+                return {"chance": [*deals[0], shared]}, {"chance": [*deals[1], shared]}
+
+
+def pot(rounds: list[list[int]]) -> int:
+    """The chips that both sides have put in, by the acts of each round."""
+    chips = 2 * ANTE
+    for acts, more in zip(rounds, RAISES, strict=False):
+        owed = 0
+        for act in acts:
+            if act == CALL:
+                chips, owed = chips + owed, 0
+            elif act == RAISE:
+                chips, owed = chips + owed + more, more
+    return chips

@@ -1,0 +1,124 @@
+"""Games that are not ours: of OpenSpiel, PettingZoo and TextArena, from a file, or from an installed package.
+
+openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
+path/to/file.py:ClassName       the name of an entry point of group `arena.games`
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from games.text import TextGame
+
+GROUP = "arena.games"
+# prefix: the class that plays any game of that library, its option with the name, and what finds the name
+LIBRARIES = {
+    "openspiel": ("games.openspiel:AnyOpenSpiel", "game", "games.openspiel:load"),
+    "pettingzoo": ("games.pettingzoo_games:PettingZooGame", "env", "games.pettingzoo_games:load"),
+    "textarena": ("games.textarena_games:TextArenaGame", "env", "games.textarena_games:registered"),
+}
+
+
+def attribute(place: str) -> Any:
+    """The thing at `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def foreign(name: str) -> Callable[..., TextGame] | None:
+    """What makes the game of this name, None where the name is of no kind told above; ValueError says what is wrong."""
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix in LIBRARIES:
+        place, option, finder = LIBRARIES[prefix]
+        if not rest:
+            raise ValueError(f"name a game after '{prefix}:'")
+        attribute(finder)(rest)
+        return functools.partial(attribute(place), **{option: rest})
+    path, _, class_name = name.rpartition(":")
+    if path.endswith(".py"):
+        return _from_file(Path(path), class_name)
+    if name.endswith(".py"):
+        raise ValueError(f"say which class of the file: {name}:ClassName")
+    if name in (found := installed()):
+        return _from_package(found[name])
+    return None
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The games that installed packages offer, by name."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
+    try:
+        found = entry.load()
+    except Exception as error:  # noqa: BLE001 a package of others may fail in any way
+        raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {_told(error)}") from None
+    return _as_game(found, f"{entry.name} ({entry.value})")
+
+
+def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
+    module = _module(path.expanduser().absolute())
+    found = getattr(module, class_name, None)
+    if found is None:
+        classes = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
+        near = difflib.get_close_matches(class_name, classes, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f" (its classes: {', '.join(classes) or 'none'})"
+        raise ValueError(f"{path} has no class '{class_name}'{hint}")
+    return _as_game(found, f"{path}:{class_name}")
+
+
+@functools.cache
+def _module(path: Path) -> ModuleType:
+    """The file, imported once under a name of its own."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    name = f"arena_game_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 a user's file may fail in any way
+        del sys.modules[name]
+        raise ValueError(f"{path} cannot be imported: {_told(error, path)}") from None
+    return module
+
+
+def _as_game(found: Any, place: str) -> Callable[..., TextGame]:
+    """A TextGame as it is; another AEC environment as words."""
+    from pettingzoo import AECEnv
+
+    from games.text import TextGame
+
+    if inspect.isclass(found) and issubclass(found, TextGame):
+        return found
+    if inspect.isclass(found) and issubclass(found, AECEnv):
+        from games.pettingzoo_games import PettingZooGame
+
+        return functools.partial(PettingZooGame, found)
+    raise ValueError(f"{place} is neither a games.text.TextGame nor a PettingZoo AECEnv class")
+
+
+def _told(error: Exception, path: Path | None = None) -> str:
+    """The error in one line, with the file's line where it is known."""
+    line, trace = getattr(error, "lineno", None), error.__traceback__
+    while trace is not None:
+        if path is not None and trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    where = f"line {line}: " if line else ""
+    return " ".join(f"{where}{type(error).__name__}: {error}".split())[:300]

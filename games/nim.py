@@ -1,0 +1,51 @@
+"""Nim: take from one pile at a time; the oldest game with a complete theory (Bouton 1901). Rules by OpenSpiel."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from games.openspiel import OpenSpielGame
+from games.text import flag, whole_number
+
+MOST_PILES, MOST_THINGS = 10, 20
+
+
+class Nim(OpenSpielGame):
+    """Acts: TAKE 3 B (three from pile B). Payoffs 1 and -1, no draws.
+
+    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether who takes the last loses instead of wins.
+    The first to move loses (with best play) just if the sizes' XOR is 0; misere and only sizes 1: if it is 1.
+    """
+
+    name = "nim"
+    seats: tuple[str, ...] = ("first", "second")
+    metadata: ClassVar[dict[str, Any]] = {"name": "nim_v0", "render_modes": ["ansi"]}
+    theory: ClassVar[Mapping[str, float]] = {"value": -1.0}  # of 1, 3, 5, 7, misere or not
+    perfect_information = True
+
+    def __init__(self, *, piles: Sequence[int] = (1, 3, 5, 7), misere: bool = False, **options: Any) -> None:
+        if not isinstance(piles, list | tuple) or not 1 <= len(piles) <= MOST_PILES:
+            raise ValueError(f"piles must be a list of 1 to {MOST_PILES} sizes, not {piles!r}")
+        sizes = [whole_number("piles", size, least=1, most=MOST_THINGS) for size in piles]
+        self.misere = flag("misere", misere)
+        self.piles = len(sizes)
+        super().__init__(f"nim(pile_sizes={';'.join(map(str, sizes))},is_misere={str(misere).lower()})", **options)
+
+    def rules(self) -> str:
+        """One paragraph."""
+        return (
+            "Nim: in turn, take any number of things from one pile: TAKE 2 B takes two from pile B. "
+            f"Who takes the last thing of all {'loses' if self.misere else 'wins'}."
+        )
+
+    def word(self, action: int) -> str:
+        """TAKE, how many, the pile."""
+        less_one, pile = divmod(action, self.piles)
+        return f"TAKE {less_one + 1} {string.ascii_uppercase[pile]}"
+
+    def public(self) -> dict[str, Any]:
+        """What is left in every pile, such as {"A": 1, "B": 3}."""
+        sizes = [int(size) for size in str(self.state).split()[1:]]
+        return {"piles": dict(zip(string.ascii_uppercase, sizes, strict=False))}

@@ -1,0 +1,106 @@
+"""How PettingZoo's classic environments read in words: their acts, what a seat sees, a line of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+def _number(env: Any, seat: str, action: int) -> str:
+    return str(action)
+
+
+def _array(env: Any, seat: str) -> dict[str, Any]:
+    """Nothing better than the array."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Words:
+    """One environment's words; `env` is the unwrapped environment."""
+
+    word: Callable[[Any, str, int], str] = _number
+    look: Callable[[Any, str], dict[str, Any]] = _array
+    """What this seat sees, by allow-list; {}: its observation."""
+    open: bool = False
+    """Whether all may know every act."""
+    perfect: bool = False
+    rules: str = ""
+
+
+PLAIN = Words()
+
+
+def _named(*names: str) -> Callable[[Any, str, int], str]:
+    return lambda env, seat, action: names[action]
+
+
+def _uci(env: Any, seat: str, action: int) -> str:
+    from pettingzoo.classic.chess import chess_utils
+
+    return str(chess_utils.action_to_move(env.board, action, env.possible_agents.index(seat)).uci())
+
+
+def _chess(env: Any, seat: str) -> dict[str, Any]:
+    return {"side": "white" if env.possible_agents[0] == seat else "black", "fen": env.board.fen()}
+
+
+def _point(env: Any, seat: str, action: int) -> str:
+    """A point of the board as GTP writes it: columns without I, rows from below."""
+    size = env._N
+    if action == size * size:
+        return "PASS"
+    row, column = divmod(action, size)
+    return f"{'ABCDEFGHJKLMNOPQRST'[column]}{size - row}"
+
+
+def _go(env: Any, seat: str) -> dict[str, Any]:
+    rows = ["".join(".XO"[stone] for stone in row) for row in env._go.board.tolist()]
+    return {"stones": "X" if env.possible_agents[0] == seat else "O", "board": "\n".join(rows)}
+
+
+def _cards(env: Any, seat: str) -> dict[str, Any]:
+    """The own hand, the public cards and the chips, of RLCard's state for this seat."""
+    raw = env.env.get_state(env.possible_agents.index(seat))["raw_obs"]
+    public = raw["public_cards"] if "public_cards" in raw else [card for card in [raw["public_card"]] if card]
+    hand = raw["hand"] if isinstance(raw["hand"], list) else [raw["hand"]]
+    chips = {"own_chips": int(raw["my_chips"]), "all_chips": [int(chips) for chips in raw["all_chips"]]}
+    return {"hand": " ".join(hand), "public_cards": " ".join(public), **chips}
+
+
+def _gesture(env: Any, seat: str, action: int) -> str:
+    return str(env._moves[action])
+
+
+def _last_gesture(env: Any, seat: str) -> dict[str, Any]:
+    return {"others_last": str(env._moves[int(env.observe(seat))])}
+
+
+def _hanabi_act(env: Any, seat: str, action: int) -> str:
+    state = env.hanabi_env.game_state
+    return str(state.action_to_string(env.possible_agents.index(seat), action)).strip("()")
+
+
+def _hanabi(env: Any, seat: str) -> dict[str, Any]:
+    return {"seen": env.hanabi_env.game_state.observation_string(env.possible_agents.index(seat))}
+
+
+LIMIT = _named("CALL", "RAISE", "FOLD", "CHECK")
+WORDS = {
+    "tictactoe_v3": Words(
+        open=True, perfect=True, rules="Squares 0 to 8, row by row; three in a row win. 1: yours, 2: the other's."
+    ),
+    "connect_four_v3": Words(
+        open=True, perfect=True, rules="Columns 0 to 6; four in a row win. 1: your pieces, 2: the other's."
+    ),
+    "chess_v6": Words(_uci, _chess, True, True, "Moves as e2e4; draws are claimed."),
+    "go_v5": Words(_point, _go, True, True, "X is black; write a point or PASS."),
+    "hanabi_v5": Words(_hanabi_act, _hanabi, True),
+    "rps_v2": Words(_gesture, _last_gesture, rules="Both choose before either choice is shown."),
+    "leduc_holdem_v4": Words(LIMIT, _cards, True),
+    "texas_holdem_v4": Words(LIMIT, _cards, True),
+    "texas_holdem_no_limit_v6": Words(
+        _named("FOLD", "CHECK_CALL", "RAISE_HALF_POT", "RAISE_POT", "ALL_IN"), _cards, True
+    ),
+}

@@ -1,0 +1,202 @@
+"""TextArena's environments as games of ours (Guertler et al. 2025): fewer crashes, fair penalties, exact seeds."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import importlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from games.foreign import SHARED, ForeignGame, OwnRandom
+from games.text import ACTION_LENGTH, IllegalAct, Message, one_line, whole_number
+
+OUTCOME = "outcome"
+MOST_PLAYERS = 15
+LISTED = re.compile(r"(?:available|legal|valid) (?:moves|actions)[^:\n]*:(.*)", re.IGNORECASE)
+
+
+class _Refusal(BaseException):
+    """An act that the environment refuses; no Exception, since environments catch those."""
+
+
+def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
+    """Stands for `state.set_invalid_move`, which would end the match in the other side's favour."""
+    raise _Refusal(one_line(str(reason)))
+
+
+def registered(name: str) -> Any:
+    """The TextArena environment of this id (`TicTacToe-v0`), in its registry; ValueError tells what is missing."""
+    try:
+        registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
+    except ImportError as error:
+        why = one_line(str(error))
+        raise ValueError(f"textarena:{name} needs TextArena ({why}): pip install 'arena-selfplay[textarena]'") from None
+    if name not in registry:
+        near = difflib.get_close_matches(name, registry, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else " (textarena.envs.registration.ENV_REGISTRY has them)"
+        raise ValueError(f"TextArena has no environment '{name}'{hint}")
+    return registry[name]
+
+
+class TextArenaGame(ForeignGame):
+    """Any environment of TextArena; `env` is its id. Acts: free text; brackets are added where TextArena adds them.
+
+    A seat's prompt is private, as it may hold secrets; what else TextArena tells are messages. An act that it
+    refuses, or on which it fails, changes nothing and is our referee's business: never a win for the others.
+    Option players: how many (None: two, or else the least that it takes). `legal` lists what TextArena listed.
+    Reward part "outcome": TextArena's rewards, at the end.
+    """
+
+    name = "textarena"
+    metadata: ClassVar[dict[str, Any]] = {"name": "textarena_v0", "render_modes": ["ansi"]}
+    library = "TextArena"
+
+    def __init__(self, env: str, *, players: int | None = None, **options: Any) -> None:
+        registered(env)
+        self.settings = {key: value for key, value in options.items() if key not in SHARED}
+        most = None if players is None else whole_number("players", players, least=1, most=MOST_PLAYERS)
+        number = self._number(env, (2, 1, *range(3, MOST_PLAYERS + 1)) if most is None else (most,))
+        shared = {key: value for key, value in options.items() if key in SHARED}
+        super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """A new environment, since an old one may keep something of its last match; reset with a match's seed."""
+        self._random, self._prompts = OwnRandom(rng), dict.fromkeys(self.seats, "")
+        self._listed: dict[str, list[str]] = {seat: [] for seat in self.seats}
+        with self._random.lent():
+            self.env = _made(self.title, self.settings, len(self.seats), int(rng.integers(2**31)))
+        _inner(self.env).state.set_invalid_move = _refuse
+        self._deliver(self._collect())
+        self.agent_selection = self._mover()
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """TextArena's prompt to this seat."""
+        return {"prompt": self._prompts[seat]}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """The moves that TextArena listed to this seat since its last act, if it did."""
+        return list(self._listed[seat]) or None
+
+    def play(self, seat: str, act: str) -> str:
+        """One step of the environment; undone if it refuses the act or fails."""
+        before, text = copy.deepcopy(self.env), one_line(act, ACTION_LENGTH)
+        if not text:
+            raise IllegalAct("write an act")
+        try:
+            with self._random.lent():
+                done, _ = self.env.step(text)
+                rewards = self._rewards() if done else {}
+        except _Refusal as why:
+            self.env = before
+            raise IllegalAct(str(why).rstrip(".") or "the environment refuses it") from None
+        except Exception as error:  # noqa: BLE001 whatever the environment does wrong is not the match's end
+            self.env = before
+            raise IllegalAct(f"the environment failed on it: {self.fault(error)}") from None
+        self._listed[seat] = []
+        news = self._collect()
+        heard = self._heard(seat, news)
+        self._deliver(news)
+        if done:
+            for player, reward in rewards.items():
+                self.pay(self.seats[player], OUTCOME, float(reward))
+            self.end("over", "The match is over.")
+        return heard
+
+    def next_seat(self, seat: str) -> str:
+        """Whose turn it is by TextArena."""
+        return seat if self.ended else self._mover()
+
+    def _mover(self) -> str:
+        player: int = _inner(self.env).state.current_player_id
+        return self.seats[player]
+
+    def _number(self, env: str, numbers: tuple[int, ...]) -> int:
+        """The first number of players that the environment takes; ValueError with its reason for the last one."""
+        why = ""
+        for number in numbers:
+            try:
+                with OwnRandom(np.random.default_rng(0)).lent():
+                    _made(env, self.settings, number, 0)
+                return number
+            except (AssertionError, ValueError, IndexError, KeyError) as error:
+                why = f"{error}"
+            except (ImportError, LookupError, OSError, SyntaxError, TypeError) as error:
+                why = f"{type(error).__name__}: {error}"
+                break
+        raise ValueError(f"TextArena cannot set up {env}: {one_line(why)}")
+
+    def _rewards(self) -> dict[int, float]:
+        closed = self.env.close()
+        rewards = closed[0] if isinstance(closed, tuple) else closed
+        return {int(player): float(reward) for player, reward in (rewards or {}).items()}
+
+    def _collect(self) -> dict[str, list[tuple[int, str]]]:
+        """Takes what each seat is to read out of the environment, and what was listed or prompted with it."""
+        state = _inner(self.env).state
+        news: dict[str, list[tuple[int, str]]] = {}
+        for player, seat in enumerate(self.seats):
+            told, state.observations[player] = state.observations[player], []
+            news[seat] = []
+            for sender, text, kind in told:
+                text = _harmless(str(text))
+                if getattr(kind, "name", kind) == "PROMPT":
+                    self._prompts[seat] = f"{self._prompts[seat]}\n{text}".strip()
+                elif sender != player:
+                    news[seat].append((sender, text))
+                    if sender not in range(len(self.seats)) and (found := LISTED.search(text)):
+                        self._listed[seat] = re.findall(r"\[[^\[\]]+\]", found[1])
+        return news
+
+    def _heard(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
+        """The mover's words, taken out of the news, where all others read the same; else "" (and they stay there)."""
+        player = self.seats.index(seat)
+        said = [
+            next((item for item in news[other] if item[0] == player), None) for other in self.seats if other != seat
+        ]
+        if not said or said[0] is None or set(said) != {said[0]}:
+            return ""
+        for other in self.seats:
+            if other != seat:
+                news[other].remove(said[0])
+        return one_line(said[0][1], ACTION_LENGTH)
+
+    def _deliver(self, news: dict[str, list[tuple[int, str]]]) -> None:
+        """Every seat gets its news in order; what several get next is told once."""
+        queues = {seat: list(reversed(items)) for seat, items in news.items()}
+        while any(queues.values()):
+            item = next(queue[-1] for queue in queues.values() if queue)
+            readers = [seat for seat, queue in queues.items() if queue and queue[-1] == item]
+            for seat in readers:
+                queues[seat].pop()
+            sender, text = item
+            if sender not in range(len(self.seats)):
+                self.tell(text, *readers)
+                continue
+            for seat in readers:
+                self._inboxes[seat].append(Message(sender=self.seats[sender], text=text))
+
+
+def _harmless(text: str) -> str:
+    """The text with its lines and blanks, which boards need, but without control, bidi and invisible characters."""
+    lines = ("".join(c for c in line.expandtabs(4) if unicodedata.category(c)[0] != "C") for line in text.splitlines())
+    return "\n".join(line.rstrip() for line in lines).strip("\n")[:ACTION_LENGTH]
+
+
+def _inner(env: Any) -> Any:
+    """The environment within TextArena's wrappers: theirs read observations as one text, ours as messages."""
+    while hasattr(env, "is_wrapped_with"):
+        env = env.env
+    return env
+
+
+def _made(name: str, settings: Mapping[str, Any], players: int, seed: int) -> Any:
+    import textarena
+
+    env = textarena.make(name, **settings)
+    env.reset(num_players=players, seed=seed)
+    return env

@@ -1,0 +1,115 @@
+"""A person at the terminal: sees what the seat may know, in plain text, and is asked until an act can be read."""
+
+import asyncio
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from agents.players.base import Message, View
+from agents.players.human import SHOWN, Human, HumanLeft, read_act
+
+LEGAL = ("PASS", "BET 2", "BET 3")
+
+
+def view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
+    told = tuple(Message(sender=sender, text=text) for sender, text in messages)
+    return View("first", turn, told, "The rules.", public or {}, private or {}, legal)
+
+
+def at_terminal(monkeypatch, typed, *views):
+    """The acts of a person who types this, and the screen."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed) if isinstance(typed, str) else typed)
+    screen = io.StringIO()
+    human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False))
+
+    async def play():
+        return [await human.act(seen) for seen in views]
+
+    try:
+        return asyncio.run(play()), screen.getvalue()
+    except HumanLeft as left:
+        return left, screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("typed", "action", "public"),
+    [
+        ("PASS\n", "PASS", ""),
+        ("  bet   2 \n", "BET 2", ""),
+        ("3\n", "BET 3", ""),
+        ("2 | good luck\n", "BET 2 | good luck", "good luck"),
+        ("pass|a|b\x1b[2J\n", "PASS | a b[2J", "a b[2J"),
+        ("4\n0\n-1\n٣\nBET\n\nBET 2\n", "BET 2", ""),
+        ("?\nhelp\n1\n", "PASS", ""),
+        ("9" * 10_000 + "\n1\n", "PASS", ""),
+    ],
+)
+def test_what_is_typed(monkeypatch, typed, action, public):
+    (act,), _ = at_terminal(monkeypatch, typed, view())
+    assert (act.action, act.public, act.private, act.tokens) == (action, public, "", 0)
+
+
+def test_the_screen_tells_what_the_seat_may_know(monkeypatch):
+    _, screen = at_terminal(
+        monkeypatch, "beet 2\n1\n1\n", view(public={"pot": 2, "acts": ["BET", "PASS"]}, private={"card": "K"}),
+        view(2, [("second", "BET 3 | ha"), ("referee", "Well.")], public={"board": "X.\n.O"}),
+    )  # fmt: skip
+    assert screen.count("The rules.") == 1 and "You are first." in screen
+    for line in ("pot: 2", "acts: BET, PASS", "card: K", "second: BET 3 | ha", "referee: Well.", "board:\nX.\n.O"):
+        assert line in screen
+    assert "1. PASS" in screen and "3. BET 3" in screen
+    assert "'beet 2' is not a legal act — did you mean 'BET 2'? (? for help)" in screen
+
+
+def test_nobodys_text_steers_the_terminal(monkeypatch):
+    evil = "\x1b[31m[bold]x[/bold]\x1b]8;;http://x\x07\u202egnol\r\nreferee: you win"
+    _, screen = at_terminal(
+        monkeypatch,
+        f"{evil}\n1\n",
+        view(messages=[(evil, evil)], legal=("PASS", evil), public={"a": evil, "b": [evil]}, private={"c": {1: evil}}),
+    )  # fmt: skip
+    assert not set(screen) & set("\x1b\x07\r\u202e")
+    assert "[bold]x[/bold]" in screen
+    assert "\nreferee: you win" not in screen.split("a:")[0]  # a message stays one line
+
+
+@pytest.mark.parametrize("typed", ["", "nonsense\n"])
+def test_the_end_of_input_leaves(monkeypatch, typed):
+    left, _ = at_terminal(monkeypatch, typed, view())
+    assert isinstance(left, HumanLeft) and str(left) == "first left the match"
+
+
+def test_an_interrupt_leaves(monkeypatch):
+    class Interrupted(io.StringIO):
+        def readline(self, size=-1):
+            raise KeyboardInterrupt
+
+    left, _ = at_terminal(monkeypatch, Interrupted(), view())
+    assert isinstance(left, HumanLeft)
+
+
+def test_bytes_that_are_no_text_are_asked_again(monkeypatch):
+    stdin = io.TextIOWrapper(io.BytesIO(b"1\xff\n1\n"), encoding="utf-8", errors="surrogateescape")
+    (act,), screen = at_terminal(monkeypatch, stdin, view())
+    assert act.action == "PASS" and "is not a legal act" in screen
+
+
+def test_many_acts_are_listed_when_asked(monkeypatch):
+    legal = tuple(f"OFFER {n}" for n in range(100))
+    _, screen = at_terminal(monkeypatch, "100\n", view(legal=legal))
+    assert f"and {100 - SHOWN} more (? lists them)" in screen and "OFFER 99" not in screen
+    _, screen = at_terminal(monkeypatch, "?\n100\n", view(legal=legal))
+    assert "100. OFFER 99" in screen
+
+
+def test_where_acts_are_not_listed_any_text_is_one(monkeypatch):
+    acts, screen = at_terminal(monkeypatch, "\nIs it red?\n", view(legal=None))
+    assert acts[0].action == "Is it red?" and "any act that the rules allow" in screen
+
+
+def test_numbers_that_are_acts_are_no_numbers_of_acts():
+    assert read_act("2", ("5", "2")) == "2"
+    assert read_act("1", ("5", "2")) is None
+    assert read_act("2", ("5 coins", "2 coins")) == "2 coins"

@@ -1,0 +1,179 @@
+"""Evaluations: outcomes by hand, deals shared by all seats, intervals over deals, what failed."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from arena.config import ConfigError, GameSpec
+from arena.league import evaluation
+from arena.league.contenders import Contender
+from arena.league.evaluation import Played, Result, change, evaluate, lineups, play
+from arena.league.specs import Contenders
+from arena.match import Limits
+from arena.orchestrator import PlayError
+from games.nim import Nim
+
+KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
+
+
+def contenders(*specs: str) -> list[Contender]:
+    return Contenders().load(*specs)
+
+
+def one(contender: str, against: str, game: GameSpec, matches: int = 40, seed: int = 0) -> Result:
+    who, other = contenders(contender, against)
+    (result,) = evaluate(who, [other], game, matches, seed)
+    return result
+
+
+def outcome(payoffs: dict[str, float], own: list[str], offender: str = "") -> float:
+    return Played(payoffs, {}, {}, offender, {}).score(own)
+
+
+def test_outcomes_by_hand() -> None:
+    assert [outcome({"a": 2, "b": 1}, [seat]) for seat in "ab"] == [1.0, 0.0]
+    assert [outcome({"a": 1, "b": 1}, [seat]) for seat in "ab"] == [0.5, 0.5]
+    assert [outcome({"a": 3, "b": 3, "c": 0}, [seat]) for seat in "abc"] == [0.5, 0.5, 0.0]
+    assert outcome({"a": 0, "b": 2, "c": 2}, ["a"]) == 0.0
+    # An illegal end: the author loses, nobody wins by it, whatever was paid.
+    assert [outcome({"a": -5, "b": 0}, [seat], "a") for seat in "ab"] == [0.0, 0.5]
+
+
+def test_every_seat_plays_the_same_deals() -> None:
+    who, other = contenders("random", "first_legal")
+    seats = ("first", "second")
+    tables = lineups(who, other, seats)
+    assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
+    same = [{"first": other, "second": other}] * 2
+    first, second = play(same, KUHN, 30, 7)[0]
+    assert [p.payoffs for p in first] == [p.payoffs for p in second], "one deal, one seed"
+    assert len({tuple(p.payoffs.values()) for p in first}) > 1, "deals differ"
+    assert [p.payoffs for p in play(same[:1], KUHN, 30, 8)[0][0]] != [p.payoffs for p in first]
+
+
+def test_luck_of_deal_and_seat_cancels_between_equals() -> None:
+    result = one("nash:0", "nash:0.0", GameSpec(name="kuhn_poker"), 60)
+    assert result.matches == 60 and len(result.figures["payoff"]) == 30
+    always = one("first_legal", "random", GameSpec(name="nim"), 20)
+    assert {round(v, 6) for v in always.figures["win"]} <= {0.0, 0.5, 1.0}
+
+
+def test_a_stronger_contender_is_found_to_be_stronger() -> None:
+    result = one("minimax", "random", TTT, 20)
+    assert result.scored is not None and result.scored["loss"] == 0 and result.scored["win"] > 12
+    assert result.rate("win").low > 0.5 and result.mean("payoff").low > 0
+    assert result.mean("invalid") == (0.0, 0.0, 0.0)
+
+
+def test_the_value_of_kuhn_poker_comes_out_in_self_play() -> None:
+    who, again = contenders("nash", "nash:0.1")
+    (result,) = evaluate(who, [again], KUHN, 1200, 3)
+    low, high = result.mean("payoff")[1:]
+    assert low < 0 < high, "both seats of every deal are played, so the first seat's loss cancels"
+
+
+def test_seats_of_three() -> None:
+    who, other = contenders("contributor", "free_rider")
+    (result,) = evaluate(who, [other], GameSpec(name="public_goods"), 7, 0)
+    assert result.matches == 9 and len(result.figures["payoff"]) == 3
+    assert result.scored == {"win": 0, "draw": 0, "loss": 9}
+
+
+def test_one_seat_meets_nobody() -> None:
+    who, other = contenders("random", "first_legal")
+    (result,) = evaluate(who, [other], GameSpec(name="maze"), 5, 0)
+    assert (result.against, result.matches, result.scored) == ("", 5, None)
+    assert "solved" in result.figures and "turns" in result.figures
+
+
+def test_partners_have_no_wins() -> None:
+    who, other = contenders("random", "first_legal")
+    with_other, with_itself = evaluate(who, [other, who], GameSpec(name="tiny_hanabi"), 20, 0)
+    assert with_other.scored is None and with_itself.scored is None
+    assert with_other.matches == with_itself.matches == 20 and len(with_itself.figures["payoff"]) == 20
+    assert with_other.mean("payoff").estimate > 0
+
+
+def test_illegal_acts_and_ends_are_told_apart() -> None:
+    nano, brain = contenders("nano", "random")
+    (result,) = evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 10, 0)
+    assert result.illegal == {"own": 10, "other": 0} and result.ended == {"illegal": 10}
+    assert result.mean("invalid").estimate == 1.0 and result.mean("payoff").estimate == -2.0
+    (turned,) = evaluate(brain, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 10, 0)
+    assert turned.scored == {"win": 0, "draw": 10, "loss": 0}, "nobody wins by another's blunder"
+    assert turned.illegal == {"own": 0, "other": 10}
+
+
+def test_a_difference_is_paired_by_deal() -> None:
+    def result(*payoffs: float) -> Result:
+        return Result(KUHN, "a", "b", ("first", "second"), 4, {"payoff": list(payoffs)}, None, {}, {})
+
+    moved = change(result(10, -10, 5, math.nan), result(11, -9, 6, 3), "payoff")
+    assert moved == pytest.approx((1.0, 1.0, 1.0)), "the deals' luck is gone"
+
+
+def test_figures_are_means_over_the_matches_of_a_deal() -> None:
+    result = one("random", "hard_haggler", GameSpec(name="haggle"), 20)
+    assert len(result.figures["payoff"]) == 10
+    who, other = contenders("random", "hard_haggler")
+    played, _ = play(lineups(who, other, ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
+    by_hand = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
+    assert result.figures["payoff"] == pytest.approx(by_hand)
+    assert sum(result.ended.values()) == 20
+
+
+def test_what_keeps_failing_is_told_and_never_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "LIMITS", Limits(turns=3))
+    with pytest.raises(PlayError, match="turn limit: 3 turns taken"):
+        one("random", "first_legal", TTT, 4)
+
+
+def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shaky(Nim):
+        """Nim whose every third match breaks."""
+
+        made = 0
+
+        def reset(self, seed: int | None = None, options: object = None) -> None:
+            type(self).made += 1
+            if type(self).made % 3 == 0:
+                raise RuntimeError("the table broke")
+            super().reset(seed, options)
+
+    monkeypatch.setattr(evaluation, "make_game", lambda spec: Shaky(**spec.options))
+    who, other = contenders("random", "first_legal")
+    ended = Counter[str]()
+    result = evaluation._result(
+        who, other, GameSpec(name="nim"), ("first", "second"), 12, 0, lambda: ended.update(["match"])
+    )
+    assert result.matches == 12 == ended["match"] and sum(result.scored.values() if result.scored else []) == 12
+    assert list(result.failed) == ["RuntimeError: the table broke"]
+    assert Shaky.made == 12 + result.failed["RuntimeError: the table broke"]
+
+
+@pytest.mark.parametrize(
+    ("game", "says"),
+    [
+        (GameSpec(name="kuhn_pokr"), "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
+        (GameSpec(name="nim", options={"illegal": "never"}), "nim: illegal must be"),
+        (GameSpec(name="negotiation"), "mcts"),
+    ],
+)
+def test_bad_input_is_told(game: GameSpec, says: str) -> None:
+    who, other = contenders("random", "mcts:5")
+    with pytest.raises(ConfigError) as error:
+        evaluate(who, [other], game, 2, 0)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_intervals_shrink_with_deals() -> None:
+    few, many = (one("random", "first_legal", KUHN, n).mean("payoff") for n in (40, 640))
+    assert (many.high - many.low) < 0.5 * (few.high - few.low)
+
+
+def test_json_has_no_nan() -> None:
+    data = one("random", "first_legal", KUHN, 2).to_json()
+    assert data["figures"]["payoff"][1:] == [None, None]
+    assert np.isfinite(data["figures"]["payoff"][0]) and data["deals"] == 1

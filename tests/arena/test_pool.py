@@ -1,0 +1,100 @@
+"""The pool: who is admitted, who retires, and what lies in the folder whenever the run is killed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.config import PoolSpec
+from arena.league.pool import Pool, version_name, version_of
+from arena.store import checkpoints
+from arena.store.files import StoreError
+
+
+def save(policy: str, folder: Path) -> None:
+    (folder / "config.json").write_text(policy)
+    (folder / "deep").mkdir()
+    (folder / "deep" / "model.safetensors").write_text(policy)
+
+
+def make(run: Path, every: int = 2, keep: int = 3, lag: int = 0, state: dict[str, list[int]] | None = None) -> Pool:
+    return Pool(run, PoolSpec(every=every, keep=keep), lag, state)
+
+
+def commit(pool: Pool, k: int) -> None:
+    state = json.dumps({"league": {"pool": pool.state()}})
+    checkpoints.write(pool.run, k, lambda folder: (folder / "state.json").write_text(state) and None)
+
+
+def there(run: Path) -> list[str]:
+    return sorted(folder.name for folder in (run / "league").iterdir())
+
+
+def test_the_beginning_and_every_so_many_are_admitted(tmp_path: Path) -> None:
+    pool = make(tmp_path)
+    assert [k for k in range(5) if pool.admit(k, ["shared"], save)] == [0, 2, 4]
+    assert pool.members == [0, 2, 4] and there(tmp_path) == ["shared@0", "shared@2", "shared@4"]
+    assert (pool.path("shared", 2) / "deep" / "model.safetensors").read_text() == "shared"
+
+
+def test_beyond_keep_the_oldest_but_the_first_retires(tmp_path: Path) -> None:
+    pool = make(tmp_path, every=1, keep=3)
+    for k in range(6):
+        pool.admit(k, ["left", "right"], save)
+        pool.sweep()
+    assert pool.members == [0, 4, 5]
+    assert there(tmp_path) == [f"{name}@{k}" for name in ("left", "right") for k in (0, 4, 5)]
+
+
+def test_the_latest_are_kept_for_those_who_lag(tmp_path: Path) -> None:
+    pool = make(tmp_path, every=5, keep=2, lag=2)
+    for k in range(8):
+        pool.admit(k, ["shared"], save)
+        pool.sweep()
+        assert pool.lagged(k, 2) == max(0, k - 2) and pool.lagged(k, 1) == max(0, k - 1)
+    assert (pool.members, pool.recent) == ([0, 5], [5, 6, 7])
+    assert there(tmp_path) == [f"shared@{k}" for k in (0, 5, 6, 7)]
+
+
+def test_nothing_goes_that_a_checkpoint_still_lists(tmp_path: Path) -> None:
+    """A run that is killed, or whose newest checkpoint is torn, finds every member of the one it goes back to."""
+    pool = make(tmp_path, every=1, keep=2)
+    for k in range(3):
+        pool.admit(k, ["shared"], save)
+        pool.sweep()
+    commit(pool, 2)
+    pool.admit(3, ["shared"], save)
+    pool.sweep()
+    assert pool.members == [0, 3] and there(tmp_path) == ["shared@0", "shared@2", "shared@3"]
+    back = make(tmp_path, every=1, keep=2, state={"members": [0, 2], "recent": []})
+    back.sweep()
+    back.check(["shared"])
+    assert there(tmp_path) == ["shared@0", "shared@2"], "what is newer than the checkpoint is gone"
+    back.admit(3, ["shared"], save)
+    commit(back, 3)
+    checkpoints.keep(tmp_path, 1)
+    back.sweep()
+    assert there(tmp_path) == ["shared@0", "shared@3"]
+
+
+def test_what_a_kill_left_half_written_is_swept(tmp_path: Path) -> None:
+    def killed(policy: str, folder: Path) -> None:
+        save(policy, folder)
+        raise KeyboardInterrupt
+
+    pool = make(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        pool.admit(0, ["shared"], killed)
+    assert there(tmp_path) == [".shared@0.tmp"], "it never appeared under its name"
+    make(tmp_path).sweep()
+    assert there(tmp_path) == []
+
+
+def test_a_member_that_is_gone_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"league/shared@4 is missing: restore it"):
+        make(tmp_path, state={"members": [4], "recent": []}).check(["shared"])
+
+
+def test_names_of_versions() -> None:
+    assert version_name("shared", 12) == "shared@12" and version_of("shared@12") == ("shared", 12)
+    assert [version_of(name) for name in ("shared", "mcts:100", "shared@reference", "@3")] == [None] * 4

@@ -1,0 +1,105 @@
+"""A round robin: who is ahead, what a circle looks like, who works with whom."""
+
+import json
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.config import ConfigError, GameSpec
+from arena.league.evaluation import Played
+from arena.league.specs import Contenders
+from arena.league.tournament import Meeting, Standings, pair_count, standings, tournament
+
+KUHN = GameSpec(name="kuhn_poker")
+SEATS = ("first", "second")
+
+
+def held(*specs: str, game: str = "kuhn_poker", matches: int = 40, **options: Any) -> Standings:
+    return tournament(Contenders().load(*specs), GameSpec(name=game, options=options), matches, 0)
+
+
+def by_hand(names: list[str], payoffs: np.ndarray, deals: int = 8) -> Standings:
+    """Every pair's matches have these payoffs, always."""
+    meetings = []
+    for a, b in combinations(range(len(names)), 2):
+        one = Played(dict(zip(SEATS, (payoffs[a, b], payoffs[b, a]), strict=True)), {}, {}, "", {})
+        two = Played(dict(zip(SEATS, (payoffs[b, a], payoffs[a, b]), strict=True)), {}, {}, "", {})
+        meetings.append(Meeting(a, b, [[one] * deals, [two] * deals], SEATS))
+    return standings(names, KUHN, meetings, deals, 0, False, Counter())
+
+
+def test_the_better_is_ahead_by_every_measure() -> None:
+    found = held("random", "minimax", "first_legal", game="tic_tac_toe", matches=24)
+    assert found.table.index[0] == "minimax"
+    best = found.table.loc["minimax"]
+    for column in ("payoff", "score", "elo", "mu", "alpha_rank"):
+        assert best[column] == found.table[column].max(), column
+    assert best["elo_low"] <= best["elo"] <= best["elo_high"]
+    assert best["alpha_rank"] > 0.9 and found.table["alpha_rank"].sum() == pytest.approx(1.0)
+    assert (found.matches, found.deals) == (72, 12)
+    matrix = found.payoffs.to_numpy()
+    assert np.allclose(matrix + matrix.T, 0, equal_nan=True) and np.isnan(np.diag(matrix)).all()
+    assert found.transitivity is not None and found.transitivity.cycles == []
+
+
+def test_rock_paper_scissors_is_seen_as_a_circle() -> None:
+    found = by_hand(["rock", "paper", "scissors"], np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]]))
+    assert found.table["elo"].to_list() == pytest.approx([0.0] * 3, abs=1e-6)
+    assert found.table["alpha_rank"].to_list() == pytest.approx([1 / 3] * 3)
+    report = found.transitivity
+    assert report is not None and report.rotational == pytest.approx((1.0, 1.0, 1.0))
+    assert [(c.names, c.probability) for c in report.cycles] == [(("rock", "scissors", "paper"), 1.0)]
+    assert report.intransitive == (1.0, 1.0, 1.0)
+
+
+def test_seats_are_not_mixed_up() -> None:
+    payoffs = np.array([[0, 3.0, 1.0], [-1.0, 0, 2.0], [0.5, -2.0, 0]])
+    found = by_hand(["a", "b", "c"], payoffs)
+    matrix = found.payoffs.loc[["a", "b", "c"], ["a", "b", "c"]].to_numpy()
+    assert np.allclose(matrix[~np.eye(3, dtype=bool)], payoffs[~np.eye(3, dtype=bool)])
+    assert found.table.loc["a", "payoff"] == pytest.approx(2.0)
+    assert found.table.loc["b", "score"] == pytest.approx(0.5)
+
+
+def test_partners_meet_themselves_too() -> None:
+    found = held("random", "first_legal", game="tiny_hanabi", matches=20)
+    assert not found.payoffs.isna().to_numpy().any()
+    assert "elo" not in found.table and found.transitivity is None
+    assert found.payoffs.loc["random", "first_legal"] == found.payoffs.loc["first_legal", "random"]
+    assert found.matches == 20 + 10 + 10, "with itself one order is enough"
+    assert pair_count(2, found.game) == 3 and pair_count(3, KUHN) == 3
+
+
+def test_who_blunders_is_named() -> None:
+    found = held("nano", "random", "first_legal", matches=4, illegal="end")
+    assert found.illegal == {"nano": 8}
+    assert found.payoffs.loc["random", "nano"] == 0.0 and found.payoffs.loc["nano", "random"] == -2.0
+    assert found.table.loc["nano", "score"] == 0.0
+
+
+def test_the_same_seed_is_the_same_tournament() -> None:
+    assert held("random", "nash", "cfr:5").table.equals(held("random", "nash", "cfr:5").table)
+
+
+def test_json_is_plain() -> None:
+    data = json.loads(json.dumps(held("random", "nash", "first_legal", matches=4).to_json(), allow_nan=False))
+    assert {row["contender"] for row in data["standings"]} == {"random", "nash", "first_legal"}
+    assert data["payoffs"]["random"]["random"] is None
+    assert set(data["transitivity"]) == {"cycles", "intransitive", "rotational"}
+
+
+@pytest.mark.parametrize(
+    ("specs", "game", "says"),
+    [
+        (["random", "random"], "kuhn_poker", "'random' is named twice"),
+        (["random"], "kuhn_poker", "at least two contenders"),
+        (["random", "free_rider"], "public_goods", "public_goods has 4: use arena eval"),
+        (["random", "minimax"], "kuhn_poker", "minimax"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        held(*specs, game=game)

@@ -1,0 +1,273 @@
+"""How fast are matches without a model? The orchestrator beside bare loops and beside other people's games.
+
+    python tests/benchmarks/orchestrator.py            # about five minutes on two cores
+    python tests/benchmarks/orchestrator.py --quick    # one small round of everything: does it still work?
+
+Every arm plays uniformly random legal acts in one process on one core; arms take turns within a round, so that a
+busy machine hits all of them alike. The limit for us is a bare loop over our own games (reset, last, step, payoffs
+and report). Writes results/orchestrator.json.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyspiel
+import textarena
+from pettingzoo.classic import connect_four_v3
+from timing import ratios, take_turns
+
+import games
+from agents.players.base import Act, View
+from agents.players.brains import make_brain
+from agents.players.model import BrainPlayer
+from arena.doctor import environment
+from arena.match import Limits, MatchPlan, play_match
+from arena.orchestrator import play_all
+from arena.records import MatchRecord, Seating
+from arena.store.matchlog import MatchBatch, MatchLog
+
+RESULTS = Path(__file__).parent / "results"
+GAMES = {"kuhn_poker": 6000, "connect_four": 1000, "negotiation": 3000}
+"""Matches of an arm in a round."""
+SPIEL = {"kuhn_poker": "kuhn_poker", "connect_four": "connect_four", "negotiation": "bargaining"}
+TEXTARENA = {"kuhn_poker": "KuhnPoker-v0", "connect_four": "ConnectFour-v0", "negotiation": "SimpleNegotiation-v0"}
+TARGETS = {"records off / bare": 0.7, "records and log / bare": 0.4, "records off / textarena": 1.0}
+Arm = Callable[[], int]
+"""Plays, and returns how many acts it played."""
+
+
+def bare_spiel(game: str, matches: int) -> int:
+    """OpenSpiel's own loop: numbers, no text."""
+    rules, rng, acts = pyspiel.load_game(SPIEL[game]), random.Random(0), 0
+    for _ in range(matches):
+        state = rules.new_initial_state()
+        while not state.is_terminal():
+            if state.is_chance_node():
+                outcomes, chances = zip(*state.chance_outcomes(), strict=True)
+                state.apply_action(rng.choices(outcomes, chances)[0])
+            else:
+                state.apply_action(rng.choice(state.legal_actions()))
+                acts += 1
+    return acts
+
+
+def bare_ours(game: str, matches: int) -> int:
+    """PettingZoo's loop over our text game."""
+    rng, acts = random.Random(0), 0
+    for seed in range(matches):
+        env = games.make(game)
+        env.reset(seed=seed)
+        for _ in env.agent_iter():
+            _, _, terminated, truncated, info = env.last()
+            if terminated or truncated:
+                env.step(None)
+            else:
+                env.step(rng.choice(info["legal"]))
+                acts += 1
+        env.payoffs(), env.report()
+    return acts
+
+
+def pettingzoo_connect_four(matches: int) -> int:
+    """PettingZoo's own connect four, as its documentation loops over it: arrays, no text."""
+    env, acts = connect_four_v3.env(), 0
+    for seed in range(matches):
+        env.reset(seed=seed)
+        for agent in env.agent_iter():
+            observation, _, terminated, truncated, _ = env.last()
+            if terminated or truncated:
+                env.step(None)
+            else:
+                env.step(env.action_space(agent).sample(observation["action_mask"]))
+                acts += 1
+    return acts
+
+
+def bare_textarena(game: str, matches: int) -> int:
+    """TextArena's own loop with its default wrappers."""
+    rng, acts, act = random.Random(0), 0, TEXTARENA_ACTS[game]
+    env = textarena.make(TEXTARENA[game])
+    for seed in range(matches):
+        env.reset(num_players=2, seed=seed)
+        done = False
+        while not done:
+            _, observation = env.get_observation()
+            done, _ = env.step(act(observation, rng))
+            acts += 1
+        env.close()
+    return acts
+
+
+def _kuhn_act(observation: str, rng: random.Random) -> str:
+    listed = observation.rsplit("available actions are:", 1)[-1]
+    return rng.choice(re.findall(r"\[\w+\]", listed))
+
+
+def _drop(observation: str, rng: random.Random) -> str:
+    top = observation.rsplit("-------------\n", 1)[-1].split("\n", 1)[0].split()
+    return f"[{rng.choice([column for column, disc in enumerate(top) if disc == '.'])}]"
+
+
+def _trade(observation: str, rng: random.Random) -> str:
+    return rng.choice(("[Offer: 1 Wood -> 1 Gold]", "[Offer: 2 Wheat -> 1 Sheep]", "[Accept]", "[Deny]"))
+
+
+TEXTARENA_ACTS = {"kuhn_poker": _kuhn_act, "connect_four": _drop, "negotiation": _trade}
+
+
+def plans_for(game: str, matches: int) -> list[MatchPlan]:
+    """Matches of two random players."""
+    seats = {seat: Seating(seat, "random", 0, False, "brain") for seat in games.make(game).seats}
+    return [MatchPlan(f"{i:06d}", 0, game, {}, i, seats) for i in range(matches)]
+
+
+def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
+    """Our orchestrator; `keep` is "nothing" (outcomes alone), "records", or "log" (records, on the disk, sealed)."""
+    acts = 0
+
+    async def play(plan: MatchPlan) -> MatchRecord:
+        nonlocal acts
+        env = games.make(game)
+        players = {s: BrainPlayer(make_brain("random", 2 * plan.seed + i, env)) for i, s in enumerate(plan.seats)}
+        record = await play_match(plan, env, players, Limits(), keep_turns=keep != "nothing")
+        acts += env.turns
+        return record
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = MatchLog(Path(folder))
+        batch = MatchBatch(log)
+        done = batch.add if keep == "log" else lambda record: None
+        asyncio.run(play_all(plans_for(game, matches), play, done, in_flight))
+        batch.flush()
+        if keep == "log":
+            log.seal(0)
+    return acts
+
+
+def arms_of(game: str, matches: int) -> dict[str, Arm]:
+    """Everything that is compared on one game."""
+    found: dict[str, Arm] = {
+        "openspiel": lambda: bare_spiel(game, matches),
+        "bare": lambda: bare_ours(game, matches),
+        "records off": lambda: orchestrated(game, matches, 1, "nothing"),
+        "records off, 1000 in flight": lambda: orchestrated(game, matches, 1000, "nothing"),
+        "records": lambda: orchestrated(game, matches, 1, "records"),
+        "records and log": lambda: orchestrated(game, matches, 1, "log"),
+        "records and log, 1000 in flight": lambda: orchestrated(game, matches, 1000, "log"),
+        "textarena": lambda: bare_textarena(game, max(1, matches // 5)),
+    }
+    if game == "connect_four":
+        found["pettingzoo"] = lambda: pettingzoo_connect_four(max(1, matches // 5))
+    return found
+
+
+def speeds(game: str, matches: int, rounds: int) -> dict[str, Any]:
+    """Acts and matches per second of every arm, and ratios round by round."""
+    arms, acts = arms_of(game, matches), dict[str, int]()
+
+    def counted(name: str, arm: Arm) -> Callable[[], None]:
+        def work() -> None:
+            acts[name] = arm()
+
+        return work
+
+    seconds = take_turns({name: counted(name, arm) for name, arm in arms.items()}, rounds)
+    rates = {name: [acts[name] / s for s in each] for name, each in seconds.items()}
+    played = {name: matches if name not in ("textarena", "pettingzoo") else max(1, matches // 5) for name in arms}
+    pairs = [(a, "bare") for a in arms if a.startswith("records")] + [("bare", "openspiel")]
+    pairs += [(a, b) for a in ("records off", "bare") for b in ("textarena", "pettingzoo") if b in arms]
+    return {
+        "acts_per_second": {name: sorted(each)[len(each) // 2] for name, each in rates.items()},
+        "matches_per_second": {n: played[n] / sorted(each)[len(each) // 2] for n, each in seconds.items()},
+        "ratio": {f"{a} / {b}": ratios(rates[a], rates[b]) for a, b in pairs},
+    }
+
+
+class Waiting:
+    """A player who answers only when all matches of the test have begun: so all of them are in flight at once."""
+
+    def __init__(self, player: BrainPlayer, begun: list[int], gate: asyncio.Event) -> None:
+        self.player, self.begun, self.gate = player, begun, gate
+        self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, 0
+
+    async def act(self, view: View) -> Act:
+        """Counts itself in, waits for the others, then plays."""
+        if not self.gate.is_set():
+            self.begun[0] += 1
+            await self.gate.wait()
+        return await self.player.act(view)
+
+
+def growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
+    """Memory per match in flight and time per match, with all matches in flight at once."""
+    return [asyncio.run(_in_flight(game, size)) for size in sizes]
+
+
+async def _in_flight(game: str, size: int) -> dict[str, float]:
+    begun, gate, process, acts = [0], asyncio.Event(), psutil.Process(), 0
+    plans = plans_for(game, size)
+    gc.collect()
+    before, started = process.memory_info().rss, time.perf_counter()
+
+    async def play(plan: MatchPlan) -> MatchRecord:
+        nonlocal acts
+        env = games.make(game)
+        brains = (BrainPlayer(make_brain("random", 2 * plan.seed + i, env)) for i in range(len(plan.seats)))
+        players = {s: Waiting(brain, begun, gate) for s, brain in zip(plan.seats, brains, strict=True)}
+        record = await play_match(plan, env, players, Limits())
+        acts += len(record.turns)
+        return record
+
+    task = asyncio.create_task(play_all(plans, play, lambda record: None, size))
+    while begun[0] < size:
+        await asyncio.sleep(0)
+    memory, gathered = process.memory_info().rss - before, time.perf_counter()
+    gate.set()
+    await task
+    ended = time.perf_counter()
+    return {
+        "matches": size, "kib_per_match": memory / size / 1024, "start_us_per_match": (gathered - started) / size * 1e6,
+        "us_per_act": (ended - started) / acts * 1e6, "matches_per_second": size / (ended - started),
+    }  # fmt: skip
+
+
+def verdict(found: dict[str, Any]) -> dict[str, Any]:
+    """The worst game of each target."""
+    worst = {name: min(f["ratio"][name]["median"] for f in found.values()) for name in TARGETS}
+    return {name: {"worst": worst[name], "target": t, "met": worst[name] >= t} for name, t in TARGETS.items()}
+
+
+def main() -> None:
+    """Measure everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/orchestrator.py", *sys.argv[1:]])}
+    result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
+    sizes = [10, 100, 1000] if quick else [10, 100, 1000, 10_000]
+    result["games"] = {g: speeds(g, n // 50 if quick else n, 1 if quick else 5) for g, n in GAMES.items()}
+    result["growth"] = {game: growth(game, sizes) for game in GAMES}
+    result |= {"verdict": verdict(result["games"]), "load_at_end": os.getloadavg()}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"orchestrator{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    for game, found in result["games"].items():
+        print(f"{game}, acts/s")
+        print(*(f"    {name:34} {rate:>9.0f}" for name, rate in found["acts_per_second"].items()), sep="\n")
+        print(*(f"    {name:46} {r['median']:.2f}" for name, r in found["ratio"].items()), sep="\n")
+    print(json.dumps({"growth": result["growth"], "verdict": result["verdict"]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""The conformance kit: every game of ours passes it, and it catches games that break any one promise."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+import games
+from games.conformance import CHECKS, check
+from games.kuhn_poker import KuhnPoker
+from games.text import IllegalAct
+
+MILLION = 10**6
+
+
+def failed(make, **sizes):
+    return {finding.name: finding.detail for finding in check(make, **sizes) if not finding.ok}
+
+
+@pytest.mark.parametrize("illegal", ["retry", "end"])
+@pytest.mark.parametrize("name", games.CLASSES)
+def test_every_game_keeps_what_games_promise(name, illegal):
+    assert failed(lambda: games.make(name, illegal=illegal), seeds=2, acts=150) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", games.CLASSES)
+def test_every_game_over_a_million_acts_and_a_thousand_seeds(name):
+    quick = [check_name for check_name in CHECKS if check_name not in ("fuzz", "secrets")]
+    findings = {finding.name: finding for finding in check(lambda: games.make(name), seeds=1000, acts=MILLION)}
+    assert all(findings[check_name].ok for check_name in quick), findings
+    assert findings["secrets"].ok and findings["fuzz"].ok, findings
+    assert int(findings["fuzz"].detail.split()[0]) >= MILLION
+
+
+class Leaky(KuhnPoker):
+    def public(self):
+        return {**super().public(), "both": str(self.state.history()[:2])}
+
+
+class LeakyWords(KuhnPoker):
+    def rules(self):
+        return super().rules() + str(self.state.history()[:2])
+
+
+class GlobalRandom(KuhnPoker):
+    def public(self):
+        return {**super().public(), "noise": random.random()}
+
+
+class Reseeding(KuhnPoker):
+    def play(self, seat, act):
+        random.seed(0)
+        return super().play(seat, act)
+
+
+class Remembering(KuhnPoker):
+    matches = 0
+
+    def set_up(self, rng, options):
+        self.matches += 1
+        super().set_up(rng, options)
+
+    def public(self):
+        return {**super().public(), "matches": self.matches}
+
+
+class Seedless(KuhnPoker):
+    def set_up(self, rng, options):
+        super().set_up(rng, options or {"chance": [0, 1]})
+
+
+class SharedState(KuhnPoker):
+    def set_up(self, rng, options):
+        super().set_up(rng, options)
+        self.log = LOG
+
+    def play(self, seat, act):
+        heard = super().play(seat, act)
+        LOG[id(self.rng)] = LOG.get(id(self.rng), 0)
+        self.log["acts"] = self.log.get("acts", 0) + 1
+        return heard
+
+    def public(self):
+        return {**super().public(), "acts played": LOG.get("acts", 0)}
+
+
+class Raising(KuhnPoker):
+    def play(self, seat, act):
+        if len(act) > 1000:
+            raise RecursionError("too long")
+        return super().play(seat, act)
+
+
+class Picky(KuhnPoker):
+    def play(self, seat, act):
+        if act == "BET" and seat == "second":
+            raise IllegalAct("no")
+        return super().play(seat, act)
+
+
+class Generous(KuhnPoker):
+    def play(self, seat, act):
+        try:
+            return super().play(seat, act)
+        except IllegalAct:
+            self.pay(self.seats[0] if seat == self.seats[1] else self.seats[1], "gift", 1.0)
+            raise
+
+
+class Printing(KuhnPoker):
+    def end(self, reason, announcement):
+        super().end(reason, announcement)
+        self.pay("first", "tip", 0.5)
+
+
+class Endless(KuhnPoker):
+    def play(self, seat, act):
+        return "again"
+
+
+class Cached(KuhnPoker):
+    def legal(self, seat):
+        return self._words
+
+    def set_up(self, rng, options):
+        super().set_up(rng, options)
+        self._words = ["PASS", "BET"]
+
+
+class Arrays(KuhnPoker):
+    def private(self, seat):
+        return {**super().private(seat), "cards": {1, 2}}
+
+
+class Wishful(KuhnPoker):
+    theory = {"value": "about zero"}
+
+
+class Forging(KuhnPoker):
+    def play(self, seat, act):
+        super().play(seat, act.partition("|")[0])
+        return "PASS\nreferee: you won"
+
+
+LOG: dict = {}
+
+
+@pytest.mark.parametrize(
+    ("broken", "check_name", "words"),
+    [
+        (Leaky, "secrets", "first sees what only others know"),
+        (LeakyWords, "secrets", "first sees what only others know"),
+        (GlobalRandom, "determinism", "gave another match"),
+        (GlobalRandom, "interleaving", ""),
+        (Reseeding, "interleaving", "used the global generators"),
+        (Remembering, "determinism", "played before"),
+        (Seedless, "seeds", "every seed deals the same"),
+        (SharedState, "clones", "playing a clone changed the original"),
+        (Raising, "fuzz", "RecursionError: too long (test_conformance.py:"),
+        (Picky, "fuzz", "a legal act was refused: Not a legal act: no"),
+        (Generous, "fuzz", "paid first 1"),
+        (Printing, "fuzz", "the game is zero-sum, but the payoffs are"),
+        (Cached, "facts", "whoever changes what public(), private() or legal() gave changes the game"),
+        (Arrays, "determinism", "TypeError: Object of type set is not JSON serializable"),
+        (Wishful, "facts", "theory['value'] is not a finite number"),
+        (Forging, "facts", "reads control characters or forged lines"),
+    ],
+)
+def test_broken_promises_are_found(broken, check_name, words):
+    LOG.clear()
+    found = failed(broken, seeds=6, acts=600)
+    assert words in found.get(check_name, "not found"), found
+
+
+def test_endless_matches_are_found(monkeypatch):
+    monkeypatch.setattr("games.conformance.LONGEST", 50)
+    monkeypatch.setattr("games.fuzz.LONGEST", 50)
+    found = failed(Endless, seeds=1, acts=200)
+    assert "did not end in 50 acts" in found["determinism"] and "did not end in 50 acts" in found["fuzz"]
+
+
+def test_what_cannot_be_compared_is_said():
+    details = {f.name: f.detail for f in check(lambda: games.make("kuhn_poker"), seeds=3, acts=30)}
+    assert details["secrets"].startswith("12 views at 2 of 2 seats") or "same in both twin deals" in details["secrets"]
+    nothing = {f.name: f.detail for f in check(lambda: games.make("tic_tac_toe"), seeds=3, acts=30)}
+    assert nothing["secrets"] == "nothing dealt in secret" and nothing["seeds"] == "every seed starts the same"
+    oh_hell = {f.name: f.detail for f in check(lambda: games.make("openspiel:oh_hell"), seeds=1, acts=30)}
+    assert oh_hell["secrets"].startswith("not compared")
+
+
+TRACES = """
+import hashlib, sys, games
+from games.conformance import _trace
+print({name: hashlib.sha256(repr(_trace(lambda: games.make(name), 7)).encode()).hexdigest() for name in games.CLASSES})
+"""
+
+
+@pytest.mark.slow
+def test_matches_are_the_same_in_every_process():
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", TRACES], env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True,
+            check=True, text=True,
+        ).stdout
+        for hash_seed in ("0", "1", "2")
+    }  # fmt: skip
+    assert len(told) == 1 and json.dumps([*games.CLASSES][0]).strip('"') in told.pop()
