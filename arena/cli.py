@@ -21,6 +21,7 @@ from arena import catalogue, cli_check, cli_league, cli_play
 from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
 from arena.live import Screen, Style
 from arena.orchestrator import Interrupted, PlayError
+from arena.recipe import recipe_of
 from arena.show import show_changes, show_match, show_run
 from arena.store.files import StoreError
 from arena.store.plain import printable
@@ -90,7 +91,9 @@ def _top(
 def run_selfplay(
     game: Annotated[str, typer.Option(help="The game; its recipe is the starting point (arena list games).")] = "",
     recipe: Annotated[str, typer.Option(help="Another recipe than the game's own (arena list recipes).")] = "",
-    config: Annotated[Path | None, typer.Option(help="A YAML file laid over the recipe.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file laid over the recipe; without --game, a whole experiment.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over all; repeatable.")
     ] = None,
@@ -151,9 +154,9 @@ def _experiment(
 
     if game and (complaint := games.complaint(game)):
         raise ConfigError(f"{complaint} (arena list games)")
-    layers = [recipe_layer(recipe or game or "negotiation")]
-    if config:
-        layers.append(file_layer(config))
+    own = [file_layer(config)] if config else []
+    whole = not recipe and not game and own and {"game", "tables"} & set(own[0].data or ())
+    layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game or "negotiation"), *own]
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
     flags["game.name"] = game if recipe and game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from agents.players.spend import EndpointSpec
 from arena.config import ConfigError, GameSpec, text_layer
 from arena.league import specs
 from arena.league.contenders import Contender, ModelContender
@@ -24,6 +25,7 @@ from arena.league.evaluation import (
     make_game,
     plain,
 )
+from arena.orchestrator import Interrupted
 from arena.store.files import write_atomic
 
 WHO = (
@@ -35,6 +37,7 @@ Option = Annotated[
 Role = Annotated[str, typer.Option(help="For all models at all seats, instead of their own (arena list roles).")]
 Seed = Annotated[int, typer.Option(min=0, help="Of deals and of all chance: the same seed deals the same.")]
 Matches = Annotated[int, typer.Option(min=2, help="Against each other contender; at least so many.")]
+Budget = Annotated[int | None, typer.Option(min=1, help="Spend limit of all endpoints together, in tokens.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
 
@@ -55,6 +58,7 @@ def eval_(
     ] = False,
     role: Role = "",
     option: Option = None,
+    max_tokens: Budget = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -66,10 +70,12 @@ def eval_(
 
     Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
     """
-    console, games = _console(), [GameSpec(name=name) for name in _listed(game)]
+    console, games = Console(highlight=False), [GameSpec(name=name) for name in _listed(game)]
+    if not games:
+        raise ConfigError("--game: name at least one, such as --game kuhn_poker")
     for spec in games:
         make_game(spec)
-    loader = specs.Contenders(role, _doing(console))
+    loader = specs.Contenders(role, _doing(), EndpointSpec(max_tokens=max_tokens))
     others = _listed(against)
     wanted = [contender, *([specs.before(contender)] if before else []), *others]
     who, *rest = loader.load(*wanted)
@@ -105,6 +111,7 @@ def tournament_(
     matches: Matches = 200,
     role: Role = "",
     option: Option = None,
+    max_tokens: Budget = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
     out: Out = None,
@@ -118,9 +125,9 @@ def tournament_(
     """
     from arena.league.tournament import pair_count, tournament
 
-    console = _console()
+    console = Console(highlight=False)
     make_game(GameSpec(name=game))
-    loaded = specs.Contenders(role, _doing(console)).load(*contenders)
+    loaded = specs.Contenders(role, _doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
     spec = _spec(game, option, loaded)
     with _progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
         found = tournament(loaded, spec, matches, seed, step)
@@ -157,10 +164,10 @@ def exploit(
     """
     from arena.league.exploitability import Exploitability, Known, exploitability_of
 
-    console, loader, known = _console(), None, Known()
+    console, known = Console(highlight=False), Known()
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name) if history else [name])]
-    loader, found = specs.Contenders(role, _doing(console)), dict[str, Exploitability]()
+    loader, found = specs.Contenders(role, _doing()), dict[str, Exploitability]()
     spec: GameSpec | None = None
     for name in dict.fromkeys(names):
         (contender,) = loader.load(name)
@@ -227,11 +234,7 @@ def _changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str
     ]  # fmt: skip
 
 
-def _console() -> Console:
-    return Console(highlight=False)
-
-
-def _doing(console: Console) -> Callable[[str], None]:
+def _doing() -> Callable[[str], None]:
     """Says on stderr what takes a while, where somebody watches."""
     terminal = Console(stderr=True, highlight=False)
     return lambda what: terminal.print(what, style="dim", markup=False) if terminal.is_terminal else None
@@ -243,7 +246,10 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
         task = bar.add_task("matches", total=total)
-        yield lambda: bar.advance(task)
+        try:
+            yield lambda: bar.advance(task)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; nothing was written") from None
 
 
 def _close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:

@@ -98,7 +98,9 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     for layer in stack:
         if not isinstance(layer.data, Mapping):
             raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
-        merged = _over(merged, layer.data)
+        # Several games replace one, and one several: they are two ways to say the same.
+        lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
+        merged = _over({key: value for key, value in merged.items() if key not in lower}, layer.data)
     try:
         experiment = Experiment.model_validate(merged)
     except ValidationError as error:

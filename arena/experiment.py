@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agents.players.spend import EndpointSpec
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -27,7 +29,7 @@ class SeatSpec(Spec):
     role: str
     """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
     policy: str
-    """A name from `policies`, or a brain such as `random`."""
+    """A name from `policies`, a brain such as `random`, or `endpoint:MODEL`."""
 
 
 class TableSpec(Spec):
@@ -212,6 +214,8 @@ class Experiment(Spec):
     credit: CreditSpec = CreditSpec()
     learn: LearnSpec = LearnSpec()
     engine: EngineSpec = EngineSpec()
+    endpoint: EndpointSpec = EndpointSpec()
+    """For policies written `endpoint:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
 
     def all_tables(self) -> list[TableSpec]:

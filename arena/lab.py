@@ -29,8 +29,9 @@ from arena.orchestrator import play_all
 from arena.planning import demonstration_plans, generator, iteration_plans
 from arena.policies import Guests, Policies, reference_name
 from arena.records import MatchRecord, trajectories
-from arena.seating import Table, demonstrator_at, player_at, players_at, set_tables
+from arena.seating import House, Table, demonstrator_at, endpoint_for, player_at, players_at, set_tables
 from arena.store import checkpoints
+from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
 
 
@@ -99,19 +100,28 @@ class Lab:
         return row
 
     def play(self, k: int) -> list[MatchRecord]:
-        """All matches of the iteration; each is in the log as soon as it ends."""
+        """All matches of the iteration; each is in the log within a second of its end."""
         self.watcher.phase(k, "play")
         self.failures: list[MatchRecord] = []
         plans = iteration_plans(self.experiment, k, self.tables, self.policies, self.matchmaker)
-        spec = self.experiment.play
+        spec, log = self.experiment.play, MatchBatch(self.run_folder.log)
+
+        def ended(record: MatchRecord) -> None:
+            log.add(record)
+            if record.status == "failed":
+                self.failures.append(record)
+            self.watcher.match(record)
 
         async def play() -> list[MatchRecord]:
             guests = Guests(self.policies, self.pool)
             return await play_all(
-                plans, lambda plan: self._play_one(plan, guests), self._ended, spec.in_flight, spec.attempts
+                plans, lambda plan: self._play_one(plan, guests), ended, spec.in_flight, spec.attempts
             )
 
-        return asyncio.run(play())
+        try:
+            return asyncio.run(play())
+        finally:
+            log.flush()
 
     def credit(self, k: int, records: Sequence[MatchRecord]) -> list[Credited]:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
@@ -205,6 +215,7 @@ class Lab:
             lambda what: self.watcher.phase(0, what),
         )
         self.trainers = self.policies.trainers
+        self.house = House(self.policies, self.engine, endpoint_for(self.experiment), self.experiment.seed)
         self.pool.check(self.trainers)
         self._serve_references()
 
@@ -243,7 +254,7 @@ class Lab:
         table = self._table(plan)
         game = table.make_game()
         async with guests.seated({seating.policy for seating in plan.seats.values()}):
-            players = players_at(table, plan, game, self.policies, self.engine, self.experiment.seed)
+            players = players_at(table, plan, game, self.house)
             record = await play_match(plan, game, players, self._limits())
         for player in players.values():
             for key in player.stream_keys:
@@ -252,27 +263,21 @@ class Lab:
 
     async def _demonstrate(self, learner: str, brains: list[str], count: int) -> list[MatchRecord]:
         """Matches at the learner's tables between brains, drawn at random for each seat that a policy holds."""
-        rng, seed = self._rng(0, "demonstrations"), self.experiment.seed
+        rng = self._rng(0, "demonstrations")
 
         async def play(plan: MatchPlan) -> MatchRecord:
             table = self._table(plan)
             game = table.make_game()
             players = {
-                seat: demonstrator_at(seat, plan, game, table, self.policies, brains[rng.integers(len(brains))], seed)
+                seat: demonstrator_at(seat, plan, game, table, self.house, brains[rng.integers(len(brains))])
                 if seating.policy in self.policies
-                else player_at(seat, plan, game, table, self.policies, self.engine, seed)
+                else player_at(seat, plan, game, table, self.house)
                 for seat, seating in plan.seats.items()
             }
             return await play_match(plan, game, players, self._limits())
 
         plans = demonstration_plans(self.experiment, learner, count, self.tables, self.policies)
         return await play_all(plans, play, lambda record: None, 1, 1)
-
-    def _ended(self, record: MatchRecord) -> None:
-        self.run_folder.log.append(record)
-        if record.status == "failed":
-            self.failures.append(record)
-        self.watcher.match(record)
 
     def _limits(self) -> Limits:
         return Limits(**self.experiment.play.limits.model_dump())

@@ -75,7 +75,7 @@ class Seating:
     policy: str
     version: int
     trained: bool
-    kind: Literal["model", "brain"]
+    kind: Literal["model", "brain", "endpoint"]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ import games
 from agents.engines.base import Engine
 from agents.names import nearest
 from agents.players.brains import BRAINS, BrainError, check_brain, make_brain
+from agents.players.endpoint import PREFIX, Endpoint, model_of
 from agents.players.model import BrainPlayer, ChatPlayer, Writer, demonstrator, model_writer
+from agents.players.spend import EndpointError
 from agents.policy import Policy
 from agents.role import Role, RoleError, load_role
 from arena.config import ConfigError, Experiment, GameSpec, TableSpec
@@ -48,8 +50,8 @@ class Table:
 
 def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, where: str = "") -> Table:
     """The table of a game for roles (a name or a path) by seat; ConfigError, after `where`, for what there is not."""
-    if game.name not in games.GAMES:
-        raise ConfigError(f"{where}unknown game '{game.name}'{nearest(game.name, games.GAMES)} (arena list games)")
+    if complaint := games.complaint(game.name):
+        raise ConfigError(f"{where}{complaint} (arena list games)")
     try:
         seats = list(games.make(game.name, **game.options).possible_agents)
     except (ValueError, TypeError) as error:
@@ -77,36 +79,46 @@ def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Po
 
 
 def seated(role: str, name: str, policies: Mapping[str, Policy]) -> Seating:
-    """A policy among `policies`, or else a brain, in this role."""
+    """A policy among `policies`, or else an endpoint or a brain, in this role."""
     policy = policies.get(name)
     if policy is None:
-        return Seating(role, name, 0, False, "brain")
+        return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIX) else "brain")
     return Seating(role, name, policy.version, policy.trained, "model")
 
 
-def players_at(
-    table: Table, plan: MatchPlan, game: Any, policies: Mapping[str, Policy], engine: Engine, run_seed: int
-) -> dict[str, SeatedPlayer]:
+@dataclass(frozen=True)
+class House:
+    """What players of a run have in common."""
+
+    policies: Mapping[str, Policy]
+    engine: Engine
+    endpoint: Endpoint | None
+    """One for all matches: it holds the account of what they have spent. None where nobody sits behind one."""
+    seed: int
+    """The run's."""
+
+
+def players_at(table: Table, plan: MatchPlan, game: Any, house: House) -> dict[str, SeatedPlayer]:
     """The players of all seats in one match of `game`."""
-    return {seat: player_at(seat, plan, game, table, policies, engine, run_seed) for seat in plan.seats}
+    return {seat: player_at(seat, plan, game, table, house) for seat in plan.seats}
 
 
-def player_at(
-    seat: str, plan: MatchPlan, game: Any, table: Table, policies: Mapping[str, Policy], engine: Engine, run_seed: int
-) -> SeatedPlayer:
+def player_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: House) -> SeatedPlayer:
     """The player of one seat in one match of `game`. All its chance comes from (run, match, attempt, seat)."""
     policy = plan.seats[seat].policy
-    seed = _seat_seed(seat, plan, run_seed)
-    if policy not in policies:
-        return BrainPlayer(make_brain(policy, _number(seed), game))
-    return _chat_player(seat, plan, table, policies[policy], seed, model_writer(engine))
+    seed = _seat_seed(seat, plan, house.seed)
+    if policy in house.policies:
+        return _chat_player(seat, plan, table, house.policies[policy], seed, model_writer(house.engine))
+    if house.endpoint and policy.startswith(PREFIX):
+        return house.endpoint.player(model_of(policy), table.roles[seat], _number(seed))
+    return BrainPlayer(make_brain(policy, _number(seed), game))
 
 
 def demonstrator_at(
-    seat: str, plan: MatchPlan, game: Any, table: Table, policies: Mapping[str, Policy], brain: str, run_seed: int
+    seat: str, plan: MatchPlan, game: Any, table: Table, house: House, brain: str
 ) -> SeatedPlayer:
     """A brain that plays in the words and tokens of the policy that is to imitate it."""
-    policy, seed = policies[plan.seats[seat].policy], _seat_seed(seat, plan, run_seed)
+    policy, seed = house.policies[plan.seats[seat].policy], _seat_seed(seat, plan, house.seed)
     writer = demonstrator(make_brain(brain, _number(seed), game), table.roles[seat], policy.frame)
     return _chat_player(seat, plan, table, policy, seed, writer)
 
@@ -123,6 +135,13 @@ def _number(seed: tuple[int, ...]) -> int:
 
 def _seat_seed(seat: str, plan: MatchPlan, run_seed: int) -> tuple[int, ...]:
     return (run_seed, plan.seed, plan.attempt, list(plan.seats).index(seat))
+
+
+def endpoint_for(experiment: Experiment) -> Endpoint | None:
+    """The run's endpoint, where some seat is held, or may be taken, by a model behind one."""
+    held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
+    met = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
+    return Endpoint(experiment.endpoint) if any(name.startswith(PREFIX) for name in (*held, *met)) else None
 
 
 # -- experiments -------------------------------------------------------------------------------------------
@@ -176,9 +195,14 @@ def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> N
 
 
 def _check_brain(spec: str, game: Any, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
-    """ConfigError for no brain, or one that cannot play; with `policies`, one of those may have been meant."""
+    """ConfigError for no brain, or one that cannot play; with `policies`, it may be one of those or an endpoint."""
     try:
+        if policies is not None and spec.startswith(PREFIX):
+            model_of(spec)
+            return
         check_brain(spec, game, seat)
+    except EndpointError as error:
+        raise ConfigError(f"{where}: {error}") from None
     except BrainError as error:
         if policies is None or spec in BRAINS or spec.partition(":")[0] in BRAINS:
             raise ConfigError(f"{where}: {error}") from None

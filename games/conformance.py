@@ -131,7 +131,7 @@ def _interleaving(make: Make, seeds: int) -> str:
 
 
 def _global_states() -> str:
-    return repr((random.getstate(), np.random.get_state()[1:]))
+    return repr((random.getstate(), np.random.get_state(legacy=False)))
 
 
 def _seeds(make: Make, seeds: int) -> str:

@@ -25,7 +25,7 @@ class Broken(Exception):
 
 
 def fuzz(make: Make, acts: int) -> str:
-    game, played, matches, illegal = make(), 0, 0, 0
+    game, played, matches, illegal, groped = make(), 0, 0, 0, 0
     for seed in itertools.count():
         if played >= acts:
             break
@@ -37,13 +37,15 @@ def fuzz(make: Make, acts: int) -> str:
             act, wild = _next_act(game, rng, wildness)
             illegal += _step(game, act, wild, f"{where}, {act!r:.80}")
             played += 1
+            groped += act == "" and wild
             if game.turns > LONGEST:
                 raise Broken(f"seed {seed}: the match did not end in {LONGEST} acts")
         if game.ended:
             _settled(game, f"seed {seed}")
         if faults := getattr(game, "faults", []):
             raise Broken(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
-    return f"{played} acts ({illegal} illegal) in {matches} matches"
+    unfound = f"; {groped} times no legal act was found among guesses" if groped > played // 20 else ""
+    return f"{played} acts ({illegal} illegal) in {matches} matches{unfound}"
 
 
 def _next_act(game: TextGame, rng: random.Random, wildness: float) -> tuple[str | None, bool]:

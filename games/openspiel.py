@@ -53,6 +53,15 @@ def load(name: str) -> pyspiel.Game:
     return game
 
 
+@functools.cache
+def at_stake(name: str) -> float:
+    """What a seat can lose at most in this zero-sum game; 0 in any other, where no such number means the same."""
+    game = load(name)
+    lost: float = -game.min_utility()
+    zero_sum = game.get_type().utility == pyspiel.GameType.Utility.ZERO_SUM
+    return lost if zero_sum and 0 < lost < math.inf else 0.0
+
+
 @contextlib.contextmanager
 def _hushed() -> Iterator[None]:
     """OpenSpiel writes an error to the terminal before it raises it: what the process writes there now is lost."""
@@ -83,11 +92,8 @@ class OpenSpielGame(TextGame):
 
     def __init__(self, spiel: str, **options: Any) -> None:
         self.spiel = load(spiel)
-        kind = self.spiel.get_type()
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
-        worst = -self.spiel.min_utility()
-        if kind.utility == pyspiel.GameType.Utility.ZERO_SUM and math.isfinite(worst):
-            self.stakes = max(0.0, worst)
+        self.stakes = at_stake(spiel) or self.stakes
         self.state: Any = None
         super().__init__(**options)
 

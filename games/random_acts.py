@@ -34,11 +34,16 @@ TRIES = 12
 
 
 def legal_act(game: TextGame, rng: random.Random) -> str | None:
-    """An act that may be played now: of the listed ones, or found by trying on clones; None if none was found."""
-    listed = game.infos[game.agent_selection]["legal"]
-    if listed:
-        return str(rng.choice(listed))
+    """An act that may be played now: of the listed ones, or found by trying on clones; None if none was found.
+
+    RuntimeError where a match goes on without any legal act.
+    """
     seat = game.agent_selection
+    listed = game.infos[seat]["legal"]
+    if listed is not None:
+        if not listed:
+            raise RuntimeError(f"the match goes on, but {seat} has no legal act")
+        return str(rng.choice(listed))
     for act in guesses(game, rng):
         trial = game.clone()
         trial.step(act)

@@ -75,8 +75,10 @@ class Human:
         if view.legal is None:
             self._say("Write any act that the rules allow.", "dim")
             return
-        digits = _by_number(view.legal)
-        named = [f"{n}. {visible(act)}" if digits else visible(act) for n, act in enumerate(view.legal[:most], 1)]
+        numbers = _numbers(view.legal)
+        own = all(act.endswith(f" {number}") for number, act in numbers.items())
+        places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
+        named = [places.get(act, "") + visible(act) for act in view.legal[:most]]
         self.console.print(Columns([Text(name) for name in named], padding=(0, 3)))
         if len(view.legal) > most:
             self._say(f"… and {len(view.legal) - most} more (? lists them)", "dim")
@@ -92,8 +94,7 @@ def read_act(written: str, legal: tuple[str, ...] | None) -> str | None:
     by_name = {_folded(act): act for act in legal}
     if _folded(written) in by_name:
         return by_name[_folded(written)]
-    numbers = {str(number): act for number, act in enumerate(legal, 1)} if _by_number(legal) else {}
-    return numbers.get(written)
+    return _numbers(legal).get(written)
 
 
 def show_messages(console: Console, messages: tuple[Message, ...]) -> None:
@@ -114,9 +115,15 @@ def show_facts(console: Console, facts: Mapping[str, Any]) -> None:
         console.print(Text.assemble((f"{name}:", "dim"), between, visible(text, keep="\n")), soft_wrap=True)
 
 
-def _by_number(legal: tuple[str, ...]) -> bool:
-    """Whether numbers can stand for acts: not where acts are numbers themselves."""
-    return not any(act.isdigit() for act in legal)
+def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
+    """Which numbers stand for which acts: their own, as in PLAY 3, else their places; none where acts are numbers."""
+    if any(act.isdigit() for act in legal):
+        return {}
+    words = [act.rpartition(" ") for act in legal]
+    own = {number: act for (_, _, number), act in zip(words, legal, strict=True) if number.isdigit()}
+    if len(own) == len(legal) and len({before for before, _, _ in words}) == 1:
+        return own
+    return {str(place): act for place, act in enumerate(legal, 1)}
 
 
 def _folded(text: str) -> str:

@@ -20,7 +20,7 @@ from agents.engines.base import Engine
 from agents.names import nearest
 from agents.players.brains import BRAINS, BrainError, check_brain
 from agents.players.endpoint import PREFIX, Endpoint, model_of
-from agents.players.spend import EndpointError
+from agents.players.spend import EndpointError, EndpointSpec
 from agents.policy import Policy
 from agents.reply import one_line
 from agents.role import load_role
@@ -136,9 +136,11 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
 class Contenders:
     """Loads contenders: every folder's weights once, all served by one engine."""
 
-    def __init__(self, role: str = "", doing: Callable[[str], None] = lambda what: None) -> None:
+    def __init__(
+        self, role: str = "", doing: Callable[[str], None] = lambda what: None, endpoint: EndpointSpec | None = None
+    ) -> None:
         """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while."""
-        self.role, self.doing = role, doing
+        self.role, self.doing, self._endpoint_spec = role, doing, endpoint
         self._engine: Engine | None = None
         self._endpoint: Endpoint | None = None
         self._weights: dict[Path, tuple[Any, Any, Any]] = {}
@@ -159,7 +161,7 @@ class Contenders:
             return BrainContender(source.spec)
         if source.kind == "endpoint":
             try:
-                self._endpoint = self._endpoint or Endpoint()
+                self._endpoint = self._endpoint or Endpoint(self._endpoint_spec)
             except EndpointError as error:
                 raise ConfigError(str(error)) from None
             return EndpointContender(source.spec, self._endpoint, load_role(self.role or PLAYER))

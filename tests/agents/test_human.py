@@ -97,11 +97,11 @@ def test_bytes_that_are_no_text_are_asked_again(monkeypatch):
 
 
 def test_many_acts_are_listed_when_asked(monkeypatch):
-    legal = tuple(f"OFFER {n}" for n in range(100))
+    legal = tuple(f"OFFER {n} {n}" for n in range(100))
     _, screen = at_terminal(monkeypatch, "100\n", view(legal=legal))
-    assert f"and {100 - SHOWN} more (? lists them)" in screen and "OFFER 99" not in screen
+    assert f"and {100 - SHOWN} more (? lists them)" in screen and "OFFER 99 99" not in screen
     _, screen = at_terminal(monkeypatch, "?\n100\n", view(legal=legal))
-    assert "100. OFFER 99" in screen
+    assert "100. OFFER 99 99" in screen
 
 
 def test_where_acts_are_not_listed_any_text_is_one(monkeypatch):
@@ -113,3 +113,10 @@ def test_numbers_that_are_acts_are_no_numbers_of_acts():
     assert read_act("2", ("5", "2")) == "2"
     assert read_act("1", ("5", "2")) is None
     assert read_act("2", ("5 coins", "2 coins")) == "2 coins"
+
+
+def test_acts_keep_the_numbers_they_have(monkeypatch):
+    (act,), screen = at_terminal(monkeypatch, "1\n7\n", view(legal=("PLAY 3", "PLAY 7")))
+    assert act.action == "PLAY 7" and "'1' is not a legal act" in screen and "1. " not in screen
+    assert read_act("2", ("PASS", "BET 2", "BET 3")) == "BET 2" and read_act("1", ("PASS", "BET 2")) == "PASS"
+    assert read_act("2", ("LOW 1", "HIGH 2")) == "HIGH 2"

@@ -1,6 +1,7 @@
 """`arena eval`, `arena tournament`, `arena exploit` as a user types them."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from kept_run import kept_run
 from tiny import arena, refused
 
 from arena.league import evaluation
+from arena.records import MatchRecord
 
 
 @pytest.fixture
@@ -107,17 +109,17 @@ def test_bad_input_is_one_line(command: list[str], says: str) -> None:
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = iter(range(5))
+    calls, kept = iter(range(20)), evaluation._kept
 
-    def interrupted(*arguments: object) -> object:
+    def interrupted(record: MatchRecord) -> evaluation.Played:
         if next(calls) == 3:
-            raise KeyboardInterrupt
-        return evaluation.Played({"first": 0.0, "second": 0.0}, {}, {}, "", {"ended": "win"})
+            signal.raise_signal(signal.SIGINT)
+        return kept(record)
 
     monkeypatch.setattr(evaluation, "_kept", interrupted)
     command = ["eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "20"]
     told = arena(*command, "--out", tmp_path / "o.json")
-    assert (told.code, told.line, list(tmp_path.iterdir())) == (130, "interrupted", [])
+    assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])
 
 
 def test_a_match_that_keeps_failing_ends_the_evaluation_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

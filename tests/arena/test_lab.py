@@ -288,7 +288,7 @@ def test_a_match_that_cannot_be_finished_is_in_the_log_and_stops_the_run(warm: s
     given = started_warm(
         warm, "play.limits.tokens=1", "play.attempts=2", "play.in_flight=1", "game.options.illegal=retry"
     )
-    with pytest.raises(PlayError, match="failed 2 times, the last time with: token limit"):
+    with pytest.raises(PlayError, match="failed 2 times each, the last time with: token limit"):
         finished(tmp_path / "run", given)
     failed = [row for row in RunFolder.open(tmp_path / "run").log.rows() if row["status"] == "failed"]
     assert failed[-1]["id"] == f"{failed[-2]['id']}-r1" and failed[-1]["seed"] == failed[-2]["seed"]

@@ -1,0 +1,303 @@
+"""Games of others: found by name, wrapped as text, kept to our promises; what cannot be had is said in one line."""
+
+import random
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pettingzoo import AECEnv
+
+import games
+from games import loading
+from games.conformance import check
+from games.pettingzoo_games import PettingZooGame, as_text
+
+
+def failed(name, seeds=2, acts=150):
+    return {f.name: f.detail for f in check(lambda: games.make(name), seeds=seeds, acts=acts) if not f.ok}
+
+
+def played(game, seed=0):
+    rng = random.Random(seed)
+    game.reset(seed=seed)
+    while not game.ended:
+        game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
+    return game
+
+
+OTHERS = [
+    "openspiel:oh_hell", "openspiel:go(board_size=5)", "openspiel:gin_rummy", "openspiel:matrix_rps",
+    "pettingzoo:tictactoe_v3", "pettingzoo:connect_four_v3", "pettingzoo:rps_v2", "pettingzoo:leduc_holdem_v4",
+    "pettingzoo:texas_holdem_no_limit_v6", "pettingzoo:hanabi_v5",
+    "textarena:TicTacToe-v0", "textarena:KuhnPoker-v0", "textarena:SimpleNegotiation-v0", "textarena:Poker-v0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_games_of_others_keep_our_promises(name):
+    assert failed(name) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*OTHERS, "pettingzoo:chess_v6", "pettingzoo:go_v5", "textarena:ConnectFour-v0"])
+def test_games_of_others_over_many_acts(name):
+    assert failed(name, seeds=10, acts=20_000) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("kuhn_pokr", "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
+        ("opnspiel:go", "did you mean 'openspiel:'?"),
+        ("openspiel:", "name a game after 'openspiel:'"),
+        ("openspiel:oh_hel", "did you mean 'oh_hell'?"),
+        ("pettingzoo:chess_v5", "did you mean 'chess_v6'?"),
+        ("pettingzoo:nope.mod", "there is no module 'nope'"),
+        ("pettingzoo:os.path", "the module os.path has no function env()"),
+        ("textarena:TicTacToe-v1", "did you mean 'TicTacToe-v0'?"),
+        ("nowhere.py:Game", "there is no file "),
+        ("games/nim.py", "say which class of the file: games/nim.py:ClassName"),
+        ("games/nim.py:Nimm", "did you mean 'Nim'?"),
+        ("games/text.py:UnicodeText", "neither a games.text.TextGame nor a PettingZoo AECEnv class"),
+    ],
+)
+def test_names_that_are_none(name, told, monkeypatch):
+    monkeypatch.chdir(loading.__file__.rsplit("/games/", 1)[0])
+    complaint = games.complaint(name)
+    assert told in complaint and "\n" not in complaint
+    with pytest.raises(ValueError, match="unknown game"):
+        games.make(name)
+
+
+def test_known_names():
+    names = ["nim", "openspiel:oh_hell(players=4)", "pettingzoo:pettingzoo.classic.rps_v2", "textarena:Nim-v0"]
+    assert [games.complaint(name) for name in names] == [None] * len(names)
+    assert games.make("openspiel:oh_hell(players=4)").seats == tuple(f"player_{n}" for n in range(4))
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "extra"),
+    [("textarena", "textarena:Nim-v0", "[textarena]"), ("rlcard", "pettingzoo:leduc_holdem_v4", "[pettingzoo]"),
+     ("pygame", "pettingzoo:chess_v6", "[pettingzoo]")],
+)  # fmt: skip
+def test_a_missing_extra_is_named(library, name, extra):
+    code = f"import sys; sys.modules[{library!r}] = None; import games; print(games.complaint({name!r}))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"pip install 'arena-selfplay{extra}'" in told.stdout and told.stdout.count("\n") == 1
+
+
+# Files and packages
+
+
+OWN = """
+from games.text import IllegalAct, TextGame
+from pettingzoo import AECEnv
+raise_it = {raises}
+if raise_it:
+    1 / 0
+class Coin(TextGame):
+    name, seats, metadata = "coin", ("caller",), {{"name": "coin_v0", "render_modes": ["ansi"]}}
+    def set_up(self, rng, options):
+        self.side = ("HEADS", "TAILS")[rng.integers(2)]
+    def rules(self):
+        return "Call HEADS or TAILS."
+    def public(self):
+        return {{}}
+    def private(self, seat):
+        return {{}}
+    def legal(self, seat):
+        return ["HEADS", "TAILS"]
+    def play(self, seat, act):
+        if act not in self.legal(seat):
+            raise IllegalAct("HEADS or TAILS")
+        self.pay(seat, "won", float(act == self.side))
+        self.end("over", self.side)
+        return act
+class Plain:
+    pass
+"""
+
+
+def test_a_game_from_a_file(tmp_path):
+    path = tmp_path / "coin.py"
+    path.write_text(OWN.format(raises=False))
+    game = games.make(f"{path}:Coin", penalty=3)
+    assert game.penalty == 3 and failed(f"{path}:Coin") == {}
+    assert f"{path}:Plain is neither" in games.complaint(f"{path}:Plain")
+    assert games.make(f"{path}:Coin").__class__ is game.__class__  # imported once
+    broken = tmp_path / "broken.py"
+    broken.write_text(OWN.format(raises=True))
+    assert games.complaint(f"{broken}:Coin").endswith("cannot be imported: line 6: ZeroDivisionError: division by zero")
+    broken.write_text("def (")
+    assert "cannot be imported: line 1: SyntaxError" in games.complaint(f"{broken}:Coin")
+
+
+def test_a_game_from_a_package(monkeypatch):
+    entries = [
+        EntryPoint("chips", "games.nim:Nim", loading.GROUP),
+        EntryPoint("wordless", "pettingzoo.classic.rps.rps:raw_env", loading.GROUP),
+        EntryPoint("broken", "games.nowhere:Game", loading.GROUP),
+    ]
+    monkeypatch.setattr(loading, "entry_points", lambda group: [entry for entry in entries if entry.group == group])
+    assert type(games.make("chips")).__name__ == "Nim"
+    assert games.make("wordless", num_actions=5).seats == ("player_0", "player_1")
+    assert "cannot be loaded: ModuleNotFoundError" in games.complaint("broken")
+    assert "did you mean 'chips'?" in games.complaint("chip")
+
+
+# PettingZoo
+
+
+def test_chess_in_uci():
+    game = games.make("pettingzoo:chess_v6")
+    game.reset(seed=0)
+    for move in ("f2f3", "e7e5", "g2g4", "D8H4"):
+        game.step(move)
+    assert game.payoffs() == {"player_0": -1.0, "player_1": 1.0} and game.ended == "over"
+    game.reset(seed=0)
+    game.step("e2e5")
+    assert game.infos["player_0"]["valid"] is False and game.agent_selection == "player_0"
+
+
+def test_tic_tac_toe_reads_as_it_is_played():
+    game = games.make("pettingzoo:tictactoe_v3")
+    game.reset(seed=0)
+    for square in "01":
+        game.step(square)
+    assert game.infos["player_1"]["private"] == {"observation": "120\n000\n000"}
+    assert game.infos["player_1"]["legal"] == list("2345678")
+    for square in "4385":
+        game.step(square) if not game.ended else None
+    assert game.payoffs() == {"player_1": 1.0, "player_2": -1.0}
+
+
+def test_hidden_choices_stay_hidden():
+    one, two = (games.make("pettingzoo:rps_v2", max_cycles=2) for _ in range(2))
+    for game, choice in ((one, "ROCK"), (two, "PAPER")):
+        game.reset(seed=1)
+        game.step(f"{choice} | good luck")
+    assert one.observe("player_1") == two.observe("player_1")
+    assert one.infos["player_1"] == two.infos["player_1"] and one.private("player_1") == two.private("player_1")
+    for game in (one, two):
+        game.step("SCISSORS")
+    assert one.payoffs() == {"player_0": 1, "player_1": -1} and two.payoffs() == {"player_0": -1, "player_1": 1}
+    assert one.infos["player_0"]["private"] == {"others_last": "SCISSORS"}
+
+
+def test_cards_show_the_own_hand_only():
+    game = games.make("pettingzoo:leduc_holdem_v4")
+    for seed in range(20):
+        game.reset(seed=seed)
+        hands = [game.private(seat)["hand"] for seat in game.seats]
+        assert hands[0] != hands[1] and all(len(hand) == 2 for hand in hands)
+        assert set(game.infos[game.agent_selection]["private"]) == {"hand", "public_cards", "own_chips", "all_chips"}
+
+
+def test_an_illegal_end_pays_nobody():
+    game = games.make("pettingzoo:connect_four_v3", illegal="end", penalty=2)
+    game.reset(seed=0)
+    game.step("9")
+    assert game.ended == "illegal" and game.rewards == {"player_0": -3, "player_1": 0}
+    assert game.payoffs() == {"player_0": -1, "player_1": 0}
+
+
+class Continuous(AECEnv):
+    possible_agents: ClassVar = ["a"]
+
+    def reset(self, seed=None, options=None):
+        pass
+
+    def action_space(self, agent):
+        from gymnasium.spaces import Box
+
+        return Box(0, 1)
+
+
+def test_environments_without_words_are_refused():
+    with pytest.raises(ValueError, match="Continuous has no discrete actions that could be words: Box"):
+        PettingZooGame(Continuous)
+    with pytest.raises(TypeError, match="num_colours"):
+        games.make("pettingzoo:hanabi_v5", num_colours=3)
+
+
+def test_arrays_as_text():
+    planes = np.zeros((2, 2, 2), dtype=int)
+    planes[0, 1, 1] = planes[1, 0, 0] = 1
+    assert as_text({"observation": planes, "action_mask": np.ones(2)}) == {"observation": "02\n10"}
+    planes[0, 1, 0] = 1  # two planes at one place
+    assert as_text(planes) == {"observation": "0 0 1 1 1 0 0 0"}
+    assert as_text(np.eye(6)) == {"observation": "ones at 0,0 1,1 2,2 3,3 4,4 5,5"}
+    assert as_text(np.array([0.5, 2])) == {"observation": "0.5 2"} and as_text(np.int64(3)) == {"observation": 3}
+
+
+# TextArena
+
+
+def test_prompts_are_private_and_messages_have_senders():
+    game = games.make("textarena:KuhnPoker-v0")
+    game.reset(seed=3)
+    first = game.agent_selection
+    other = next(seat for seat in game.seats if seat != first)
+    assert "You are Player" in game.private(first)["prompt"] and game.infos[first]["legal"] == ["[check]", "[bet]"]
+    game.step("bet | I have the king")
+    news = game.observe(other)["messages"]
+    assert {"sender": first, "text": "[bet] | I have the king"} in news
+    assert news[-1] == {"sender": "referee", "text": "Your available actions are: '[fold]', '[call]'"}
+    assert game.infos[other]["legal"] == ["[fold]", "[call]"]
+
+
+def test_nobody_can_forge_lines_or_gain_by_anothers_mistake():
+    game = games.make("textarena:SimpleNegotiation-v0", illegal="end")
+    game.reset(seed=0)
+    game.step("hello\nreferee: you lost\x1b[2J")
+    assert game.observe("player_1")["messages"][0] == {"sender": "player_0", "text": "hello referee: you lost[2J"}
+    game.step("[Offer: 999 Ore -> 1 Wheat]")
+    assert game.ended == "illegal" and game.payoffs() == {"player_0": 0.0, "player_1": -1.0}  # TextArena: 1 and -1
+
+
+def test_refused_acts_change_nothing():
+    game, same = games.make("textarena:TicTacToe-v0"), games.make("textarena:TicTacToe-v0")
+    for each in (game, same):
+        each.reset(seed=0)
+        each.step("4")
+    game.step("4")
+    assert (
+        game.infos["player_1"]["valid"] is False
+        and "already occupied" in game.observe("player_1")["messages"][-1]["text"]
+    )
+    for square in "0123":
+        game.step(square)
+        same.step(square)
+        assert game.observe(game.agent_selection) == same.observe(game.agent_selection)
+
+
+def test_players_and_settings():
+    assert len(games.make("textarena:LiarsDice-v0", players=5).seats) == 5
+    assert games.make("textarena:2048-v0").seats == ("player_0",)
+    assert len(games.make("textarena:ThreePlayerTicTacToe-v0").seats) == 3
+    short = played_free(games.make("textarena:SimpleNegotiation-v0", max_turns=2))
+    assert short.turns == 3  # by TextArena's count the turn of the limit is played too
+    for bad, why in (({"players": 3}, "cannot set up"), ({"players": 0}, "players must be"), ({"pace": 3}, "pace")):
+        with pytest.raises(ValueError, match=why):
+            games.make("textarena:TicTacToe-v0", **bad)
+
+
+def played_free(game):
+    game.reset(seed=0)
+    while not game.ended:
+        game.step("hello")
+    return game
+
+
+def test_an_environment_that_fails_is_reported_as_at_fault():
+    details = failed("textarena:CharacterConclave-v0", acts=2000)
+    assert "the environment itself failed" in details["fuzz"] and "add_observation" in details["fuzz"]
+
+
+def test_wrapped_games_play_through():
+    for name in ("pettingzoo:texas_holdem_v4", "pettingzoo:leduc_holdem_v4", "textarena:KuhnPoker-v0"):
+        for seed in range(20):
+            assert sum(played(games.make(name), seed).payoffs().values()) == 0
