@@ -81,7 +81,7 @@ def eval_(
     who, *rest = loader.load(*wanted)
     first = rest.pop(0) if before else None
     games = [_spec(spec.name, option, [who]) for spec in games]
-    met = {spec.name: rest or _default(who, spec, loader) for spec in games}
+    met = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
     for spec in games:
         check([who, *met[spec.name]], spec)
     players = [who, first] if first else [who]
@@ -210,9 +210,12 @@ def _spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Con
     return spec
 
 
-def _default(who: Contender, spec: GameSpec, loader: specs.Contenders) -> list[Contender]:
-    """Without --against: itself where all are paid the same, else random."""
-    return [who] if cooperative(make_game(spec)) else loader.load("random")
+def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: specs.Contenders) -> list[Contender]:
+    """Nobody in a game of one seat; else the given ones, or itself where all are paid the same, or random."""
+    game = make_game(spec)
+    if len(game.possible_agents) == 1:
+        return []
+    return given or ([who] if cooperative(game) else loader.load("random"))
 
 
 def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:
@@ -222,7 +225,7 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
 
 def _count(player: Contender, spec: GameSpec, others: Sequence[Contender], matches: int) -> int:
     seats = make_game(spec).possible_agents
-    tables = [lineups(player, other, seats) for other in (others if len(seats) > 1 else [player])]
+    tables = [lineups(player, other, seats) for other in (others or [player])]
     return sum(deals_for(matches, len(table)) * len(table) for table in tables)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Protocol
@@ -50,28 +50,24 @@ class MatchPlan:
     attempt: int = 0
 
 
-@dataclass
 class _Tally:
     """Turns so far, what each seat earns while its latest turn is open, and how much was played."""
 
-    seats: Iterable[str]
-    turns: list[Turn] = field(default_factory=list)
-    count: int = 0
-    tokens: int = 0
-    versions: dict[str, int] = field(default_factory=dict)
-    """Of each seat's latest turn."""
+    def __init__(self, seats: Iterable[str]) -> None:
+        self.turns: list[Turn] = []
+        self.count = self.tokens = 0
+        self.versions: dict[str, int] = {}
+        """Of each seat's latest turn."""
+        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in seats}
+        """Rewards of each seat's latest turn; those that arrive before its first wait for it here."""
 
-    def __post_init__(self) -> None:
-        # Rewards that arrive before a seat's first turn wait here and become that turn's.
-        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
-        self.moved: set[str] = set()
-
-    def open_turn(self, seat: str) -> dict[str, float]:
-        """The rewards of the seat's new turn, to which all that the seat earns until its next one is added."""
-        if seat in self.moved:
+    def took_turn(self, seat: str, version: int, tokens: int) -> None:
+        """Open a seat's new turn: all that the seat earns until its next one is that turn's."""
+        self.count += 1
+        self.tokens += tokens
+        if seat in self.versions:
             self.earning[seat] = {}
-        self.moved.add(seat)
-        return self.earning[seat]
+        self.versions[seat] = version
 
     def reward(self, seat: str, parts: Mapping[str, float]) -> None:
         """Add reward parts to the seat's latest turn."""
@@ -142,25 +138,24 @@ async def _walk(
         _check(limits, tally, begun - clock)
         view = _view(seat, tally.count, observation, info)
         player = players[seat]
-        act = await _timed(player, view, limits.turn_seconds)
+        if isinstance(player, BrainPlayer):  # a brain never waits, so nothing could interrupt it
+            act = player.answer(view)
+        else:
+            act = await _in_time(player, view, limits.turn_seconds)
         game.step(act.action)
-        tally.count += 1
-        tally.tokens += act.tokens
-        tally.versions[seat] = player.version
-        rewards = tally.open_turn(seat)
+        infos = game.infos
+        tally.took_turn(seat, player.version, act.tokens)
         if keep_turns:
-            valid = bool(game.infos[seat].get("valid"))
-            turn = _turn(plan.seats[seat], view, act, player.version, valid, rewards, monotonic() - begun)
+            valid, seconds = bool(infos[seat].get("valid")), monotonic() - begun
+            turn = _turn(plan.seats[seat], view, act, player.version, valid, tally.earning[seat], seconds)
             tally.turns.append(turn)
         for other in plan.seats:
-            if parts := game.infos[other]["rewards"]:
+            if parts := infos[other]["rewards"]:
                 tally.reward(other, parts)
 
 
-async def _timed(player: SeatedPlayer, view: View, seconds: float | None) -> Act:
+async def _in_time(player: SeatedPlayer, view: View, seconds: float | None) -> Act:
     """The player's act; LimitReached when it takes longer than `seconds`."""
-    if seconds is None or isinstance(player, BrainPlayer):  # a brain never waits: nothing could interrupt it
-        return await player.act(view)
     try:
         async with asyncio.timeout(seconds) as watch:
             return await player.act(view)
@@ -182,13 +177,13 @@ def _check(limits: Limits, tally: _Tally, seconds: float) -> None:
 def _view(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[str, Any]) -> View:
     legal = info.get("legal")
     return View(
-        seat=seat,
-        turn=turn,
-        messages=tuple(observation["messages"]),
-        rules=info.get("rules", ""),
-        public=info.get("public", {}),
-        private=info.get("private", {}),
-        legal=None if legal is None else tuple(legal),
+        seat,
+        turn,
+        tuple(observation["messages"]),
+        info.get("rules", ""),
+        info.get("public", {}),
+        info.get("private", {}),
+        None if legal is None else tuple(legal),
     )
 
 

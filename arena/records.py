@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,15 +19,14 @@ class RecordError(ValueError):
     """A record that cannot be kept or read back; the message is one line."""
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """One act of one player: what it saw, what it wrote, what the game read from that, what it earned.
 
     `rewards` are named and unweighted, those that arrived before the seat's next turn included. `reward`
     (their weighted sum) and `advantage` are filled by credit and kept in a file of their own.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses
     seat: str
     role: str
     policy: str
@@ -63,7 +62,7 @@ class Trajectory:
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
         """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
         earned = zip(self.turns, rewards, advantages, strict=True)
-        turns = (replace(turn, reward=float(r), advantage=float(a)) for turn, r, a in earned)
+        turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in earned)
         return replace(self, turns=tuple(turns))
 
 
@@ -172,7 +171,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
-    row = {name: value for name, value in vars(turn).items() if name not in ("reward", "advantage")}
+    row = {name: value for name, value in turn._asdict().items() if name not in ("reward", "advantage")}
     row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
     row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
     row["messages"] = [{"sender": m["sender"], "text": m["text"]} for m in turn.messages]

@@ -54,22 +54,24 @@ GENERAL = ("payoff", "win", "invalid", "turns")
 def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
     """Every figure before and after, and the difference deal by deal."""
     _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
-    table = _table("game", "against", "figure", "before", "after", "difference")
-    for old, new in zip(before, after, strict=True):
-        shared = [name for name in GENERAL if name in new.figures and name != "turns"]
-        shared += [name for name in new.figures if name in old.figures and name not in GENERAL]
-        for n, name in enumerate(shared):
-            moved = change(old, new, name)
-            mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
-            place = [titled(new.game), _met(new)] if n == 0 else ["", ""]
-            cells = [NAMES.get(name, name), interval(old.mean(name)), interval(new.mean(name))]
-            table.add_row(*map(Text, [*place, *cells, f"{mark} {interval(moved)}"]))
-    console.print(table)
-    for r in (*before, *after):
+    for game in {titled(r.game): r.game for r in after}.values():
+        _say(console, f"\n{titled(game)}", "bold")
+        table = _table("against", "", "before", "after", "difference")
+        for old, new in zip(before, after, strict=True):
+            if new.game != game:
+                continue
+            shared = [name for name in (*GENERAL[:3], *new.figures) if name in new.figures and name in old.figures]
+            for n, name in enumerate(dict.fromkeys(shared)):
+                moved = change(old, new, name)
+                mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
+                cells = [NAMES.get(name, name), interval(old.mean(name)), interval(new.mean(name))]
+                table.add_row(*map(Text, [_met(new) if n == 0 else "", *cells, f"{mark} {interval(moved)}"]))
+        console.print(table)
+    for r in before:
         _warn(console, r)
 
 
-NAMES = {"invalid": "illegal acts", "win": "win rate"}
+NAMES = {"invalid": "illegal", "win": "win rate"}
 
 
 def _met(r: Result) -> str:
@@ -134,7 +136,7 @@ def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Explo
     first = next(iter(found.values()))
     _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
     seats = " / ".join(first.gains)
-    table = _table("", "NashConv", "exploitability", f"gain {seats}", f"value {seats}", "legal mass")
+    table = _table("", "NashConv", "exploitability", f"gain\n{seats}", f"value\n{seats}", "legal\nmass")
     for name, e in found.items():
         gains, values = (" / ".join(map(_exact, per_seat.values())) for per_seat in (e.gains, e.value))
         mass = cell(e.legal_mass, "{:.3g}")
@@ -150,8 +152,8 @@ def _exact(value: float) -> str:
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(Text(name), overflow="fold", no_wrap=name != "")
+    for n, name in enumerate(columns):
+        table.add_column(Text(name), overflow="fold", min_width=0 if n else 12)
     return table
 
 

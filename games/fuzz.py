@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from games.random_acts import garbage, legal_act, mutated
+from games.random_acts import filled, garbage, legal_act, mutated
 from games.text import TextGame
 
 LONGEST = 20_000
@@ -26,6 +26,7 @@ class Broken(Exception):
 
 def fuzz(make: Make, acts: int) -> str:
     game, played, matches, illegal, groped = make(), 0, 0, 0, 0
+    forms: dict[str, list[str]] = {}
     for seed in itertools.count():
         if played >= acts:
             break
@@ -34,7 +35,7 @@ def fuzz(make: Make, acts: int) -> str:
         matches += 1
         while not game.ended and played < acts:
             where = f"seed {seed}, act {game.turns + 1} of the match"
-            act, wild = _next_act(game, rng, wildness)
+            act, wild = _next_act(game, rng, wildness, forms)
             illegal += _step(game, act, wild, f"{where}, {act!r:.80}")
             played += 1
             groped += act == "" and wild
@@ -48,12 +49,16 @@ def fuzz(make: Make, acts: int) -> str:
     return f"{played} acts ({illegal} illegal) in {matches} matches{unfound}"
 
 
-def _next_act(game: TextGame, rng: random.Random, wildness: float) -> tuple[str | None, bool]:
-    """An act, and whether it may be illegal."""
-    kind = rng.random()
+def _next_act(
+    game: TextGame, rng: random.Random, wildness: float, forms: dict[str, list[str]]
+) -> tuple[str | None, bool]:
+    """An act, and whether it may be illegal. What cannot be listed is mostly of a form that was legal before."""
+    kind, seat = rng.random(), game.agent_selection
     if kind < wildness / 2:
         return garbage(rng), True
-    act = legal_act(game, rng)
+    if game.infos[seat]["legal"] is None and seat in forms and rng.random() < 0.95:
+        return filled(rng.choice(forms[seat]), game, rng), True
+    act = legal_act(game, rng, forms)
     if act is None:
         return "", True
     return (mutated(act, rng), True) if kind < wildness else (act, False)

@@ -33,10 +33,10 @@ GARBAGE = (
 TRIES = 12
 
 
-def legal_act(game: TextGame, rng: random.Random) -> str | None:
+def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | None = None) -> str | None:
     """An act that may be played now: of the listed ones, or found by trying on clones; None if none was found.
 
-    RuntimeError where a match goes on without any legal act.
+    The form of what was found is added to `forms`, by seat. RuntimeError where a match goes on without any legal act.
     """
     seat = game.agent_selection
     listed = game.infos[seat]["legal"]
@@ -44,28 +44,44 @@ def legal_act(game: TextGame, rng: random.Random) -> str | None:
         if not listed:
             raise RuntimeError(f"the match goes on, but {seat} has no legal act")
         return str(rng.choice(listed))
-    for act in guesses(game, rng):
-        trial = game.clone()
+    known = _forms(game)
+    for _ in range(TRIES):
+        form = rng.choice(known)
+        trial, act = game.clone(), filled(form, game, rng)
         trial.step(act)
         if trial.infos[seat]["valid"]:
+            if forms is not None and form not in forms.setdefault(seat, []):
+                forms[seat].append(form)
             return act
     return None
 
 
-def guesses(game: TextGame, rng: random.Random) -> list[str]:
-    """Acts that the game's own words suggest: usages (`BID n`, `CLUE word number`) and examples in brackets, filled."""
+def _forms(game: TextGame) -> list[str]:
+    """What acts look like by the game's own words: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
     info = game.infos[game.agent_selection]
-    told = " ".join([info["rules"], *map(str, info["private"].values()), *map(str, info["public"].values())])
-    usages = USAGE.findall(info["rules"]) or ["OK"]
-    examples, words = BRACKETS.findall(told), WORD.findall(told) or ["word"]
-    found = []
-    for _ in range(TRIES):
-        if examples and rng.random() < 0.8:
-            found.append(NUMBER.sub(lambda _: str(rng.randrange(9)), rng.choice(examples)))
-            continue
-        verb, *blanks = rng.choice(usages).split()
-        found.append(" ".join([verb, *(_filled(blank, words, rng) for blank in blanks)]))
-    return found
+    texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
+    return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or ["OK"]
+
+
+def filled(form: str, game: TextGame, rng: random.Random) -> str:
+    """An act of this form, which may be illegal: other numbers in brackets, small numbers and words for blanks."""
+    if form.startswith("["):
+        return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
+    verb, *blanks = form.split()
+    words = WORD.findall(_told(game)) if "word" in blanks else []
+    return " ".join([verb, *(_word(words, rng) if blank == "word" else str(rng.randrange(5)) for blank in blanks)])
+
+
+def _word(words: list[str], rng: random.Random) -> str:
+    """One of these, or letters at random."""
+    if words and rng.random() < 0.5:
+        return rng.choice(words)
+    return "".join(rng.choice(LETTERS) for _ in range(rng.randrange(3, 9)))
+
+
+def _told(game: TextGame) -> str:
+    info = game.infos[game.agent_selection]
+    return " ".join([info["rules"], *map(str, info["private"].values()), *map(str, info["public"].values())])
 
 
 def mutated(act: str, rng: random.Random) -> str:
@@ -90,9 +106,3 @@ def garbage(rng: random.Random) -> str | None:
     if kind < 0.98:
         return rng.choice(("9", "OFFER 1 ", "\u0301")) * (ACTION_LENGTH // rng.choice((1, 4, 8)))
     return None
-
-
-def _filled(blank: str, words: list[str], rng: random.Random) -> str:
-    if blank != "word":
-        return str(rng.randrange(5))
-    return rng.choice(words) if rng.random() < 0.5 else "".join(rng.choice(LETTERS) for _ in range(rng.randrange(3, 9)))

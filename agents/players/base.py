@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 
 class Message(TypedDict):
@@ -14,8 +13,7 @@ class Message(TypedDict):
     text: str
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """All a player may know when it is to move; `turn` is the index of this act in the match, from 0."""
 
     seat: str
@@ -27,8 +25,7 @@ class View:
     legal: tuple[str, ...] | None
 
 
-@dataclass(frozen=True)
-class Act:
+class Act(NamedTuple):
     """What a player answers: `action` is read by the game, `public` heard by others, `private` by nobody."""
 
     action: str

@@ -117,6 +117,10 @@ class BrainPlayer:
 
     async def act(self, view: View) -> Act:
         """Ask the brain."""
+        return self.answer(view)
+
+    def answer(self, view: View) -> Act:
+        """Ask the brain, without waiting."""
         text = self.brain.act(view)
         _, _, public = text.partition("|")
         return Act(text, text, public.strip(), "", "script")

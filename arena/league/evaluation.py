@@ -149,9 +149,9 @@ def evaluate(
 
     In a game of one seat nobody is met and there is one result. PlayError when a match keeps failing.
     """
-    check([contender, *opponents], game)
     seats = tuple(make_game(game).possible_agents)
     met = list(opponents) if len(seats) > 1 else [contender]
+    check([contender, *met], game)
     return [_result(contender, other, game, seats, matches, seed, ended) for other in met]
 
 

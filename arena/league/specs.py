@@ -79,9 +79,9 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
     """What a spec may have meant that names nothing; None for a folder that is there but holds no model."""
     if path.exists() or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not path.parent.exists()):
         return None  # what is wrong with the folder, or with the hub, is said already
-    known = [*(model.name for model in available()), *BRAINS]
-    if "/" in spec:
-        known = [str(folder) for folder in path.parent.glob("*")] if path.parent.is_dir() else []
+    beside = path.parent.glob("*") if path.parent.is_dir() else ()
+    runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
+    known = runs if "/" in spec else [*(model.name for model in available()), *BRAINS, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
     shown = one_line(spec, 80)
     return ConfigError(

@@ -32,6 +32,11 @@ def test_eval_of_several_games(tmp_path: Path) -> None:
     assert [r["scored"] is None for r in data["results"]] == [False, True, True]
 
 
+def test_opponents_play_no_games_of_one_seat() -> None:
+    told = arena("eval", "random", "--game", "kuhn_poker,maze", "--against", "nash", "--matches", "2")
+    assert told.code == 0 and "alone" in told.out
+
+
 def test_eval_without_opponents_picks_them() -> None:
     told = arena("eval", "nash", "--game", "kuhn_poker", "--matches", "4")
     assert told.code == 0 and "random" in told.out
@@ -40,7 +45,7 @@ def test_eval_without_opponents_picks_them() -> None:
 
 
 def test_before_and_after(run: Path) -> None:
-    told = arena("eval", run, "--game", "kuhn_poker", "--matches", "4", "--before", "--json")
+    told = arena("eval", run, "--game", "kuhn_poker", "--matches", "2", "--before", "--json")
     assert told.code == 0, told.err
     data = json.loads(told.out)
     (before,), (after,), (change,) = data["before"], data["results"], data["changes"]
@@ -48,7 +53,7 @@ def test_before_and_after(run: Path) -> None:
     assert after["options"] == {"illegal": "end", "penalty": 2}, "as it was trained"
     for name, (estimate, *_) in change["figures"].items():
         assert estimate == pytest.approx(after["figures"][name][0] - before["figures"][name][0]), name
-    told = arena("eval", run, "--game", "kuhn_poker", "--matches", "4", "--before", "--option", "illegal=retry")
+    told = arena("eval", run, "--game", "kuhn_poker", "--matches", "2", "--before", "--option", "illegal=retry")
     assert told.code == 0 and "difference" in told.out and "illegal=retry" in told.out
 
 
@@ -77,7 +82,8 @@ def test_without_matplotlib_there_is_no_picture_and_no_alpha_rank(
     assert line.code == 2 and "pip install 'arena-selfplay[analysis]'" in line.line
 
 
-def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
+def test_exploit_with_a_history(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     out = tmp_path / "exploit.json"
     told = arena("exploit", run, "random", "nash", "--game", "kuhn_poker", "--history", "--out", out)
     assert told.code == 0, told.err
@@ -85,7 +91,7 @@ def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
     assert [row["contender"] for row in rows] == [f"{run}@0", f"{run}@3", f"{run}@7", "random", "nash"]
     assert rows[3]["nash_conv"] == pytest.approx(11 / 12) and rows[4]["nash_conv"] == pytest.approx(0, abs=1e-9)
     assert len({row["nash_conv"] for row in rows}) == 5 and all(row["states"] == 12 for row in rows)
-    assert "12 information states" in told.out and "legal mass" in told.out and "0.9167" in told.out
+    assert "12 information states" in told.out and "NashConv" in told.out and "0.9167" in told.out
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_seats_of_three() -> None:
 
 
 def test_one_seat_meets_nobody() -> None:
-    who, other = contenders("random", "first_legal")
+    who, other = contenders("random", "nash")  # which could not play it
     (result,) = evaluate(who, [other], GameSpec(name="maze"), 5, 0)
     assert (result.against, result.matches, result.scored) == ("", 5, None)
     assert "solved" in result.figures and "turns" in result.figures
@@ -97,13 +97,13 @@ def test_partners_have_no_wins() -> None:
 
 
 def test_illegal_acts_and_ends_are_told_apart() -> None:
-    nano, brain = contenders("nano", "random")
-    (result,) = evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 10, 0)
-    assert result.illegal == {"own": 10, "other": 0} and result.ended == {"illegal": 10}
+    nano, brain = Contenders("nano_kuhn").load("nano", "random")
+    (result,) = evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0)
+    assert result.illegal == {"own": 4, "other": 0} and result.ended == {"illegal": 4}
     assert result.mean("invalid").estimate == 1.0 and result.mean("payoff").estimate == -2.0
-    (turned,) = evaluate(brain, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 10, 0)
-    assert turned.scored == {"win": 0, "draw": 10, "loss": 0}, "nobody wins by another's blunder"
-    assert turned.illegal == {"own": 0, "other": 10}
+    (turned,) = evaluate(brain, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0)
+    assert turned.scored == {"win": 0, "draw": 4, "loss": 0}, "nobody wins by another's blunder"
+    assert turned.illegal == {"own": 0, "other": 4}
 
 
 def test_a_difference_is_paired_by_deal() -> None:

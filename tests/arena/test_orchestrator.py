@@ -117,12 +117,19 @@ def test_a_failure_changes_nothing_for_the_others() -> None:
         assert untimed(calm[i]) == untimed(stormy[i])
 
 
-def test_a_match_that_keeps_failing_stops_the_play_with_its_reason() -> None:
-    flaky = Flaky({"0001-0004": 99})
-    heard: list[MatchRecord] = []
-    with pytest.raises(PlayError, match=r"match 0001-0004 failed 3 times, the last time with: broke in attempt 2"):
-        asyncio.run(play_all(plans(8), flaky.play, heard.append, 2, 3))
+def test_a_match_that_keeps_failing_is_given_up_and_the_others_go_on() -> None:
+    records, heard = run(8, Flaky({"0001-0004": 99}).play, in_flight=2)
+    assert [r.id for r in records] == [p.id for p in plans(8) if p.id != "0001-0004"]
     assert [r.id for r in heard if r.status == "failed"] == ["0001-0004", "0001-0004-r1", "0001-0004-r2"]
+
+
+def test_when_more_matches_fail_than_finish_the_play_stops_with_the_reason() -> None:
+    half = {f"0001-{i:04d}": 99 for i in range(4)}
+    assert len(run(8, Flaky(half).play)[0]) == 4
+    heard: list[MatchRecord] = []
+    with pytest.raises(PlayError, match=r"5 of 8 matches failed 3 times each, the last time with: broke in attempt 2"):
+        asyncio.run(play_all(plans(8), Flaky(half | {"0001-0007": 99}).play, heard.append, 2, 3))
+    assert len([r for r in heard if r.status == "failed"]) == 15 and len(heard) == 18
 
 
 def test_what_a_listener_raises_is_what_comes_out() -> None:

@@ -88,7 +88,7 @@ records = st.builds(
 
 def one_turn(**changes: object) -> Turn:
     turn = Turn(0, "opener", "r", "p", 1, (), "raw", "pub", "priv", "OFFER 1 0 2", True, {"deal": 4.0}, "stop", 5, 0.1)
-    return replace(turn, **changes)  # type: ignore[arg-type]
+    return turn._replace(**changes)  # type: ignore[arg-type]
 
 
 def one_match(**changes: object) -> MatchRecord:

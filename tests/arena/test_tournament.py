@@ -18,7 +18,7 @@ SEATS = ("first", "second")
 
 
 def held(*specs: str, game: str = "kuhn_poker", matches: int = 40, **options: Any) -> Standings:
-    return tournament(Contenders().load(*specs), GameSpec(name=game, options=options), matches, 0)
+    return tournament(Contenders("nano_kuhn").load(*specs), GameSpec(name=game, options=options), matches, 0)
 
 
 def by_hand(names: list[str], payoffs: np.ndarray, deals: int = 8) -> Standings:
@@ -74,8 +74,8 @@ def test_partners_meet_themselves_too() -> None:
 
 
 def test_who_blunders_is_named() -> None:
-    found = held("nano", "random", "first_legal", matches=4, illegal="end")
-    assert found.illegal == {"nano": 8}
+    found = held("nano", "random", "first_legal", matches=2, illegal="end")
+    assert found.illegal == {"nano": 4}
     assert found.payoffs.loc["random", "nano"] == 0.0 and found.payoffs.loc["nano", "random"] == -2.0
     assert found.table.loc["nano", "score"] == 0.0
 
