@@ -114,9 +114,7 @@ def player_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: House)
     return BrainPlayer(make_brain(policy, _number(seed), game))
 
 
-def demonstrator_at(
-    seat: str, plan: MatchPlan, game: Any, table: Table, house: House, brain: str
-) -> SeatedPlayer:
+def demonstrator_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: House, brain: str) -> SeatedPlayer:
     """A brain that plays in the words and tokens of the policy that is to imitate it."""
     policy, seed = house.policies[plan.seats[seat].policy], _seat_seed(seat, plan, house.seed)
     writer = demonstrator(make_brain(brain, _number(seed), game), table.roles[seat], policy.frame)

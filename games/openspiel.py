@@ -54,6 +54,13 @@ def load(name: str) -> pyspiel.Game:
 
 
 @functools.cache
+def paid_alike(name: str) -> bool:
+    """Whether OpenSpiel declares that all seats get the same."""
+    utility = load(name).get_type().utility
+    return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
+
+
+@functools.cache
 def at_stake(name: str) -> float:
     """What a seat can lose at most in this zero-sum game; 0 in any other, where no such number means the same."""
     game = load(name)
@@ -94,6 +101,7 @@ class OpenSpielGame(TextGame):
         self.spiel = load(spiel)
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
         self.stakes = at_stake(spiel) or self.stakes
+        self.cooperative = self.cooperative or paid_alike(spiel)
         self.state: Any = None
         super().__init__(**options)
 

@@ -114,6 +114,8 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     theory: ClassVar[Mapping[str, float]] = {}
     perfect_information: bool = False
     """Whether every seat sees everything there is to know: then a search player may look ahead."""
+    cooperative: bool = False
+    """Whether all seats are always paid the same."""
     stakes: float = 0.0
     """What a seat can lose in this game at most, as a number >= 0."""
 

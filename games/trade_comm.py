@@ -21,7 +21,7 @@ class TradeComm(OpenSpielGame):
     reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.
     """
 
-    name = "trade_comm"
+    name, cooperative = "trade_comm", True
     seats: tuple[str, ...] = ("first", "second")
     metadata: ClassVar[dict[str, Any]] = {"name": "trade_comm_v0", "render_modes": ["ansi"]}
     # Silent, a plan of each side pairs at most num_items of all num_items^2 deals (here 4 of 16).

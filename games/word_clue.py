@@ -32,7 +32,7 @@ class WordClue(TextGame):
     Reward parts, the same to all seats: "found", 1 per target; "missed", -cost for another word.
     """
 
-    name = "word_clue"
+    name, cooperative = "word_clue", True
     seats: tuple[str, ...] = (GIVER, "guesser_1")
     metadata: ClassVar[dict[str, Any]] = {"name": "word_clue_v0", "render_modes": ["ansi"]}
     # At the default options. Without any information the first guess pays 1/3 - 0.5 * 2/3 = 0; after a miss the next

@@ -124,9 +124,7 @@ def make_game(spec: GameSpec) -> Any:
 
 def cooperative(game: Any) -> bool:
     """Whether all seats are always paid the same."""
-    kind = game.spiel.get_type() if hasattr(game, "spiel") else None
-    same = kind is not None and kind.utility == kind.Utility.IDENTICAL
-    return same or bool(getattr(game, "cooperative", False))
+    return bool(getattr(game, "cooperative", False))
 
 
 def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
@@ -147,7 +145,8 @@ def evaluate(
 ) -> list[Result]:
     """A result per opponent, after at least `matches` matches with each; `ended` hears of every finished match.
 
-    In a game of one seat nobody is met and there is one result. PlayError when a match keeps failing.
+    In a game of one seat nobody is met and there is one result. A match that keeps failing is left out and told;
+    PlayError when most of them do.
     """
     seats = tuple(make_game(game).possible_agents)
     met = list(opponents) if len(seats) > 1 else [contender]
@@ -173,7 +172,7 @@ def _result(
     tables = lineups(contender, other, seats)
     played, failed = play(tables, spec, deals_for(matches, len(tables)), seed, ended)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
-    flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row]
+    flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     scored = len(tables) > 1 and not cooperative(make_game(spec))
     outcomes = Counter(p.score(own) for p, own in flat)
     offended = [p.offender in own for p, own in flat if p.offender]
@@ -191,8 +190,8 @@ def _result(
     )
 
 
-def _figures(played: list[list[Played]], held: list[list[str]], scored: bool) -> dict[str, list[float]]:
-    """Every figure's mean over the matches of each deal."""
+def _figures(played: list[list[Played | None]], held: list[list[str]], scored: bool) -> dict[str, list[float]]:
+    """Every figure's mean over the matches of each deal; NaN for a deal of which a match is missing."""
 
     def measured(p: Played, own: Sequence[str]) -> dict[str, float]:
         acts = sum(p.acts[seat] for seat in own)
@@ -202,7 +201,7 @@ def _figures(played: list[list[Played]], held: list[list[str]], scored: bool) ->
         return found | {n: float(v) for n, v in p.report.items() if n != "turns" and not isinstance(v, str)}
 
     by_deal = zip(*played, strict=True)
-    deals = [[measured(p, own) for p, own in zip(row, held, strict=True)] for row in by_deal]
+    deals = [[measured(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
     names = list(dict.fromkeys(name for row in deals for found in row for name in found))
     return {name: [_mean([found[name] for found in row if name in found]) for row in deals] for name in names}
 
@@ -217,8 +216,9 @@ def _mean(values: Sequence[float]) -> float:
 
 def play(
     tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None
-) -> tuple[list[list[Played]], Counter[str]]:
-    """Every lineup plays the same deals: by lineup and deal what was played; and failed attempts by reason."""
+) -> tuple[list[list[Played | None]], Counter[str]]:
+    """Every lineup plays the same deals: by lineup and deal what was played, None for a match that kept failing;
+    and failed attempts by reason."""
     seeds = np.random.SeedSequence((seed, int.from_bytes(b"deals", "big"))).generate_state(deals, np.uint64)
     plans = [
         MatchPlan(
@@ -249,7 +249,7 @@ def play(
             ended()
 
     asyncio.run(play_all(plans, one, note, IN_FLIGHT))
-    return [[found[f"{i:04d}-{deal:04d}"] for deal in range(deals)] for i in range(len(tables))], failed
+    return [[found.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
 
 
 def _kept(record: MatchRecord) -> Played:

@@ -23,6 +23,7 @@ from arena.league.bradley_terry import bootstrap_elo
 from arena.league.contenders import Contender
 from arena.league.evaluation import Played, check, cooperative, deals_for, make_game, play
 from arena.league.transitivity import Transitivity, transitivity
+from arena.orchestrator import PlayError
 from arena.statistics import mean_ci
 
 DRAWS = 1000
@@ -108,7 +109,11 @@ def tournament(
             dict(zip(seats, (contenders[i], contenders[j]), strict=True)) for i, j in dict.fromkeys([(a, b), (b, a)])
         ]
         played, faults = play(tables, game, deals, seed, ended)
-        meetings.append(Meeting(a, b, played, seats))
+        complete = [[p for p in row if p] for row in played]
+        if any(len(row) < deals for row in complete):
+            why = faults.most_common(1)[0][0]
+            raise PlayError(f"matches of {names[a]} with {names[b]} keep failing: {why}")
+        meetings.append(Meeting(a, b, complete, seats))
         failed += faults
     return standings(names, game, meetings, deals, seed, together, failed)
 

@@ -130,6 +130,23 @@ def test_what_keeps_failing_is_told_and_never_scored(monkeypatch: pytest.MonkeyP
         one("random", "first_legal", TTT, 4)
 
 
+def test_a_deal_that_keeps_failing_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cursed(Nim):
+        """Nim that breaks on some deals."""
+
+        def reset(self, seed: int | None = None, options: object = None) -> None:
+            if seed and seed % 4 == 0:
+                raise RuntimeError("cursed deal")
+            super().reset(seed, options)
+
+    monkeypatch.setattr(evaluation, "make_game", lambda spec: Cursed(**spec.options))
+    result = one("random", "first_legal", GameSpec(name="nim"), 80)
+    left_out = sum(math.isnan(value) for value in result.figures["payoff"])
+    assert 0 < left_out < 20 and result.matches == 80 - 2 * left_out
+    assert result.failed == {"RuntimeError: cursed deal": 6 * left_out}
+    assert not math.isnan(result.mean("payoff").estimate)
+
+
 def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Shaky(Nim):
         """Nim whose every third match breaks."""
