@@ -178,15 +178,19 @@ def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
 def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
     best = best_match(folder)
+    compared = cli_league.compare(folder, quiet=screen.style == "json")
     if screen.style == "json":
         rows = [
             {"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}}
             for c in changes(folder)
         ]
-        print(json.dumps({"run": str(folder), "changes": rows, "match": best}))
+        told = {"run": str(folder), "changes": rows, "match": best}
+        print(json.dumps(told | ({"evaluation": compared.to_json()} if compared else {})))
         return
     metrics = _metrics(folder)
     show_changes(console, changes(folder), metrics)
+    if compared:
+        cli_league.show_compared(console, compared)
     next_steps = [f"arena show {folder}"]
     if best:
         next_steps.append(f"arena show {folder} {best}")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +15,16 @@ from arena.config import ConfigError, GameSpec, text_layer
 from arena.league import specs
 from arena.league.contenders import Contender, ModelContender
 from arena.league.evaluation import (
-    Result,
-    change,
     check,
     cooperative,
     deals_for,
     evaluate,
-    lineups,
     make_game,
-    plain,
 )
+from arena.league.held_out import Compared, changes, held_out, matches_of
 from arena.orchestrator import Interrupted
 from arena.store.files import write_atomic
+from arena.store.run import RunFolder
 
 WHO = (
     "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
@@ -85,8 +83,8 @@ def eval_(
     for spec in games:
         check([who, *met[spec.name]], spec)
     players = [who, first] if first else [who]
-    total = sum(_count(p, spec, _met_by(p, who, met[spec.name]), matches) for p in players for spec in games)
-    with _progress(total, as_json) as step:
+    total = sum(matches_of(p, spec, _met_by(p, who, met[spec.name]), matches) for p in players for spec in games)
+    with progress(total, as_json) as step:
         found = [
             [r for spec in games for r in evaluate(p, _met_by(p, who, met[spec.name]), spec, matches, seed, step)]
             for p in reversed(players)
@@ -94,7 +92,7 @@ def eval_(
     after, old = found[-1], found[0] if before else []
     data = {"contender": contender, "seed": seed, "results": [r.to_json() for r in after]}
     if before:
-        data |= {"before": [r.to_json() for r in old], "changes": _changes(old, after)}
+        data |= {"before": [r.to_json() for r in old], "changes": changes(old, after)}
     _close(data, out, as_json)
     if not as_json:
         from arena.show_league import show_changes, show_results
@@ -129,7 +127,7 @@ def tournament_(
     make_game(GameSpec(name=game))
     loaded = specs.Contenders(role, _doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
     spec = _spec(game, option, loaded)
-    with _progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
+    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
         found = tournament(loaded, spec, matches, seed, step)
     if plot:
         from arena.league.tournament_plot import plot as draw
@@ -187,6 +185,26 @@ def exploit(
         show_exploitabilities(console, spec, found)
 
 
+def compare(run: Path, quiet: bool) -> Compared | None:
+    """What a run's `evaluate` section asks for, once the run is over; None where there is none."""
+    from arena.launch import experiment_of
+
+    experiment = experiment_of(RunFolder.open(run))
+    if experiment.evaluate is None:
+        return None
+    with ExitStack() as stack:
+        begin = lambda total: stack.enter_context(progress(total, quiet))  # noqa: E731
+        return held_out(run, experiment.evaluate, experiment.seed, begin)
+
+
+def show_compared(console: Console, compared: Compared) -> None:
+    """The table of before and after."""
+    from arena.show_league import show_changes
+
+    console.print()
+    show_changes(console, compared.before, compared.after)
+
+
 # -- what they share ---------------------------------------------------------------------------------------
 
 
@@ -223,20 +241,6 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
     return [player if other is who else other for other in others]
 
 
-def _count(player: Contender, spec: GameSpec, others: Sequence[Contender], matches: int) -> int:
-    seats = make_game(spec).possible_agents
-    tables = [lineups(player, other, seats) for other in (others or [player])]
-    return sum(deals_for(matches, len(table)) * len(table) for table in tables)
-
-
-def _changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
-    return [
-        {"game": new.game.name, "against": new.against or None,
-         "figures": {name: plain(change(old, new, name)) for name in new.figures if name in old.figures}}
-        for old, new in zip(before, after, strict=True)
-    ]  # fmt: skip
-
-
 def _doing() -> Callable[[str], None]:
     """Says on stderr what takes a while, where somebody watches."""
     terminal = Console(stderr=True, highlight=False)
@@ -244,7 +248,7 @@ def _doing() -> Callable[[str], None]:
 
 
 @contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
+def progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
     """A bar of matches on stderr, where somebody watches; the function that moves it on."""
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:

@@ -177,6 +177,16 @@ class LeagueSpec(Spec):
     pool: PoolSpec = PoolSpec()
 
 
+class EvaluateSpec(Spec):
+    """Games, held out of training or not, that the first and the last weights play on the same deals."""
+
+    games: Annotated[list[GameSpec], Field(min_length=1)]
+    against: list[str] = ["random"]
+    """As in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
+    matches: Positive = 100
+    """Per game and opponent, before and after each."""
+
+
 class EngineSpec(Spec):
     """What serves tokens."""
 
@@ -210,6 +220,8 @@ class Experiment(Spec):
     tables: Annotated[list[TableSpec], Field(min_length=1)] | None = None
     """Several games in one run, instead of `game` and `seats`."""
     league: LeagueSpec | None = None
+    evaluate: EvaluateSpec | None = None
+    """Done after the last iteration."""
     play: PlaySpec = PlaySpec()
     credit: CreditSpec = CreditSpec()
     learn: LearnSpec = LearnSpec()

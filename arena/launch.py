@@ -10,6 +10,7 @@ from agents.weights import available, resolve
 from arena.config import ConfigError, Experiment, compose, text_layer, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab, Watcher
+from arena.league.held_out import check_spec
 from arena.orchestrator import Interrupted
 from arena.seating import set_tables
 from arena.store.run import RunFolder
@@ -18,6 +19,8 @@ from arena.store.run import RunFolder
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
     set_tables(experiment)
+    if experiment.evaluate:
+        check_spec(experiment.evaluate)
     experiment = _anchored(experiment, watcher)
     folder = out or _fresh(experiment.name)
     run = RunFolder.create(folder, to_yaml(experiment), environment() | {"roles": _role_hashes(experiment)})

@@ -76,7 +76,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "tic_tac_toe": {
         "recipe": "tic_tac_toe-nano",
-        "seeds": 5,
+        "seeds": 3,
         "set": ["policies.shared.model=nano-{seed}", "checkpoint.every=20", "checkpoint.keep=1000"],
         "at": [0, 20, 40, 60],
         "tests": [("tic_tac_toe", "mcts:100,random", 200)],
