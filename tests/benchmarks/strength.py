@@ -57,11 +57,24 @@ def evaluated(run: Path, study: dict[str, Any]) -> Curve:
             options = [part for option in study.get("options", ()) for part in ("--option", option)]
             options += ["--against", against] if against else []
             told = arena("eval", f"{run}@{k}", "--game", game, "--matches", str(matches), *options)
-            for result in told["results"]:
-                name = f"{game} vs {result['against']}" if result["against"] and result["scored"] else game
-                found[k] |= {f"{name}: {figure}": value[0] for figure, value in result["figures"].items()}
-                if scored := result["scored"]:
-                    found[k][f"{name}: not lost"] = 1 - scored["loss"][0] / result["matches"]
+            found[k] |= figures_of(told["results"])
+    return found
+
+
+def held_out(run: Path, study: dict[str, Any]) -> Curve:
+    """What the run's own `evaluate` section found, before and after."""
+    told = json.loads((run / "evaluation.json").read_text())
+    return {0: figures_of(told["before"]), study["iterations"]: figures_of(told["results"])}
+
+
+def figures_of(results: list[dict[str, Any]]) -> dict[str, float]:
+    """Every figure of an evaluation's results, by game and opponent."""
+    found = {}
+    for result in results:
+        name = f"{result['game']} vs {result['against']}" if result["scored"] else result["game"]
+        found |= {f"{name}: {figure}": value[0] for figure, value in result["figures"].items()}
+        if scored := result["scored"]:
+            found[f"{name}: not lost"] = 1 - scored["loss"][0] / result["matches"]
     return found
 
 
@@ -69,14 +82,14 @@ STUDIES: dict[str, dict[str, Any]] = {
     "kuhn": {
         "recipe": "kuhn_poker-nano",
         "game": "kuhn_poker",
-        "seeds": 5,
+        "seeds": {"mars": 5, "zero": 5},
         "set": ["policies.shared.model=nano-{seed}", "checkpoint.every=5", "checkpoint.keep=1000"],
         "judge": exploited,
         "draw": {"nash_conv": "NashConv (0 is equilibrium)", "legal_mass": "mass on legal acts"},
     },
     "tic_tac_toe": {
         "recipe": "tic_tac_toe-nano",
-        "seeds": 3,
+        "seeds": {"mars": 3, "zero": 3},
         "set": ["policies.shared.model=nano-{seed}", "checkpoint.every=20", "checkpoint.keep=1000"],
         "at": [0, 20, 40, 60],
         "tests": [("tic_tac_toe", "mcts:100,random", 200)],
@@ -89,12 +102,15 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "mars": {
         "recipe": "mars-small",
-        "seeds": 3,
-        "set": ["checkpoint.every=1000"],
-        "at": [0, 8],
-        "tests": [("tic_tac_toe,kuhn_poker", "random", 40), ("hanabi", "", 20)],
-        "judge": evaluated,
-        "draw": {},
+        "seeds": {"mars": 3, "zero": 1},
+        "iterations": 8,
+        "set": ["iterations=8", "checkpoint.every=1000"],
+        "judge": held_out,
+        "draw": {
+            "connect_four vs random: invalid": "illegal acts, connect_four",
+            "leduc_poker vs random: payoff": "payoff, leduc_poker against random",
+            "hanabi: payoff": "score, simple hanabi with itself",
+        },
     },
 }
 
@@ -155,11 +171,13 @@ def draw(study: dict[str, Any], runs: list[dict[str, Any]], path: Path) -> None:
                 axis.plot(steps, each, color=colour, alpha=0.25, linewidth=0.8)
             means = [mean_ci(column) for column in zip(*values, strict=True)]
             axis.plot(steps, [m.estimate for m in means], color=colour, linewidth=2, label=arm)
-            axis.fill_between(steps, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.12)
+            if len(values) > 1:
+                axis.fill_between(steps, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.12)
         axis.set(xlabel="iteration", title=title)
         axis.grid(alpha=0.3)
     axes[0][0].legend(frameon=False)
-    figure.suptitle(f"recipe {study['recipe']}, {study['seeds']} seeds, 95 % intervals")
+    seeds = ", ".join(f"{arm} {count}" for arm, count in study["seeds"].items())
+    figure.suptitle(f"recipe {study['recipe']}, seeds: {seeds}; 95 % intervals")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
@@ -171,7 +189,9 @@ def main() -> None:
     name = parser.parse_args().study
     study = STUDIES[name]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
-        jobs = [(arm, seed) for seed in range(study["seeds"]) for arm in ARMS]
+        jobs = [
+            (arm, seed) for seed in range(max(study["seeds"].values())) for arm in ARMS if seed < study["seeds"][arm]
+        ]
         runs = list(pool.map(lambda job: play(study, *job, Path(folder)), jobs))
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/strength.py {name}"
