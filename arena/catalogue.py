@@ -21,7 +21,7 @@ _SAMPLE_TURNS = 2
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
     """The rows of `arena list KIND`."""
     if kind == "games":
-        return [{"game": name, "what": _first_line(games.GAMES[name])} for name in games.GAMES]
+        return [{"game": n, "what": games.complaint(n) or _first_line(games.GAMES[n])} for n in games.GAMES]
     if kind == "roles":
         found = list_roles(role_folders)
         return [

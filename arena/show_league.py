@@ -1,10 +1,12 @@
 """Evaluations, tournaments and exploitabilities as tables. Names are shown as plain text, never as markup."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +24,12 @@ def interval(found: Interval, form: str = "{:.2f}") -> str:
     return estimate if found.low != found.low else f"{estimate} [{low}, {high}]"
 
 
+def shortened(names: Iterable[str]) -> dict[str, str]:
+    """What to call contenders: paths by their last part where that tells them apart, all else as it was typed."""
+    short = {n: n if n.startswith("endpoint:") else n.rstrip("/").rpartition("/")[2] for n in names}
+    return short if len(set(short.values())) == len(short) else {n: n for n in short}
+
+
 def titled(game: Any) -> str:
     """A game with its options: `kuhn_poker (illegal=end)`."""
     options = ", ".join(f"{name}={value}" for name, value in game.options.items())
@@ -34,12 +42,13 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
     for game in {titled(r.game): r.game for r in results}.values():
         _say(console, f"\n{titled(game)}", "bold")
         own = [r for r in results if r.game == game]
-        table = _table("against", "matches", "win", "draw", "loss", "payoff", "illegal")
+        rated = any(r.scored for r in own)
+        table = _table("against", "matches", *(("win", "draw", "loss") if rated else ()), "payoff", "illegal")
         for r in own:
-            rates = [cell(r.rate(name).estimate, "{:.2f}") for name in ("draw", "loss")]
-            cells = [_met(r), str(r.matches), interval(r.rate("win")), *rates, interval(r.mean("payoff"))]
+            rates = [interval(r.rate("win")), *(cell(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss"))]
+            cells = [_met(r), str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
             table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
-        console.print(table)
+        _print(console, table)
         for r in own:
             figures = [
                 f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
@@ -48,7 +57,7 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
             _warn(console, r)
 
 
-GENERAL = ("payoff", "win", "invalid", "turns")
+GENERAL = ("payoff", "win", "invalid")
 
 
 def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
@@ -56,17 +65,18 @@ def show_changes(console: Console, before: Sequence[Result], after: Sequence[Res
     _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
     for game in {titled(r.game): r.game for r in after}.values():
         _say(console, f"\n{titled(game)}", "bold")
-        table = _table("against", "", "before", "after", "difference")
+        table = _table("", "before", "after", "difference")
         for old, new in zip(before, after, strict=True):
             if new.game != game:
                 continue
-            shared = [name for name in (*GENERAL[:3], *new.figures) if name in new.figures and name in old.figures]
-            for n, name in enumerate(dict.fromkeys(shared)):
+            table.add_row(Text({"itself": "with itself", "alone": "alone"}.get(_met(new), f"against {_met(new)}")))
+            shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
+            for name in dict.fromkeys(shared):
                 moved = change(old, new, name)
                 mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
-                cells = [NAMES.get(name, name), interval(old.mean(name)), interval(new.mean(name))]
-                table.add_row(*map(Text, [_met(new) if n == 0 else "", *cells, f"{mark} {interval(moved)}"]))
-        console.print(table)
+                cells = [f"  {NAMES.get(name, name)}", interval(old.mean(name)), interval(new.mean(name))]
+                table.add_row(*map(Text, [*cells, f"{mark} {interval(moved)}"]))
+        _print(console, table)
     for r in before:
         _warn(console, r)
 
@@ -91,23 +101,24 @@ def _warn(console: Console, r: Result) -> None:
 def show_standings(console: Console, s: Standings) -> None:
     """The ranking, who got what against whom, and how far it is from a ranking."""
     _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
-    rated = "elo" in s.table
-    own = ("score", "Elo (Bradley–Terry)", "openskill", "α-rank") if rated else ()
+    rated, short = "elo" in s.table, shortened(map(str, s.table.index))
+    own = ("score", "Elo\n(Bradley–Terry)", "openskill", "α-rank") if rated else ()
     table = _table("", "payoff", *own)
     for name, row in s.table.iterrows():
-        cells = [str(name), interval(Interval(row["payoff"], row["low"], row["high"]))]
+        cells = [short[str(name)], interval(Interval(row["payoff"], row["low"], row["high"]))]
         if rated:
             elo = interval(Interval(row["elo"], row["elo_low"], row["elo_high"]), "{:+.0f}")
             cells += [f"{row['score']:.2f}", elo, f"{row['mu']:.1f} ± {row['sigma']:.1f}"]
             cells += [cell(row["alpha_rank"], "{:.2f}")]
         table.add_row(*map(Text, cells))
-    console.print(table)
+    _print(console, table)
     names = list(s.table.index)
     _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
-    matrix = _table("", *map(str, names))
-    for name in names:
-        matrix.add_row(*map(Text, [str(name), *(cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names)]))
-    console.print(matrix)
+    matrix = _table("", *(str(place) for place, _ in enumerate(names, 1)))
+    for place, name in enumerate(names, 1):
+        row = (cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names)
+        matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *row]))
+    _print(console, matrix)
     _show_cycles(console, s)
     if rated and bool(np.isnan(s.table["alpha_rank"]).all()):
         _say(
@@ -133,15 +144,14 @@ def _show_cycles(console: Console, s: Standings) -> None:
 
 def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Exploitability]) -> None:
     """A line per contender."""
-    first = next(iter(found.values()))
-    _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
-    seats = " / ".join(first.gains)
-    table = _table("", "NashConv", "exploitability", f"gain\n{seats}", f"value\n{seats}", "legal\nmass")
+    first, short = next(iter(found.values())), shortened(found)
+    one, *_ = seats = list(first.gains)
+    table = _table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
     for name, e in found.items():
-        gains, values = (" / ".join(map(_exact, per_seat.values())) for per_seat in (e.gains, e.value))
-        mass = cell(e.legal_mass, "{:.3g}")
-        table.add_row(*map(Text, [name, _exact(e.nash_conv), _exact(e.exploitability), gains, values, mass]))
-    console.print(table)
+        gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")
+        cells = [short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass]
+        table.add_row(*map(Text, cells))
+    _print(console, table)
     _say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
 
 
@@ -151,10 +161,25 @@ def _exact(value: float) -> str:
 
 
 def _table(*columns: str) -> Table:
+    """The first column is of names and may fold; figures never do."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for n, name in enumerate(columns):
-        table.add_column(Text(name), overflow="fold", min_width=0 if n else 12)
+        table.add_column(Text(name), overflow="fold", no_wrap=n > 0)
     return table
+
+
+NARROWEST = 12
+
+
+def _print(console: Console, table: Table) -> None:
+    """The table at its natural width; in a narrow terminal names fold first, then the terminal wraps lines."""
+    natural = Measurement.get(console, console.options.update(width=10_000), table).maximum
+    if console.is_terminal:
+        names = max(cell_len(str(name)) for name in table.columns[0].cells)
+        table.width = max(natural - max(0, names - NARROWEST), min(natural, console.width))
+    else:
+        table.width = natural
+    console.print(table, crop=False)
 
 
 def _say(console: Console, text: str, style: str) -> None:

@@ -67,10 +67,12 @@ GAMES = Games()
 
 def maker(name: str) -> Callable[..., TextGame]:
     """What makes this game: one of ours, or one that `games.loading` finds; ValueError says in one line why none."""
-    if name in GAMES:
-        return GAMES[name]
     try:
+        if name in GAMES:
+            return GAMES[name]
         found = loading.foreign(name)
+    except ImportError as error:
+        raise ValueError(f"the game '{name}' cannot be loaded: {error}") from None
     except ValueError as error:
         raise ValueError(f"unknown game '{name}': {error}") from None
     if found is None:

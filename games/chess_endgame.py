@@ -6,10 +6,14 @@ import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-import chess
 import numpy as np
 
 from games.text import IllegalAct, TextGame, number, whole_number
+
+try:
+    import chess
+except ImportError:
+    raise ImportError("it needs python-chess: pip install 'arena-selfplay[chess]'", name="chess") from None
 
 OUTCOME = "outcome"
 SEATS: tuple[str, ...] = ("white", "black")
@@ -41,6 +45,7 @@ class ChessEndgame(TextGame):
             raise ValueError(f'strong must be "white" or "black", not {strong!r}')
         self.strong, self.draw = strong, number("draw", draw)
         self.max_turns = whole_number("max_turns", max_turns, least=1)
+        self.board = chess.Board(None)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draws positions until one may be started from, or takes the given one."""
@@ -139,10 +144,4 @@ def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
 
 def _mates(board: chess.Board) -> bool:
     """Whether the side to move can mate at once."""
-    for move in list(board.legal_moves):
-        board.push(move)
-        mate = board.is_checkmate()
-        board.pop()
-        if mate:
-            return True
-    return False
+    return any(board.san(move).endswith("#") for move in board.legal_moves)

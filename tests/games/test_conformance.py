@@ -16,22 +16,41 @@ from games.text import IllegalAct
 MILLION = 10**6
 
 
+MANY_SEATS = {
+    "public_goods": {"players": 6}, "first_price_auction": {"players": 6}, "second_price_auction": {"players": 6},
+    "hanabi": {"size": "full", "players": 5}, "word_clue": {"players": 4},
+}  # fmt: skip
+# Games of ours whose secrets come out in play, or are dealt anew with the facts: no two deals can be played alike.
+NO_TWINS = {"hanabi", "word_clue", "twenty_questions", "guess_city", "wordle", "maze", "text_navigation"}
+
+
 def failed(make, **sizes):
-    return {finding.name: finding.detail for finding in check(make, **sizes) if not finding.ok}
+    return {finding.name: finding.detail for finding in check(make, **sizes) if finding.ok is False}
 
 
 @pytest.mark.parametrize("illegal", ["retry", "end"])
 @pytest.mark.parametrize("name", games.CLASSES)
 def test_every_game_keeps_what_games_promise(name, illegal):
-    assert failed(lambda: games.make(name, illegal=illegal), seeds=2, acts=150) == {}
+    findings = check(lambda: games.make(name, illegal=illegal), seeds=2, acts=150)
+    assert [finding for finding in findings if finding.ok is False] == []
+    assert [finding.name for finding in findings if finding.ok is None] == (["secrets"] if name in NO_TWINS else [])
+
+
+@pytest.mark.parametrize("name", MANY_SEATS)
+def test_games_of_many_seats_keep_it_too(name):
+    assert failed(lambda: games.make(name, **MANY_SEATS[name]), seeds=2, acts=150) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", games.CLASSES)
-def test_every_game_over_a_million_acts_and_a_thousand_seeds(name):
-    findings = {finding.name: finding for finding in check(lambda: games.make(name), seeds=1000, acts=MILLION)}
-    assert all(finding.ok for finding in findings.values()), findings
-    assert findings["fuzz"].detail.startswith(f"{MILLION} acts")
+def test_a_game_over_a_million_acts_and_a_thousand_seeds(name, capsys):
+    findings = check(lambda: games.make(name), seeds=1000, acts=MILLION)
+    with capsys.disabled():
+        print(f"\n{name}, {sum(finding.seconds for finding in findings):.0f} s")
+        for finding in findings:
+            print(f"    {finding.name:14}{finding.seconds:6.0f} s  {finding.detail}")
+    assert all(finding.ok or (finding.ok is None and name in NO_TWINS) for finding in findings)
+    assert findings[-1].detail.startswith(f"{MILLION} acts")
 
 
 class Leaky(KuhnPoker):
