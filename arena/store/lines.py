@@ -26,9 +26,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         raise
 
 
-def to_line(value: dict[str, Any]) -> bytes:
+def to_line(value: dict[str, Any]) -> str:
     """One line of pure ASCII, so that nothing in a text can end it early; ValueError for NaN."""
-    return _ENCODE(value).encode("ascii") + b"\n"
+    return _ENCODE(value)
 
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -53,11 +53,11 @@ class LineWriter:
 
     def append(self, value: dict[str, Any]) -> None:
         """Write one line and wait until the disk has it; on failure the file is as before."""
-        self.extend([value])
+        self.write([to_line(value)])
 
-    def extend(self, values: Iterable[dict[str, Any]]) -> None:
-        """Write several lines and wait once until the disk has them; on failure the file is as before."""
-        lines = b"".join(map(to_line, values))
+    def write(self, texts: Iterable[str]) -> None:
+        """Write lines, each the ASCII text of an object, and wait once for the disk; or the file is as before."""
+        lines = "".join(f"{text}\n" for text in texts).encode("ascii")
         with explained(self.path):
             try:
                 os.lseek(self._descriptor, self._size, os.SEEK_SET)

@@ -33,11 +33,9 @@ class MatchLog:
 
     def extend(self, records: Sequence[MatchRecord]) -> None:
         """Keep several matches of one iteration with one wait for the disk; all of them or, on an error, none."""
-        rows = [record.to_json() for record in records]
-        match_table(rows)  # What cannot be sealed later is refused now.
-        for iteration in sorted({record.iteration for record in records}):
-            lines = [{"schema": SCHEMA_VERSION, **row} for row in rows if row["iteration"] == iteration]
-            self._writer(iteration).extend(lines)
+        lines = [(record.iteration, _marked(record.to_line())) for record in records]
+        for iteration in sorted({iteration for iteration, _ in lines}):
+            self._writer(iteration).write([line for k, line in lines if k == iteration])
 
     def seal(self, iteration: int) -> None:
         """Turn an iteration's matches into one Parquet file, ordered by id; a sealed one stays as it is."""
@@ -129,6 +127,11 @@ class MatchBatch:
         """Write what waits; it is on the disk when this returns."""
         waiting, self._waiting = self._waiting, []
         self.log.extend(waiting)
+
+
+def _marked(line: str) -> str:
+    """The line of an object with the schema's version as its first entry."""
+    return f'{{"schema":{SCHEMA_VERSION},{line[1:]}'
 
 
 def _parquet(table: Any) -> bytes:

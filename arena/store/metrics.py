@@ -32,4 +32,4 @@ class MetricsLog:
         rows = self.read()
         kept = [row for row in rows if row["iteration"] <= iteration]
         if len(kept) < len(rows):
-            write_atomic(self.path, b"".join(to_line(row) for row in kept))
+            write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in kept))

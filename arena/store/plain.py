@@ -1,6 +1,5 @@
 """Plain values: what may go into JSON, Parquet and onto a terminal without breaking a reader of it."""
 
-import json
 import math
 import re
 import unicodedata
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-_ENCODE = json.JSONEncoder(allow_nan=False).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,18 +53,6 @@ def plain(value: Any, where: str, gaps: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return [plain(v, f"{where}[{i}]", gaps) for i, v in enumerate(value)]
     raise ValueError(f"{where} is a {type(value).__name__}: only numbers, text, lists and tables can be kept")
-
-
-def plain_row(row: dict[str, Any], where: str) -> dict[str, Any]:
-    """`plain` of a table, quickly where nothing needs mending: json, in C, refuses or escapes all that does.
-
-    Keys must be text: json alone would make numbers into text.
-    """
-    try:
-        text = _ENCODE(row)
-    except (TypeError, ValueError):
-        return dict(plain(row, where))
-    return dict(plain(row, where) if "\\ud" in text else json.loads(text))
 
 
 def _key(key: Any, where: str) -> str:
