@@ -14,14 +14,28 @@ from agents.role_check import RolePreview, check_role
 from agents.weights import available
 from arena.config import ConfigError, compose, recipe_layer, recipe_names
 
-KINDS = ("games", "roles", "policies", "estimators", "losses", "recipes")
+KINDS = ("games", "roles", "policies", "opponents", "estimators", "losses", "recipes")
 _SAMPLE_TURNS = 2
+_OPPONENTS = {
+    "self": ("–", "All seats as configured: a policy meets its own newest weights."),
+    "past": ("lag: N", "The version of N updates ago, frozen."),
+    "pfsp": ("–", "A past version from the pool by (1 - p)^2, where p is the learner's chance to beat it, by game."),
+    "fixed": ("policy: WHO", "A brain, endpoint:MODEL, or a policy of the run with `train: false`."),
+}
+_OTHERS = {
+    "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
+    "pettingzoo:NAME": "An AEC environment of PettingZoo (extra pettingzoo), such as pettingzoo:connect_four_v3.",
+    "textarena:NAME": "An environment of TextArena (extra textarena), such as textarena:TicTacToe-v0.",
+    "FILE.py:CLASS": "A class of your own, such as race.py:Race.",
+}
 
 
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
     """The rows of `arena list KIND`."""
     if kind == "games":
-        return [{"game": n, "what": games.complaint(n) or _first_line(games.GAMES[n])} for n in games.GAMES]
+        ours = {n: games.complaint(n) or _first_line(games.GAMES[n]) for n in games.GAMES}
+        packaged = {n: f"From a package: {entry.value}." for n, entry in games.loading.installed().items()}
+        return [{"game": name, "what": what} for name, what in (ours | packaged | _OTHERS).items()]
     if kind == "roles":
         found = list_roles(role_folders)
         return [
@@ -30,6 +44,8 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         ]
     if kind == "policies":
         return _policies()
+    if kind == "opponents":
+        return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
     if kind == "recipes":
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
     return [{kind[:-1] if kind != "losses" else "loss": n, "what": _first_line(f)} for n, f in _functions(kind).items()]

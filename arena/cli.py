@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -177,6 +177,9 @@ def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
 
 def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
+    from arena.league.specs import experiment_of
+    from arena.store.reader import RunReader
+
     best = best_match(folder)
     compared = cli_league.compare(folder, quiet=screen.style == "json")
     if screen.style == "json":
@@ -187,21 +190,17 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
         told = {"run": str(folder), "changes": rows, "match": best}
         print(json.dumps(told | ({"evaluation": compared.to_json()} if compared else {})))
         return
-    metrics = _metrics(folder)
+    metrics = RunReader(folder).metrics()
     show_changes(console, changes(folder), metrics)
     if compared:
         cli_league.show_compared(console, compared)
     next_steps = [f"arena show {folder}"]
     if best:
         next_steps.append(f"arena show {folder} {best}")
+    games = dict.fromkeys(table.game.name for table in experiment_of(folder).all_tables())
+    next_steps.append(f"arena eval {folder} --game {','.join(games)} --before")
     next_steps += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
     console.print(Text("\nNext:\n" + "\n".join(f"  {step}" for step in next_steps)), soft_wrap=True)
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    from arena.store.reader import RunReader
-
-    return RunReader(folder).metrics()
 
 
 @app.command()

@@ -72,17 +72,19 @@ def check_game(
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{name}: {error}") from None
     findings = check(lambda: games.make(name), seeds=seeds, acts=acts)
-    failed = [finding.name for finding in findings if not finding.ok]
+    failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))
     else:
         table = Table(box=None, pad_edge=False, show_header=False)
+        marks = {True: Text("ok", "green"), False: Text("FAILED", "red"), None: Text("not checked", "yellow")}
         for finding in findings:
-            mark = Text("ok", style="green") if finding.ok else Text("FAILED", style="red")
-            table.add_row(mark, finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
+            table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
         console = Console(highlight=False)
         console.print(table)
-        verdict = f"{name}: does not keep {', '.join(failed)}" if failed else f"{name}: keeps what games promise"
-        console.print(Text(verdict, style="red" if failed else "green"), soft_wrap=True)
+        verdict = f"does not keep {', '.join(failed)}" if failed else "keeps what games promise"
+        unchecked = [finding.name for finding in findings if finding.ok is None]
+        verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
+        console.print(Text(f"{name}: {verdict}", style="red" if failed else "green"), soft_wrap=True)
     if failed:
         raise typer.Exit(1)

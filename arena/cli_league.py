@@ -1,6 +1,7 @@
 """`arena eval`, `arena tournament`, `arena exploit`: how strong contenders are."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -95,12 +96,13 @@ def eval_(
         data |= {"before": [r.to_json() for r in old], "changes": changes(old, after)}
     _close(data, out, as_json)
     if not as_json:
-        from arena.show_league import show_changes, show_results
+        from arena.show_league import show_changes, show_results, warn
 
         show_results(console, after)
         if before:
             console.print()
             show_changes(console, old, after)
+            warn(console, old)
 
 
 def tournament_(
@@ -199,10 +201,11 @@ def compare(run: Path, quiet: bool) -> Compared | None:
 
 def show_compared(console: Console, compared: Compared) -> None:
     """The table of before and after."""
-    from arena.show_league import show_changes
+    from arena.show_league import show_changes, warn
 
     console.print()
     show_changes(console, compared.before, compared.after)
+    warn(console, [*compared.before, *compared.after])
 
 
 # -- what they share ---------------------------------------------------------------------------------------
@@ -210,7 +213,8 @@ def show_compared(console: Console, compared: Compared) -> None:
 
 def _listed(text: str) -> list[str]:
     """The names between commas, each once."""
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 def _spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
@@ -244,7 +248,9 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
 def _doing() -> Callable[[str], None]:
     """Says on stderr what takes a while, where somebody watches."""
     terminal = Console(stderr=True, highlight=False)
-    return lambda what: terminal.print(what, style="dim", markup=False) if terminal.is_terminal else None
+    return lambda what: (
+        terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
+    )
 
 
 @contextmanager

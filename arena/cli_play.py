@@ -29,9 +29,9 @@ HUMAN = "human"
 def play(
     game: Annotated[str, typer.Option(help="Which game (arena list games).", show_default=False)],
     seat: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="SEAT=WHO", help="Who sits where; SEAT is a name or a number from 0.", show_default=False),
-    ],
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the deal and of all players; default a new one.")] = None,
     role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
@@ -46,7 +46,7 @@ def play(
     """
     console, settings = Console(highlight=False, stderr=as_json), _options(option or [])
     table = make_game(game, settings)
-    who = holders(table, seat)
+    who = holders(table, seat or [])
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise ConfigError(f"--out {out}: give a file in a folder that exists")
     others = seat_others(game, table, who, Contenders(role, lambda what: console.print(_plain(what, "dim"))))

@@ -1,5 +1,6 @@
 """Evaluations, tournaments and exploitabilities as tables. Names are shown as plain text, never as markup."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,9 @@ def shortened(names: Iterable[str]) -> dict[str, str]:
 
 
 def titled(game: Any) -> str:
-    """A game with its options: `kuhn_poker (illegal=end)`."""
-    options = ", ".join(f"{name}={value}" for name, value in game.options.items())
+    """A game with its options as one types them: `kuhn_poker (illegal=end, talk=false)`."""
+    typed = {name: value if isinstance(value, str) else json.dumps(value) for name, value in game.options.items()}
+    options = ", ".join(f"{name}={value}" for name, value in typed.items())
     return f"{game.name} ({options})" if options else str(game.name)
 
 
@@ -54,10 +56,11 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
                 f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
             ]
             _say(console, f"{_met(r)}: {' · '.join(figures)}", "dim")
-            _warn(console, r)
+            warn(console, [r])
 
 
 GENERAL = ("payoff", "win", "invalid")
+NAMES = {"invalid": "illegal", "win": "win rate"}
 
 
 def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
@@ -77,25 +80,21 @@ def show_changes(console: Console, before: Sequence[Result], after: Sequence[Res
                 cells = [f"  {NAMES.get(name, name)}", interval(old.mean(name)), interval(new.mean(name))]
                 table.add_row(*map(Text, [*cells, f"{mark} {interval(moved)}"]))
         _print(console, table)
-    for r in before:
-        _warn(console, r)
-
-
-NAMES = {"invalid": "illegal", "win": "win rate"}
 
 
 def _met(r: Result) -> str:
     return "itself" if r.against == r.contender else r.against or "alone"
 
 
-def _warn(console: Console, r: Result) -> None:
+def warn(console: Console, results: Iterable[Result]) -> None:
     """Matches that an illegal act ended, and attempts that failed."""
-    for who, name in (("own", r.contender), ("other", r.against)):
-        if r.illegal[who]:
-            matches = f"{r.illegal[who]} of {r.matches} matches"
-            _say(console, f"! {r.game.name}, {_met(r)}: an illegal act of {name} ended {matches}", "yellow")
-    for reason, count in r.failed.items():
-        _say(console, f"! {r.game.name}, {_met(r)}: {count} failed and played again: {reason}", "yellow")
+    for r in results:
+        for who, name in (("own", r.contender), ("other", r.against)):
+            if r.illegal[who]:
+                matches = f"{r.illegal[who]} of {r.matches} matches"
+                _say(console, f"! {r.game.name}, {_met(r)}: an illegal act of {name} ended {matches}", "yellow")
+        for reason, count in r.failed.items():
+            _say(console, f"! {r.game.name}, {_met(r)}: {count} failed and played again: {reason}", "yellow")
 
 
 def show_standings(console: Console, s: Standings) -> None:
@@ -116,8 +115,8 @@ def show_standings(console: Console, s: Standings) -> None:
     _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
     matrix = _table("", *(str(place) for place, _ in enumerate(names, 1)))
     for place, name in enumerate(names, 1):
-        row = (cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names)
-        matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *row]))
+        met = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
+        matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *met]))
     _print(console, matrix)
     _show_cycles(console, s)
     if rated and bool(np.isnan(s.table["alpha_rank"]).all()):

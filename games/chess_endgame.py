@@ -13,7 +13,7 @@ from games.text import IllegalAct, TextGame, number, whole_number
 try:
     import chess
 except ImportError:
-    raise ImportError("it needs python-chess: pip install 'arena-selfplay[chess]'", name="chess") from None
+    raise ImportError("python-chess is not installed: pip install 'arena-selfplay[chess]'", name="chess") from None
 
 OUTCOME = "outcome"
 SEATS: tuple[str, ...] = ("white", "black")

@@ -24,7 +24,6 @@ from games.fuzz import LONGEST, Broken, Make, fuzz, plain, told
 from games.random_acts import TALK, legal_act
 from games.text import TextGame
 
-
 STARTS = 20
 """Seeds whose first views are compared, where there are no twin deals."""
 

@@ -6,8 +6,6 @@ is worth exactly 10 to either seat; every kind is worth something to somebody, a
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,56 +13,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from games.pools import WORTH, Triple, bounds, instances, partners, rest, splits, worth
 from games.text import IllegalAct, TextGame, one_line, whole_number
 
-Triple = tuple[int, ...]  # always three: counts or values per item, by kind
-Instance = tuple[Triple, tuple[Triple, Triple]]  # the pool, and what the opener and the responder value
-
-WORTH = 10  # of the whole pool, to either seat
 ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
-
-
-def worth(values: Triple, share: Triple) -> int:
-    """The worth of a share at these values per item."""
-    return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
-
-
-def rest(pool: Triple, share: Triple) -> Triple:
-    """What a share leaves to the other side."""
-    return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
-
-
-@functools.lru_cache(maxsize=64)
-def splits(pool: Triple) -> tuple[Triple, ...]:
-    """Every share that one side can take of the pool, in order."""
-    return tuple(itertools.product(*(range(count + 1) for count in pool)))
-
-
-@functools.cache
-def instances() -> tuple[Instance, ...]:
-    """All 5,793 instances that the rules allow, in lexicographic order."""
-    found: list[Instance] = []
-    for pool in itertools.product(range(1, 6), repeat=3):
-        if 5 <= sum(pool) <= 7:
-            vectors = [v for v in itertools.product(range(WORTH + 1), repeat=3) if worth(v, pool) == WORTH]
-            pairs = itertools.product(vectors, repeat=2)
-            found += [(pool, (u, v)) for u, v in pairs if all(map(max, u, v)) and any(map(min, u, v))]
-    return tuple(found)
-
-
-@functools.lru_cache(maxsize=1024)
-def bounds(pool: Triple, one: Triple, two: Triple) -> tuple[list[tuple[int, int]], int, int]:
-    """The Pareto-optimal pairs of payoffs at these values, the best sum and the best product of any split."""
-    points = sorted({(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}, reverse=True)
-    frontier = [p for n, p in enumerate(points) if all(p[1] > q[1] for q in points[:n])]
-    return frontier, max(map(sum, points)), max(map(math.prod, points))
 
 
 class Negotiation(TextGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match.
-    reset(options={"instance": one of instances()}) plays that instance.
+    reset(options={"instance": one of games.pools.instances()}) plays that instance.
     Reward part "deal": to both seats at the accepting act, the own value (0 to 10) of the own share.
     """
 
@@ -89,7 +48,7 @@ class Negotiation(TextGame):
         """Draws one of all instances uniformly, or takes the given one."""
         instance = options.get("instance") or instances()[rng.integers(len(instances()))]
         if options.get("instance") and instance not in instances():
-            raise ValueError(f"instance must be one of games.negotiation.instances(), not {instance!r}")
+            raise ValueError(f"instance must be one of games.pools.instances(), not {instance!r}")
         self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
         self.offer: Triple | None = None  # what the seat that moved last would take
 
@@ -148,3 +107,13 @@ class Negotiation(TextGame):
         joint_figures = {"joint_value": x + y, "best_joint_value": float(joint), "efficiency": (x + y) / joint}
         nash_figures = {"nash_product": x * y / product, "nash_product_raw": x * y}
         return {"deal": self.ended == "deal", **joint_figures, **nash_figures, "pareto_distance": distance}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same pool and own values, the other side's once each of two."""
+        others: tuple[Triple, ...] = ()
+        while len(others) < 2:
+            pool, (own, _) = instances()[rng.integers(len(instances()))]
+            others = partners(pool, own)
+        deals = [(own, others[n]) for n in rng.permutation(len(others))[:2]]
+        one, two = deals if seat == self.seats[0] else [deal[::-1] for deal in deals]
+        return {"instance": (pool, one)}, {"instance": (pool, two)}

@@ -96,6 +96,11 @@ def test_every_kind_is_listed(kind: str) -> None:
         assert next(iter(row.values())) in shown
 
 
+def test_what_is_listed_can_be_named() -> None:
+    assert {row["play"] for row in catalogue.entries("opponents")} == set(OPPONENT_KINDS)
+    assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.entries("games")}
+
+
 def test_models_and_doctor_for_scripts() -> None:
     rows = json.loads(arena("models", "--json").out)
     assert {"nano", "smollm2-135m-instruct"} <= {row["name"] for row in rows}

@@ -28,6 +28,15 @@ def test_for_scripts_and_for_games_of_others() -> None:
     assert {"name", "ok", "detail", "seconds"} == set(findings[0]) and findings[-1]["name"] == "fuzz"
 
 
+def test_what_could_not_be_checked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    told = arena("check", "game", "wordle", "--seeds", "2", "--acts", "50")
+    assert told.code == 0 and "not checked  secrets" in told.out
+    assert told.out.splitlines()[-1] == "wordle: keeps what games promise (not checked: secrets)"
+    findings = json.loads(arena("check", "game", "wordle", "--seeds", "2", "--acts", "50", "--json").out)
+    assert [finding["ok"] for finding in findings if finding["name"] == "secrets"] == [None]
+
+
 def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -1,16 +1,21 @@
 """`arena eval`, `arena tournament`, `arena exploit` as a user types them."""
 
+import io
 import json
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from kept_run import kept_run
 from tiny import arena, refused
 
+from arena.config import GameSpec
 from arena.league import evaluation
+from arena.league.exploitability import Exploitability
 from arena.records import MatchRecord
+from arena.show_league import shortened, show_exploitabilities
 
 
 @pytest.fixture
@@ -35,6 +40,12 @@ def test_eval_of_several_games(tmp_path: Path) -> None:
 def test_opponents_play_no_games_of_one_seat() -> None:
     told = arena("eval", "random", "--game", "kuhn_poker,maze", "--against", "nash", "--matches", "2")
     assert told.code == 0 and "alone" in told.out
+
+
+def test_commas_within_brackets_are_part_of_a_game() -> None:
+    told = arena("eval", "random", "--game", "openspiel:oh_hell(players=3,num_suits=2),nim", "--matches", "2", "--json")
+    assert told.code == 0, told.err
+    assert [r["game"] for r in json.loads(told.out)["results"]] == ["openspiel:oh_hell(players=3,num_suits=2)", "nim"]
 
 
 def test_eval_without_opponents_picks_them() -> None:
@@ -82,8 +93,26 @@ def test_without_matplotlib_there_is_no_picture_and_no_alpha_rank(
     assert line.code == 2 and "pip install 'arena-selfplay[analysis]'" in line.line
 
 
-def test_exploit_with_a_history(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_names_are_seen_however_narrow_the_terminal() -> None:
+    gains = {"first": 0.25, "second": 0.5}
+    found = Exploitability(0.75, gains, {"first": -0.125, "second": 0.125}, 0.875, 12)
+    for width in (20, 60, 80, 200):
+        file = io.StringIO()
+        console = Console(file=file, width=width, force_terminal=True, color_system=None)
+        show_exploitabilities(console, GameSpec(name="kuhn_poker"), {f"runs/{'long' * 9}@12": found, "nash": found})
+        shown = [line[:12].rstrip() for line in file.getvalue().splitlines()]
+        assert "nash" in shown and "longlonglong" in shown
+        assert file.getvalue().count("0.2500 / 0.5000") == 2, "figures are never folded"
+
+
+def test_paths_are_shortened_where_that_tells_them_apart() -> None:
+    assert shortened(["runs/a@3:x", "nash", "endpoint:org/m"]) == {
+        "runs/a@3:x": "a@3:x", "nash": "nash", "endpoint:org/m": "endpoint:org/m"
+    }  # fmt: skip
+    assert shortened(["one/a", "two/a"]) == {"one/a": "one/a", "two/a": "two/a"}
+
+
+def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "exploit.json"
     told = arena("exploit", run, "random", "nash", "--game", "kuhn_poker", "--history", "--out", out)
     assert told.code == 0, told.err

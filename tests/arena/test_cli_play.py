@@ -77,6 +77,7 @@ def test_options_of_the_game():
     ("arguments", "says"),
     [
         (["--game", "kuhn_pokr", "--seat", "0=human"], "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
+        (["--game", "kuhn_poker"], "nobody sits at first: add --seat first=random, or first=human"),
         (["--game", "kuhn_poker", "--seat", "0=human"], "nobody sits at second: add --seat second=random"),
         (["--game", "kuhn_poker", "--seat", "human"], "--seat human: write SEAT=WHO, such as --seat first=human"),
         (["--game", "kuhn_poker", "--seat", "0="], "write SEAT=WHO"),

@@ -138,7 +138,7 @@ def plans_for(game: str, matches: int) -> list[MatchPlan]:
 
 
 def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
-    """Our orchestrator; `keep`: "nothing" (outcomes alone), "records", "log" (records on the disk), "sealed" (as Parquet)."""
+    """Our orchestrator; `keep`: "nothing" (outcomes alone), "records", "log" (on the disk), "sealed" (as Parquet)."""
     acts = 0
 
     async def play(plan: MatchPlan) -> MatchRecord:

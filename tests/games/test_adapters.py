@@ -17,7 +17,7 @@ from games.pettingzoo_games import PettingZooGame, as_text
 
 
 def failed(name, seeds=2, acts=150):
-    return {f.name: f.detail for f in check(lambda: games.make(name), seeds=seeds, acts=acts) if not f.ok}
+    return {f.name: f.detail for f in check(lambda: games.make(name), seeds=seeds, acts=acts) if f.ok is False}
 
 
 def played(game, seed=0):
@@ -81,7 +81,7 @@ def test_known_names():
 @pytest.mark.parametrize(
     ("library", "name", "extra"),
     [("textarena", "textarena:Nim-v0", "[textarena]"), ("rlcard", "pettingzoo:leduc_holdem_v4", "[pettingzoo]"),
-     ("pygame", "pettingzoo:chess_v6", "[pettingzoo]")],
+     ("pygame", "pettingzoo:chess_v6", "[pettingzoo]"), ("chess", "chess_endgame", "[chess]")],
 )  # fmt: skip
 def test_a_missing_extra_is_named(library, name, extra):
     code = f"import sys; sys.modules[{library!r}] = None; import games; print(games.complaint({name!r}))"

@@ -12,6 +12,7 @@ import games
 from games.conformance import check
 from games.kuhn_poker import KuhnPoker
 from games.text import IllegalAct
+from games.wordle import Wordle
 
 MILLION = 10**6
 
@@ -63,6 +64,11 @@ class LeakyWords(KuhnPoker):
         return super().rules() + str(self.state.history()[:2])
 
 
+class LeakyActs(Wordle):
+    def legal(self, seat):
+        return sorted(super().legal(seat), key=lambda act: act != f"GUESS {self.word}")
+
+
 class GlobalRandom(KuhnPoker):
     def public(self):
         return {**super().public(), "noise": random.random()}
@@ -100,6 +106,12 @@ class Amnesiac(KuhnPoker):
         twin = super().clone()
         twin.reset(seed=0)
         return twin
+
+
+class Unborn(KuhnPoker):
+    def clone(self):
+        self.turns += 0
+        return super().clone()
 
 
 class Raising(KuhnPoker):
@@ -165,12 +177,14 @@ class Forging(KuhnPoker):
     [
         (Leaky, "secrets", "first sees what only others know"),
         (LeakyWords, "secrets", "first sees what only others know"),
+        (LeakyActs, "secrets", "guesser sees more than the facts at the start"),
         (GlobalRandom, "determinism", "gave another match"),
         (Reseeding, "interleaving", "used the global generators"),
         (Remembering, "determinism", "played before"),
         (Seedless, "seeds", "every seed deals the same"),
         (Selfsame, "clones", "playing a clone changed the original"),
         (Amnesiac, "clones", "a clone differs from its original at once"),
+        (Unborn, "clones", "'Unborn' object has no attribute 'turns'"),
         (Raising, "fuzz", "RecursionError: too long (test_conformance.py:"),
         (Picky, "fuzz", "a legal act was refused: Not a legal act: no"),
         (Generous, "fuzz", "paid first 1"),
@@ -198,13 +212,19 @@ def test_a_game_without_legal_acts_is_found():
     assert "has no legal act" in found["determinism"] and "has no legal act" in found["fuzz"]
 
 
-def test_what_cannot_be_compared_is_said():
-    details = {f.name: f.detail for f in check(lambda: games.make("kuhn_poker"), seeds=3, acts=30)}
-    assert "views at 2 of 2 seats, 3 seeds each, the same in both twin deals" in details["secrets"]
-    nothing = {f.name: f.detail for f in check(lambda: games.make("tic_tac_toe"), seeds=3, acts=30)}
-    assert nothing["secrets"] == "nothing dealt in secret" and nothing["seeds"] == "every seed starts the same"
-    oh_hell = {f.name: f.detail for f in check(lambda: games.make("openspiel:oh_hell"), seeds=1, acts=30)}
-    assert oh_hell["secrets"].startswith("not compared")
+def secrets(name):
+    return next((f.ok, f.detail) for f in check(lambda: games.make(name), seeds=3, acts=30) if f.name == "secrets")
+
+
+def test_what_is_known_about_secrets_is_said():
+    views = "views at 2 of 2 seats, 3 seeds each, the same in both twin deals"
+    assert secrets("kuhn_poker")[0] is True and views in secrets("kuhn_poker")[1]
+    assert secrets("tic_tac_toe") == (True, "nothing is hidden, as the game says")
+    assert secrets("sheriff") == (True, "nothing is dealt: with the same acts every seed gives the same match")
+    for name, alike in ("wordle", 19), ("openspiel:oh_hell", 0), ("textarena:KuhnPoker-v0", 34):
+        ok, detail = secrets(name)
+        assert ok is None and detail.startswith("twin_deals offers no two deals to play")
+        assert f"{alike} show the facts of another, and are the same" in detail
 
 
 TRACES = """
