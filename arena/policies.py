@@ -74,17 +74,14 @@ class Policies(Mapping[str, Policy]):
 
     def save(self, folder: Path) -> dict[str, dict[str, int]]:
         """Write all that is trained under `folder`; what a checkpoint's state says of it."""
-        for name in self.trainers:
-            self._save(name, folder / name)
+        for name, trainer in self.trainers.items():
+            trainer.save(folder / name)
+            self[name].tokenizer.save_pretrained(folder / name)
         return {name: {"version": self[name].version, "steps": t.steps} for name, t in self.trainers.items()}
 
     def save_weights(self, name: str, folder: Path) -> None:
         """Write a trained policy in Hugging Face layout, without its optimiser."""
-        self._save(name, folder)
-        (folder / "optimizer.safetensors").unlink()
-
-    def _save(self, name: str, folder: Path) -> None:
-        self.trainers[name].save(folder)
+        self.trainers[name].save_weights(folder)
         self[name].tokenizer.save_pretrained(folder)
 
     def _load(

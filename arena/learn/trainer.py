@@ -186,14 +186,18 @@ class PolicyTrainer:
 
     def save(self, folder: Path) -> None:
         """Write weights in the Hugging Face layout and the optimiser's state by parameter name."""
-        with self._gathered(), quietly():
-            self.model.save_pretrained(folder)
+        self.save_weights(folder)
         state = {}
         for name, parameter in self.model.named_parameters():
             for key in _MOMENTS:
                 state[f"{name}.{key}"] = self._moment(parameter, key)
         state = {name: value.detach().cpu().contiguous() for name, value in state.items() if value is not None}
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
+
+    def save_weights(self, folder: Path) -> None:
+        """Write weights alone, in the Hugging Face layout."""
+        with self._gathered(), quietly():
+            self.model.save_pretrained(folder)
 
     def load_optimizer(self, folder: Path, steps: int) -> None:
         """Take up the optimiser's state again; the weights come with the model given to the constructor."""
