@@ -89,7 +89,7 @@ class SpielMcts:
     def __init__(self, seed: int, game: Any, simulations: int, rollouts: int) -> None:
         import pyspiel
 
-        self.game = game
+        self.game, seed = game, seed % 2**31  # OpenSpiel takes 32 bits with a sign
         self.evaluator = pyspiel.RandomRolloutEvaluator(rollouts, seed)
         self.bot = pyspiel.MCTSBot(
             game.spiel, self.evaluator, UCT, simulations, max_memory_mb=1000, solve=True, seed=seed, verbose=False

@@ -189,3 +189,10 @@ def test_every_seat_seeks_its_own_payoff():
     assert 0 < offer < pie / 2
     game.step(f"OFFER {pie // 2}")
     assert CloneMcts(0, game, 50, 1).act(view_of(game)) == "ACCEPT"
+
+
+def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
+    game = games.make("tic_tac_toe")
+    game.reset(seed=0)
+    for seed in (2**31, 2**32 - 1):
+        assert mcts(seed, game, (2, 1)).act(view_of(game, "first", 0)) in game.legal("first")

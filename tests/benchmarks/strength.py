@@ -118,17 +118,25 @@ STUDIES: dict[str, dict[str, Any]] = {
 def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """One run, judged."""
     run, started = folder / f"{arm}-{seed}", time.perf_counter()
-    settings = [f"credit.estimator={arm}", *(setting.format(seed=seed) for setting in study["set"])]
-    arena(
-        "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed), "--out", str(run),
-        *(part for setting in settings for part in ("--set", setting)),
-    )  # fmt: skip
+    if run.exists():
+        arena("resume", str(run))  # which plays what is missing
+    else:
+        learn(study, arm, seed, run)
     seconds = time.perf_counter() - started
     judge: Callable[[Path, dict[str, Any]], Curve] = study["judge"]
     curve = judge(run, study)
     last = {name: round(value, 3) for name, value in curve[max(curve)].items() if name in study["draw"]}
     print(f"{arm} seed {seed}: {seconds:.0f} s, {last}", flush=True)
     return {"arm": arm, "seed": seed, "seconds": seconds, "curve": curve}
+
+
+def learn(study: dict[str, Any], arm: str, seed: int, run: Path) -> None:
+    """The run itself."""
+    settings = [f"credit.estimator={arm}", *(setting.format(seed=seed) for setting in study["set"])]
+    arena(
+        "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed), "--out", str(run),
+        *(part for setting in settings for part in ("--set", setting)),
+    )  # fmt: skip
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -186,13 +194,15 @@ def main() -> None:
     """Run a study and write its results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
-    name = parser.parse_args().study
-    study = STUDIES[name]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+    parser.add_argument("--folder", type=Path, help="keep the runs here; a study that was interrupted goes on there")
+    options = parser.parse_args()
+    name, study = options.study, STUDIES[options.study]
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
+        folder = options.folder or Path(temporary)
         jobs = [
             (arm, seed) for seed in range(max(study["seeds"].values())) for arm in ARMS if seed < study["seeds"][arm]
         ]
-        runs = list(pool.map(lambda job: play(study, *job, Path(folder)), jobs))
+        runs = list(pool.map(lambda job: play(study, *job, folder), jobs))
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/strength.py {name}"
     told = {key: value for key, value in study.items() if key != "judge"}
