@@ -195,4 +195,4 @@ def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
     for seed in (2**31, 2**32 - 1):
-        assert mcts(seed, game, (2, 1)).act(view_of(game, "first", 0)) in game.legal("first")
+        assert mcts(seed, game, (2, 1)).act(view_of(game)) in game.legal("first")
