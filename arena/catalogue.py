@@ -9,7 +9,7 @@ import games
 from agents.names import nearest
 from agents.players.base import Message, View
 from agents.players.brains import BRAINS
-from agents.role import list_roles, load_role
+from agents.role import RoleError, list_roles, load_role
 from agents.role_check import RolePreview, check_role
 from agents.weights import available
 from arena.config import ConfigError, compose, recipe_layer, recipe_names
@@ -90,8 +90,14 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
     title = game or role.game or ""
     if title and (complaint := games.complaint(title)):
         raise ConfigError(f"{complaint} (arena list games)")
-    views = _sample_views(title or next(iter(games.GAMES)), seat, role.role)
-    return check_role(name, views, role_folders)
+    sample = title or next(iter(games.GAMES))
+    views = _sample_views(sample, seat, role.role)
+    try:
+        return check_role(name, views, role_folders)
+    except RoleError as error:
+        if title:
+            raise
+        raise RoleError(f"{error} (in {sample}; name the role's own game with --game)") from None
 
 
 def _sample_views(game: str, seat: str, role: str) -> list[View]:

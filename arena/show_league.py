@@ -145,6 +145,7 @@ def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Explo
     """A line per contender."""
     first, short = next(iter(found.values())), shortened(found)
     one, *_ = seats = list(first.gains)
+    _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
     table = _table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
     for name, e in found.items():
         gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")

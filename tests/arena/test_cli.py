@@ -5,7 +5,7 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -29,8 +29,10 @@ from agents.players.base import Message
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena import catalogue
+from arena.experiment import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
+from games.loading import LIBRARIES
 
 __all__ = ["unbroken"]
 
@@ -97,7 +99,8 @@ def test_every_kind_is_listed(kind: str) -> None:
 
 
 def test_what_is_listed_can_be_named() -> None:
-    assert {row["play"] for row in catalogue.entries("opponents")} == set(OPPONENT_KINDS)
+    known = get_args(OpponentSpec.model_fields["play"].annotation)
+    assert {row["play"] for row in catalogue.entries("opponents")} == set(known)
     assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.entries("games")}
 
 

@@ -66,3 +66,10 @@ def test_help_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     told = arena("check", "game", "--help")
     assert told.code == 0 and "textarena:TicTacToe-v0" in told.out and "exit code 1" in told.out
+
+
+def test_a_role_for_another_game_is_told_to_name_it(tmp_path: Path) -> None:
+    role = tmp_path / "racer.yaml"
+    role.write_text('role: racer\nsystem: "{{ rules }}"\nturn: "Total {{ public.total }}"\nreply: {format: free}\n')
+    assert "name the role's own game with --game" in refused("check", "role", role)
+    assert "--game" not in refused("check", "role", role, "--game", "nim")

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from kept_run import kept_run
+from rich.console import Console
 from tiny import arena, refused
 
 from arena.config import GameSpec

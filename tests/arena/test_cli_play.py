@@ -118,7 +118,7 @@ def test_at_a_real_terminal(key):
         for typed in (b"5\n", key.encode()):
             screen += read_until(terminal, b"> ")
             os.write(terminal, typed)
-        screen += read_until(terminal, b"left the match")
+        screen += read_until(terminal, b"left the match", again=key.encode())
         assert b"Traceback" not in screen
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         child = 0
@@ -129,14 +129,17 @@ def test_at_a_real_terminal(key):
         os.close(terminal)
 
 
-def read_until(terminal, wanted, seconds=60):
-    """What a terminal shows until it shows this."""
+def read_until(terminal, wanted, seconds=60, again=b""):
+    """What a terminal shows until it shows this. `again` is pressed when nothing comes for a second: a signal that
+    arrives just before Python begins to wait for a line is seen only after the wait."""
     shown, end = b"", time.monotonic() + seconds
     while wanted not in shown and time.monotonic() < end:
-        if select.select([terminal], [], [], 0.2)[0]:
+        if select.select([terminal], [], [], 1.0)[0]:
             try:
                 shown += os.read(terminal, 4096)
             except OSError:  # the other side is closed
                 break
+        elif again:
+            os.write(terminal, again)
     assert wanted in shown, shown
     return shown
