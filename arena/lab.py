@@ -269,9 +269,9 @@ class Lab:
             table = self._table(plan)
             game = table.make_game()
             players = {
-                seat: demonstrator_at(seat, plan, game, table, self.house, brains[rng.integers(len(brains))])
-                if seating.policy in self.policies
-                else player_at(seat, plan, game, table, self.house)
+                seat: player_at(seat, plan, game, table, self.house)
+                if seating.kind == "brain"
+                else demonstrator_at(seat, plan, game, table, self.house, brains[rng.integers(len(brains))])
                 for seat, seating in plan.seats.items()
             }
             return await play_match(plan, game, players, self._limits())

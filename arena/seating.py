@@ -115,9 +115,12 @@ def player_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: House)
 
 
 def demonstrator_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: House, brain: str) -> SeatedPlayer:
-    """A brain that plays in the words and tokens of the policy that is to imitate it."""
-    policy, seed = house.policies[plan.seats[seat].policy], _seat_seed(seat, plan, house.seed)
-    writer = demonstrator(make_brain(brain, _number(seed), game), table.roles[seat], policy.frame)
+    """A brain that plays in the words and tokens of the policy that is to imitate it; for an endpoint it just plays."""
+    policy, seed = house.policies.get(plan.seats[seat].policy), _seat_seed(seat, plan, house.seed)
+    player = make_brain(brain, _number(seed), game)
+    if policy is None:
+        return BrainPlayer(player)
+    writer = demonstrator(player, table.roles[seat], policy.frame)
     return _chat_player(seat, plan, table, policy, seed, writer)
 
 

@@ -44,17 +44,39 @@ def changes(run: Path) -> list[Change]:
     return found
 
 
-def _figures(rows: list[Row]) -> list[tuple[str, Callable[[Row], float | None]]]:
-    """The figures to compare: valid acts, the game's own, and payoffs by seat."""
-    figures: list[tuple[str, Callable[[Row], float | None]]] = [("valid-act rate", _valid)]
-    if rows and "deal" in rows[0]["report"]:
-        figures.append(("deal rate", lambda row: float(row["report"]["deal"])))
-    figures.append(("mean payoff", lambda row: sum(row["payoffs"].values()) / len(row["payoffs"])))
-    for seat in rows[0]["payoffs"] if rows else ():
-        figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
-    if rows and "efficiency" in rows[0]["report"]:
-        figures.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
-    return figures
+Figure = Callable[[Row], float | None]
+
+
+def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
+    """The figures to compare: valid acts, then each game's own and its payoffs."""
+    games = sorted({str(row["game"]) for row in rows})
+    found: list[tuple[str, Figure]] = [("valid-act rate", _valid)]
+    for game in games:
+        sample = next(row for row in rows if row["game"] == game)
+        title = f"{game}: " if len(games) > 1 else ""
+        found += [(f"{title}{name}", _of(game, figure)) for name, figure in _game_figures(sample)]
+    return found
+
+
+def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
+    """What matches like this one tell."""
+    found: list[tuple[str, Figure]] = []
+    if "deal" in sample["report"]:
+        found.append(("deal rate", lambda row: float(row["report"]["deal"])))
+    found.append(("mean payoff", _mean_payoff))
+    for seat in sample["payoffs"]:
+        found.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
+    if "efficiency" in sample["report"]:
+        found.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
+    return found
+
+
+def _of(game: str, figure: Figure) -> Figure:
+    return lambda row: figure(row) if row["game"] == game else None
+
+
+def _mean_payoff(row: Row) -> float:
+    return float(sum(row["payoffs"].values())) / len(row["payoffs"])
 
 
 def _valid(row: Row) -> float | None:
