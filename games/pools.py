@@ -1,0 +1,59 @@
+"""Pools of items, what shares of them are worth, and the instances of "Deal or No Deal" (Lewis et al. 2017).
+
+5 to 7 items of 3 kinds, at least one of each; the whole pool is worth exactly 10 to either side; every kind is worth
+something to somebody, and some kind to both.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+Triple = tuple[int, ...]  # always three: counts or values per item, by kind
+Instance = tuple[Triple, tuple[Triple, Triple]]  # the pool, and what the opener and the responder value
+
+WORTH = 10  # of the whole pool, to either seat
+
+
+def worth(values: Triple, share: Triple) -> int:
+    """The worth of a share at these values per item."""
+    return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
+
+
+def rest(pool: Triple, share: Triple) -> Triple:
+    """What a share leaves to the other side."""
+    return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
+
+
+@functools.lru_cache(maxsize=64)
+def splits(pool: Triple) -> tuple[Triple, ...]:
+    """Every share that one side can take of the pool, in order."""
+    return tuple(itertools.product(*(range(count + 1) for count in pool)))
+
+
+@functools.cache
+def valuations(pool: Triple) -> tuple[Triple, ...]:
+    """All values per item at which the pool is worth 10."""
+    return tuple(v for v in itertools.product(range(WORTH + 1), repeat=3) if worth(v, pool) == WORTH)
+
+
+@functools.cache
+def partners(pool: Triple, own: Triple) -> tuple[Triple, ...]:
+    """What the other side may value where one side, either one, has these values."""
+    return tuple(v for v in valuations(pool) if all(map(max, own, v)) and any(map(min, own, v)))
+
+
+@functools.cache
+def instances() -> tuple[Instance, ...]:
+    """All 5,793 instances that the rules allow, in lexicographic order."""
+    pools = [pool for pool in itertools.product(range(1, 6), repeat=3) if 5 <= sum(pool) <= 7]
+    return tuple((pool, (u, v)) for pool in pools for u in valuations(pool) for v in partners(pool, u))
+
+
+@functools.lru_cache(maxsize=1024)
+def bounds(pool: Triple, one: Triple, two: Triple) -> tuple[list[tuple[int, int]], int, int]:
+    """The Pareto-optimal pairs of payoffs at these values, the best sum and the best product of any split."""
+    points = sorted({(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}, reverse=True)
+    frontier = [p for n, p in enumerate(points) if all(p[1] > q[1] for q in points[:n])]
+    return frontier, max(map(sum, points)), max(map(math.prod, points))
