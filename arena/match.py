@@ -138,7 +138,7 @@ async def _walk(
         _check(limits, tally, begun - clock)
         view = _view(seat, tally.count, observation, info)
         player = players[seat]
-        if isinstance(player, BrainPlayer):  # a brain never waits, so nothing could interrupt it
+        if type(player) is BrainPlayer:  # a brain never waits, so nothing could interrupt it
             act = player.answer(view)
         else:
             act = await _in_time(player, view, limits.turn_seconds)

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from agents import strict_yaml
 from arena.config import (
     ConfigError,
     Experiment,
+    Layer,
     apportion,
     compose,
     file_layer,
@@ -229,8 +231,8 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
         ("game: null", "game: missing: give `game` and `seats`, or `tables`"),
         ("seats: null", "seats: missing"),
         ("tables: []\ngame: null\nseats: null", "tables"),
-        (TABLES.replace("game: null\n", ""), "game: stands beside `tables`"),
-        (TABLES.replace("seats: null\n", ""), "seats: stands beside `tables`"),
+        (TABLES.replace("game: null", "game: {name: nim}"), "game: stands beside `tables`"),
+        (TABLES.replace("seats: null", "seats: {}"), "seats: stands beside `tables`"),
         (TABLES.replace("share: 3.0", "share: 0.0"), "tables[0].share"),
         (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: none of the 16 matches"),
         (TABLES.replace("share: 3.0", "shares: 3.0"), "tables[0].shares: unknown field — did you mean 'share'?"),
@@ -239,6 +241,14 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
 )
 def test_tables_that_cannot_be_laid_are_told(text: str, told: str) -> None:
     assert told in refusal(text=text)
+
+
+def test_several_games_replace_one_and_one_several() -> None:
+    several = experiment(text=TABLES.replace("game: null\n", "").replace("seats: null\n", ""))
+    assert several == experiment(text=TABLES)
+    one = {key: value for key, value in strict_yaml.load(to_yaml(experiment()), "one").items() if key != "tables"}
+    again = compose([text_layer("several", to_yaml(several)), Layer("one", "", one)])
+    assert again.all_tables() == experiment().all_tables()
 
 
 @pytest.mark.parametrize(

@@ -89,10 +89,10 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "tic_tac_toe": {
         "recipe": "tic_tac_toe-nano",
-        "seeds": {"mars": 3, "zero": 3},
+        "seeds": {"mars": 3, "zero": 2},
         "set": ["policies.shared.model=nano-{seed}", "checkpoint.every=20", "checkpoint.keep=1000"],
         "at": [0, 20, 40, 60],
-        "tests": [("tic_tac_toe", "mcts:100,random", 200)],
+        "tests": [("tic_tac_toe", "mcts:100,random", 100)],
         "judge": evaluated,
         "draw": {
             "tic_tac_toe vs mcts:100: not lost": "not lost to mcts:100",
