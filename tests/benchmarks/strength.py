@@ -23,6 +23,7 @@ from typing import Any
 
 from arena.doctor import environment
 from arena.statistics import difference_ci, mean_ci
+from arena.store.plain import plain
 
 RESULTS = Path(__file__).parent / "results"
 ARMS = ("mars", "zero")
@@ -206,8 +207,9 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/strength.py {name}"
     told = {key: value for key, value in study.items() if key != "judge"}
-    result = {"command": command, "study": told, "machine": environment(), "summary": summary(runs), "runs": runs}
-    (RESULTS / f"strength-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    kept = [run | {"curve": {str(k): figures for k, figures in run["curve"].items()}} for run in runs]
+    result = {"command": command, "study": told, "machine": environment(), "summary": summary(runs), "runs": kept}
+    (RESULTS / f"strength-{name}.json").write_text(json.dumps(plain(result, "result", gaps=True), indent=1) + "\n")
     if study["draw"]:
         draw(study, runs, RESULTS / f"strength-{name}.png")
     print(json.dumps({n: f for n, f in result["summary"].items() if n in study["draw"] or not study["draw"]}, indent=1))
