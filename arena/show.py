@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,18 +27,33 @@ def show_run(console: Console, path: Path) -> None:
         console.print(Text(f"\na match to read: arena show {path} {best}"), soft_wrap=True)
 
 
+NARROWEST = 12
+"""Cells that a folded name keeps."""
+
+
 def show_changes(console: Console, found: Iterable[Change], rows: list[dict[str, Any]]) -> None:
     """The last iteration against the first, with 95 % intervals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "first", "last", "difference"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, overflow="fold", no_wrap=bool(name))
     for change in found:
         verdict = ("▲" if change.difference.estimate > 0 else "▼") if change.clear else "≈"
         first, last, difference = (_interval(i) for i in (change.first, change.last, change.difference))
         table.add_row(change.name, first, last, f"{verdict} {difference}")
     ends = f"Iteration {rows[0]['iteration']} against {rows[-1]['iteration']}"
     console.print(Text(f"\n{ends} (95 % intervals; ≈ within noise)"))
-    console.print(table)
+    print_table(console, table)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """The table at its natural width; in a narrow terminal names fold first, then the terminal wraps lines."""
+    natural = Measurement.get(console, console.options.update(width=10_000), table).maximum
+    if console.is_terminal:
+        names = max(cell_len(str(name)) for name in table.columns[0].cells)
+        table.width = max(natural - max(0, names - NARROWEST), min(natural, console.width))
+    else:
+        table.width = natural
+    console.print(table, crop=False)
 
 
 def show_match(console: Console, path: Path, match: str) -> None:

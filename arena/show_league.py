@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +13,7 @@ from arena.league.evaluation import Result, change
 from arena.league.exploitability import Exploitability
 from arena.league.tournament import Standings
 from arena.live import cell
+from arena.show import print_table
 from arena.statistics import Interval
 from arena.store.plain import printable
 
@@ -50,7 +49,7 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
             rates = [interval(r.rate("win")), *(cell(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss"))]
             cells = [_met(r), str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
             table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
-        _print(console, table)
+        print_table(console, table)
         for r in own:
             figures = [
                 f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
@@ -79,7 +78,7 @@ def show_changes(console: Console, before: Sequence[Result], after: Sequence[Res
                 mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
                 cells = [f"  {NAMES.get(name, name)}", interval(old.mean(name)), interval(new.mean(name))]
                 table.add_row(*map(Text, [*cells, f"{mark} {interval(moved)}"]))
-        _print(console, table)
+        print_table(console, table)
 
 
 def _met(r: Result) -> str:
@@ -110,14 +109,14 @@ def show_standings(console: Console, s: Standings) -> None:
             cells += [f"{row['score']:.2f}", elo, f"{row['mu']:.1f} ± {row['sigma']:.1f}"]
             cells += [cell(row["alpha_rank"], "{:.2f}")]
         table.add_row(*map(Text, cells))
-    _print(console, table)
+    print_table(console, table)
     names = list(s.table.index)
     _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
     matrix = _table("", *(str(place) for place, _ in enumerate(names, 1)))
     for place, name in enumerate(names, 1):
         met = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
         matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *met]))
-    _print(console, matrix)
+    print_table(console, matrix)
     _show_cycles(console, s)
     if rated and bool(np.isnan(s.table["alpha_rank"]).all()):
         _say(
@@ -151,7 +150,7 @@ def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Explo
         gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")
         cells = [short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass]
         table.add_row(*map(Text, cells))
-    _print(console, table)
+    print_table(console, table)
     _say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
 
 
@@ -166,20 +165,6 @@ def _table(*columns: str) -> Table:
     for n, name in enumerate(columns):
         table.add_column(Text(name), overflow="fold", no_wrap=n > 0)
     return table
-
-
-NARROWEST = 12
-
-
-def _print(console: Console, table: Table) -> None:
-    """The table at its natural width; in a narrow terminal names fold first, then the terminal wraps lines."""
-    natural = Measurement.get(console, console.options.update(width=10_000), table).maximum
-    if console.is_terminal:
-        names = max(cell_len(str(name)) for name in table.columns[0].cells)
-        table.width = max(natural - max(0, names - NARROWEST), min(natural, console.width))
-    else:
-        table.width = natural
-    console.print(table, crop=False)
 
 
 def _say(console: Console, text: str, style: str) -> None:
