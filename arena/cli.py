@@ -155,7 +155,7 @@ def _experiment(
     if game and (complaint := games.complaint(game)):
         raise ConfigError(f"{complaint} (arena list games)")
     own = [file_layer(config)] if config else []
-    whole = not recipe and not game and own and {"game", "tables"} & set(own[0].data or ())
+    whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
     layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game or "negotiation"), *own]
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
     flags["game.name"] = game if recipe and game else None

@@ -65,11 +65,18 @@ def file_layer(path: Path) -> Layer:
     """A user's own settings."""
     try:
         data = strict_yaml.read(path)
-        return Layer(str(path), path.read_text("utf-8"), data)
+        return _checked(Layer(str(path), path.read_text("utf-8"), data))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except strict_yaml.YamlError as error:
         raise ConfigError(str(error)) from None
+
+
+def _checked(layer: Layer) -> Layer:
+    """The layer, or ConfigError where it is not of keys and values."""
+    if not isinstance(layer.data, Mapping):
+        raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
+    return layer
 
 
 def text_layer(source: str, text: str) -> Layer:
@@ -96,8 +103,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     stack = list(layers)
     merged: dict[str, Any] = {}
     for layer in stack:
-        if not isinstance(layer.data, Mapping):
-            raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
+        _checked(layer)
         # Several games replace one, and one several: they are two ways to say the same.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         merged = _over({key: value for key, value in merged.items() if key not in lower}, layer.data)

@@ -55,7 +55,7 @@ _SEAT = pa.struct(
         _field("policy", pa.string(), "named weights or brain"),
         _field("version", pa.int32(), "version of the policy that played"),
         _field("trained", pa.bool_(), "whether the policy learns from this seat"),
-        _field("kind", pa.string(), "model or brain"),
+        _field("kind", pa.string(), "model, brain or endpoint"),
     ]
 )
 _PAYOFF = pa.struct(

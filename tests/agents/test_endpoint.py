@@ -406,3 +406,31 @@ def test_a_model_is_named(spec):
     assert model_of("endpoint:org/m-1:free") == "org/m-1:free"
     with pytest.raises(EndpointError, match="write endpoint:MODEL"):
         model_of(spec)
+
+
+def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatch):
+    from arena.config import compose, recipe_layer, set_layer, to_yaml
+    from arena.lab import Lab
+    from arena.store.run import RunFolder
+
+    class Nobody:
+        def __getattr__(self, name):
+            return lambda *news: None
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    settings = [
+        "iterations=1", "play.matches=6", "play.attempts=1", "play.in_flight=1", "learn.kl=0",
+        "policies.shared.imitate={brains: [random], matches: 16, epochs: 1}",
+        "seats.second.policy=endpoint:m", "endpoint.attempts=1", "endpoint.requests_per_minute=10000",
+    ]  # fmt: skip
+    answers = [says({"error": {"message": "gone"}}, 404), says(completion("PASS"))]
+    with Server(*answers) as server:
+        given = compose([recipe_layer("kuhn_poker-nano"), *map(set_layer, [*settings, f"endpoint.url={server.url}"])])
+        run = RunFolder.create(tmp_path / "run", to_yaml(given), {})
+        Lab(run, given, Nobody()).run()
+    rows = list(run.log.rows())
+    failed = [row for row in rows if row["status"] == "failed"]
+    assert len(rows) == 6 and [row["reason"] for row in failed] == ["EndpointError: endpoint:m: status 404: gone"]
+    assert {row["seats"]["second"]["kind"] for row in rows} == {"endpoint"}
+    (metrics,) = run.metrics.read()
+    assert (metrics["matches"], metrics["failed"]) == (5, 1) and metrics["learn"]["shared"]

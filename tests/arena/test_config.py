@@ -19,6 +19,7 @@ from arena.config import (
     to_yaml,
     with_policies,
 )
+from arena.recipe import recipe_of
 from arena.seating import set_tables
 
 BASE = """\
@@ -361,3 +362,17 @@ def test_a_frozen_policy_may_be_an_opponent_though_it_has_no_seat() -> None:
     set_tables(experiment(text=text))
     with pytest.raises(ConfigError, match="unknown policy 'odl' — did you mean 'old'"):
         set_tables(experiment(text=text.replace("policy: old", "policy: odl")))
+
+
+@pytest.mark.parametrize("game", ["leduc_poker", "public_goods", "openspiel:oh_hell(players=4)", "maze"])
+def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> None:
+    found = compose([recipe_of(game)])
+    (table,) = set_tables(found)
+    assert table.game.name == game and {role.role for role in table.roles.values()} == {"player"}
+
+
+@pytest.mark.parametrize("text", ["3", "[game]", "game"])
+def test_a_config_file_is_of_keys_and_values(tmp_path: Path, text: str) -> None:
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"own\.yaml:1: expected `key: value` lines"):
+        file_layer(tmp_path / "own.yaml")

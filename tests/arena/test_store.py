@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agents.stream import Stream
 from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
-from arena.store import files
+from arena.store import files, matchlog
 from arena.store.files import StoreError, inside, make_folder, safe_name, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines
 from arena.store.matchlog import MatchLog
@@ -557,3 +557,23 @@ def test_json_lines_are_read_by_plain_json(tmp_path: Path) -> None:
     (line,) = (tmp_path / "0000.jsonl").read_text("ascii").splitlines()
     assert json.loads(line)["turns"][0]["raw"] == "\u2028\n\ufffd"
     assert files.CONFIG == "config.yaml"
+
+
+def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(matchlog, "monotonic", lambda: now[0])
+    log = MatchLog(tmp_path)
+    batch = matchlog.MatchBatch(log)
+    for number in range(63):
+        batch.add(record(0, number))
+    assert log.read(0) == []
+    batch.add(record(0, 63))
+    assert len(log.read(0)) == 64, "64 are written together"
+    batch.add(record(0, 64))
+    now[0] = 1.0
+    batch.add(record(0, 65))
+    assert len(log.read(0)) == 66, "nobody waits longer than a second for the next"
+    batch.add(record(1, 0))
+    batch.flush()
+    batch.flush()
+    assert (len(log.read(0)), len(log.read(1))) == (66, 1)
