@@ -19,6 +19,7 @@ from agents.role import RoleError
 from agents.weights import WeightsError
 from arena import catalogue, cli_check, cli_league, cli_play
 from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
+from arena.league.specs import experiment_of
 from arena.live import Screen, Style
 from arena.orchestrator import Interrupted, PlayError
 from arena.recipe import recipe_of
@@ -126,11 +127,10 @@ def run_selfplay(
 @app.command()
 def resume(run: Run, as_json: Json = False) -> None:
     """Continue a run from its newest valid checkpoint, as if it had never stopped."""
-    from arena.launch import experiment_of, go_on
+    from arena.launch import go_on
     from arena.learn.trainer import GateError
-    from arena.store.run import RunFolder
 
-    console, screen = _screen(experiment_of(RunFolder.open(run)).iterations, as_json)
+    console, screen = _screen(experiment_of(run).iterations, as_json)
     try:
         with screen.shown():
             go_on(run, screen)
@@ -177,7 +177,6 @@ def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
 
 def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
-    from arena.league.specs import experiment_of
     from arena.store.reader import RunReader
 
     best = best_match(folder)

@@ -25,7 +25,6 @@ from arena.league.evaluation import (
 from arena.league.held_out import Compared, changes, held_out, matches_of
 from arena.orchestrator import Interrupted
 from arena.store.files import write_atomic
-from arena.store.run import RunFolder
 
 WHO = (
     "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
@@ -189,13 +188,14 @@ def exploit(
 
 def compare(run: Path, quiet: bool) -> Compared | None:
     """What a run's `evaluate` section asks for, once the run is over; None where there is none."""
-    from arena.launch import experiment_of
-
-    experiment = experiment_of(RunFolder.open(run))
+    experiment = specs.experiment_of(run)
     if experiment.evaluate is None:
         return None
     with ExitStack() as stack:
-        begin = lambda total: stack.enter_context(progress(total, quiet))  # noqa: E731
+
+        def begin(total: int) -> Callable[[], None]:
+            return stack.enter_context(progress(total, quiet))
+
         return held_out(run, experiment.evaluate, experiment.seed, begin)
 
 

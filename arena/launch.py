@@ -7,10 +7,11 @@ from datetime import datetime
 from pathlib import Path
 
 from agents.weights import available, resolve
-from arena.config import ConfigError, Experiment, compose, text_layer, to_yaml
+from arena.config import ConfigError, Experiment, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab, Watcher
 from arena.league.held_out import check_spec
+from arena.league.specs import experiment_of
 from arena.orchestrator import Interrupted
 from arena.seating import set_tables
 from arena.store.run import RunFolder
@@ -32,15 +33,10 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
 def go_on(folder: Path, watcher: Watcher) -> Path:
     """Continue a run from its newest valid checkpoint, as if it had never stopped."""
     run = RunFolder.open(folder)
-    experiment = experiment_of(run)
+    experiment = experiment_of(folder)
     _same_roles(run, experiment)
     _play(run, experiment, watcher)
     return folder
-
-
-def experiment_of(run: RunFolder) -> Experiment:
-    """The exact experiment a run folder holds."""
-    return compose([text_layer(str(run.path / "config.yaml"), run.reader.config())])
 
 
 def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
