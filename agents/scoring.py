@@ -8,7 +8,7 @@ forwards, for a fraction of the tokens.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -214,15 +214,33 @@ def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, 
         yield i, array[rows == row]
 
 
+class StreamScores(NamedTuple):
+    """What a model says of one stream's sampled tokens, in their order."""
+
+    logprobs: np.ndarray
+    """float32, natural log, at the sampling temperature."""
+    entropy: np.ndarray
+    """float32, nats."""
+
+
+def scan_streams(
+    scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int = 4096
+) -> list[StreamScores]:
+    """Log-probabilities and entropies of every stream's sampled tokens, without gradient."""
+    device = next(scorer.parameters()).device
+    found = [StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))] * len(streams)
+    with torch.no_grad():
+        for batch in pack(streams, temperatures, token_budget):
+            batch = batch.to(device)
+            scores = scorer(batch)
+            entropies = dict(split_rows(batch, scores.entropy))
+            for i, logprobs in split_rows(batch, scores.logprobs):
+                found[i] = StreamScores(logprobs, entropies[i])
+    return found
+
+
 def score_streams(
     scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int = 4096
 ) -> list[np.ndarray]:
     """Log-probabilities without gradient, one float32 array per stream in the order of its sampled tokens."""
-    device = next(scorer.parameters()).device
-    found: list[np.ndarray] = [np.zeros(0, np.float32)] * len(streams)
-    with torch.no_grad():
-        for batch in pack(streams, temperatures, token_budget):
-            batch = batch.to(device)
-            for i, values in split_rows(batch, scorer(batch).logprobs):
-                found[i] = values
-    return found
+    return [scores.logprobs for scores in scan_streams(scorer, streams, temperatures, token_budget)]

@@ -281,7 +281,7 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
         return f"unknown field{nearest(str(error['loc'][-1]), known) or listed}"
     given = error["input"]
     told = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    shown = isinstance(given, str | int | float | None) and error["type"] != "value_error"
+    shown = isinstance(given, str | int | float | None) and error["type"] not in ("value_error", "part_error")
     meant = nearest(given, re.findall("'(.*?)'", told)) if isinstance(given, str) else ""
     return f"{told}, not {one_line(repr(given), 60)}{meant}" if shown else told
 

@@ -13,8 +13,10 @@ from agents.role import RoleError, list_roles, load_role
 from agents.role_check import RolePreview, check_role
 from agents.weights import available
 from arena.config import ConfigError, compose, recipe_layer, recipe_names
+from arena.parts import TABLES, described, plural
 
-KINDS = ("games", "roles", "policies", "opponents", "estimators", "losses", "recipes")
+PARTS = {plural(kind): kind for kind in TABLES}
+KINDS = ("games", "roles", "policies", "opponents", *PARTS, "recipes")
 _SAMPLE_TURNS = 2
 _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
@@ -48,7 +50,7 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
     if kind == "recipes":
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
-    return [{kind[:-1] if kind != "losses" else "loss": n, "what": _first_line(f)} for n, f in _functions(kind).items()]
+    return described(PARTS[kind])
 
 
 def _policies() -> list[dict[str, str]]:
@@ -58,16 +60,6 @@ def _policies() -> list[dict[str, str]]:
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint."))
     rows.append(("human", "any game", "You, in `arena play`."))
     return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]
-
-
-def _functions(kind: str) -> dict[str, Any]:
-    if kind == "estimators":
-        from arena.credit.estimators import ESTIMATORS
-
-        return dict(ESTIMATORS)
-    from arena.learn.losses import LOSSES
-
-    return dict(LOSSES)
 
 
 def _first_line(thing: Any) -> str:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from agents import strict_yaml
 from agents.names import nearest
 from arena.experiment import Experiment, GameSpec, LeagueSpec, OpponentSpec, PolicySpec, PoolSpec, SeatSpec, TableSpec
+from arena.parts import Kind
 
 __all__ = [
     "ConfigError",
@@ -119,6 +120,9 @@ def compose(layers: Iterable[Layer]) -> Experiment:
 
 def _check_tables(experiment: Experiment) -> None:
     """Either one table or several, each with something to play."""
+    matches, group = experiment.play.matches, experiment.play.group
+    if matches % group:
+        raise ConfigError(f"play.matches: {matches} is not a multiple of play.group, which is {group}: change one")
     if experiment.tables is None:
         for field in ("game", "seats"):
             if getattr(experiment, field) is None:
@@ -127,10 +131,10 @@ def _check_tables(experiment: Experiment) -> None:
     for field in ("game", "seats"):
         if getattr(experiment, field) is not None:
             raise ConfigError(f"{field}: stands beside `tables`: give one or the other (`{field}: null` takes it away)")
-    counts = apportion(experiment.play.matches, [table.share for table in experiment.tables])
+    counts = apportion(matches // group, [table.share for table in experiment.tables])
     if 0 in counts:
         raise ConfigError(
-            f"tables[{counts.index(0)}].share: none of the {experiment.play.matches} matches of an iteration "
+            f"tables[{counts.index(0)}].share: none of the {matches} matches of an iteration "
             "would be played there: raise it, or play.matches"
         )
 
@@ -162,11 +166,16 @@ def apportion(count: int, shares: Sequence[float]) -> list[int]:
     return counts
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
+def _over(below: Mapping[str, Any], above: Mapping[str, Any], model: Any = Experiment) -> dict[str, Any]:
+    """One source over another, key by key; another part in a part's place takes it whole, settings and all."""
+    merged, fields = dict(below), getattr(model, "model_fields", {})
     for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _over(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        old, field = merged.get(key), fields.get(key)
+        part = field is not None and any(isinstance(mark, Kind) for mark in field.metadata)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not (part and old.keys() != value.keys()):
+            merged[key] = _over(old, value, field and field.annotation)
+        else:
+            merged[key] = value
     return merged
 
 

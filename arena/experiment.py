@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agents.players.spend import EndpointSpec
+from arena.parts import Chosen, Kind, Kinds
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(ge=1)]
@@ -75,6 +76,8 @@ class PlaySpec(Spec):
     """How the matches of an iteration are played."""
 
     matches: Positive = 16
+    group: Positive = 1
+    """How many matches share a deal, for estimators that compare within one; divides `matches`."""
     in_flight: Positive = 64
     """How many matches run at once."""
     attempts: Positive = 3
@@ -82,29 +85,30 @@ class PlaySpec(Spec):
     limits: LimitsSpec = LimitsSpec()
 
 
-class StageSpec(Spec):
-    """One reward stage and its parameters."""
-
-    stage: str
-    parameters: dict[str, float] = {}
-
-
 class CreditSpec(Spec):
-    """From rewards to advantages."""
+    """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
 
-    estimator: str = "mars"
-    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
-    stages: list[StageSpec] = []
-    weights: dict[str, float] = {}
-    """Weight of each named reward; 1 if not given."""
-    normalise_by: list[Literal["game", "role", "policy", "seat"]] = ["game", "role", "policy"]
-    normalise_std: bool = False
+    stages: list[Annotated[Chosen, Kind("stage")]] = []
+    weights: dict[str, Annotated[Chosen, Kind("schedule")]] = {}
+    """Of each named reward, a number or a schedule; 1 if not given."""
+    select: list[Annotated[Chosen, Kind("selector")]] = []
+    estimator: Annotated[Chosen, Kind("estimator")] = Chosen("estimator", "mars")
+    transforms: list[Annotated[Chosen, Kind("transform")]] = []
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What models have to measure first (`arena.measures`); empty where a match log alone is enough."""
+        return frozenset().union(*(p.needs for p in (self.estimator, *self.stages, *self.select, *self.transforms)))
 
 
 class LearnSpec(Spec):
-    """One update per iteration and policy."""
+    """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
 
-    loss: str = "ppo_clip"
+    loss: Annotated[Chosen, Kind("loss")] = Chosen("loss", "policy_gradient")
+    aggregate: Annotated[Chosen, Kind("aggregate")] = Chosen("aggregate", "token_mean")
+    """What of the tokens, turns or streams the loss is a mean over."""
+    regularisers: Annotated[dict[str, Chosen], Kinds("regulariser")] = {"kl": Chosen("regulariser", "kl")}
+    """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
     betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
@@ -114,15 +118,20 @@ class LearnSpec(Spec):
     """Optimiser steps per epoch."""
     token_budget: Positive = 2048
     """Padded tokens per forward pass."""
-    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    clip_high: Annotated[float, Field(ge=0)] = 0.2
-    kl: Annotated[float, Field(ge=0)] = 0.01
-    """Weight of the KL to the policy's own beginning; 0 keeps no reference."""
-    entropy: float = 0.0
     grad_clip: Annotated[float, Field(ge=0)] = 1.0
     zero_stage: Literal[0, 1, 2, 3] = 0
     gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
     """Mean |sampler - trainer| log-probability at which the run stops."""
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per update."""
+        return self.epochs * self.minibatches
+
+    @property
+    def holds_on(self) -> bool:
+        """Whether some regulariser compares the policy with its own beginning."""
+        return any("reference" in r.needs and r.whole().settings["weight"] for r in self.regularisers.values())
 
 
 class OpponentSpec(Spec):

@@ -16,20 +16,22 @@ import torch
 
 from agents.engines.in_process import InProcessEngine
 from arena.board import Board
+from arena.clock import Clock
 from arena.config import Experiment, PoolSpec
-from arena.credit.assign import Credited, CreditRule, assign
+from arena.credit.assign import Credited, assign
+from arena.credit.batch import TurnBatch
 from arena.league.opponents import Matchmaker, WinRates
 from arena.league.pool import Pool, version_name
 from arena.league.ratings import Ratings
 from arena.learn.samples import samples_of
-from arena.learn.trainer import LearnRule
-from arena.match import Limits, MatchPlan, play_match
+from arena.measures import measure
 from arena.metrics import iteration_metrics
 from arena.orchestrator import play_all
 from arena.planning import demonstration_plans, generator, iteration_plans
 from arena.policies import Guests, Policies, reference_name
 from arena.records import MatchRecord, trajectories
-from arena.seating import House, Table, demonstrator_at, endpoint_for, player_at, players_at, set_tables
+from arena.seating import House, endpoint_for, set_tables
+from arena.stage import Stage
 from arena.store import checkpoints
 from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
@@ -64,8 +66,6 @@ class Lab:
             max_batch=experiment.engine.max_batch,
             cache_bytes=experiment.engine.cache_mb << 20,
         )
-        self.credit_rule = _credit_rule(experiment)
-        self.learn_rule = _learn_rule(experiment)
         self.commit_seconds = 0.0
         """Of the last commit; it is over too late to stand in its own line of metrics."""
         self._restore()
@@ -115,7 +115,7 @@ class Lab:
         async def play() -> list[MatchRecord]:
             guests = Guests(self.policies, self.pool)
             return await play_all(
-                plans, lambda plan: self._play_one(plan, guests), ended, spec.in_flight, spec.attempts
+                plans, lambda plan: self.stage.play(plan, guests), ended, spec.in_flight, spec.attempts
             )
 
         try:
@@ -127,7 +127,9 @@ class Lab:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
         self.watcher.phase(k, "credit")
         found = [t for record in records for t in trajectories(record) if t.trained and t.turns]
-        credited = assign(found, self.credit_rule, self._rng(k, "credit"))
+        rule, clock, rng = self.experiment.credit, self._clock(k), self._rng(k, "credit")
+        measures = measure(rule.needs, found, self.policies, self.engine, self._temperatures())
+        credited = assign(TurnBatch(found, clock, rng, self.credit_memory, measures), rule)
         kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in credited]
         self.run_folder.log.write_credit(k, kept)
         return credited
@@ -140,11 +142,11 @@ class Lab:
         for name, trainer in self.trainers.items():
             own = [c for c in credited if c.trajectory.policy == name]
             samples = samples_of(own, self._temperatures())
-            if self.learn_rule.kl:
+            if self.policies.holds_on:
                 streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
                 scored = self.engine.score(reference_name(name), streams, heat)
                 samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
-            learned[name] = trainer.update(samples, self._rng(k, "learn", name)) if samples else {}
+            learned[name] = trainer.update(samples, self._rng(k, "learn", name), self._clock(k)) if samples else {}
         return learned
 
     def publish(self) -> None:
@@ -180,7 +182,8 @@ class Lab:
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
-            records = asyncio.run(self._demonstrate(name, spec.brains, spec.matches))
+            plans = demonstration_plans(self.experiment, name, spec.matches, self.tables, self.policies)
+            records = asyncio.run(self.stage.demonstrate(plans, spec.brains, self._rng(0, "demonstrations")))
             shown = [t for r in records for t in trajectories(r) if t.policy == name]
             credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
             samples = samples_of(credited, self._temperatures())
@@ -203,19 +206,20 @@ class Lab:
         league = state.get("league", {})
         several = len({table.game.name for table in self.tables}) > 1
         self.ratings, self.win_rates = Ratings(state.get("ratings"), several), WinRates(league.get("win_rates"))
+        self.credit_memory: dict[str, Any] = state.get("credit", {})
         self.pool: Pool = self._pool(league.get("pool"))
         spec = self.experiment.league
         self.matchmaker = Matchmaker(spec.opponents, self.pool, self.win_rates) if spec else None
         self.policies: Policies = Policies(
             self.experiment,
-            self.learn_rule,
             self.engine,
             checkpoint,
             state.get("policies", {}),
             lambda what: self.watcher.phase(0, what),
         )
         self.trainers = self.policies.trainers
-        self.house = House(self.policies, self.engine, endpoint_for(self.experiment), self.experiment.seed)
+        house = House(self.policies, self.engine, endpoint_for(self.experiment), self.experiment.seed)
+        self.stage = Stage(self.tables, house, self.experiment.play.limits)
         self.pool.check(self.trainers)
         self._serve_references()
 
@@ -240,61 +244,19 @@ class Lab:
     def _checkpoint(self, k: int) -> None:
         def fill(folder: Path) -> None:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies")}
-            state |= {"ratings": self.ratings.state()}
+            state |= {"ratings": self.ratings.state(), "credit": self.credit_memory}
             state |= {"league": {"pool": self.pool.state(), "win_rates": self.win_rates.state()}}
             (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
 
         self.run_folder.checkpoint(k, fill)
         checkpoints.keep(self.run_folder.path, self.experiment.checkpoint.keep, also=[0])
 
-    def _table(self, plan: MatchPlan) -> Table:
-        return next(table for table in self.tables if table.fits(plan))
-
-    async def _play_one(self, plan: MatchPlan, guests: Guests) -> MatchRecord:
-        table = self._table(plan)
-        game = table.make_game()
-        async with guests.seated({seating.policy for seating in plan.seats.values()}):
-            players = players_at(table, plan, game, self.house)
-            record = await play_match(plan, game, players, self._limits())
-        for player in players.values():
-            for key in player.stream_keys:
-                self.engine.forget(key)
-        return record
-
-    async def _demonstrate(self, learner: str, brains: list[str], count: int) -> list[MatchRecord]:
-        """Matches at the learner's tables between brains, drawn at random for each seat that a policy holds."""
-        rng = self._rng(0, "demonstrations")
-
-        async def play(plan: MatchPlan) -> MatchRecord:
-            table = self._table(plan)
-            game = table.make_game()
-            players = {
-                seat: player_at(seat, plan, game, table, self.house)
-                if seating.kind == "brain"
-                else demonstrator_at(seat, plan, game, table, self.house, brains[rng.integers(len(brains))])
-                for seat, seating in plan.seats.items()
-            }
-            return await play_match(plan, game, players, self._limits())
-
-        plans = demonstration_plans(self.experiment, learner, count, self.tables, self.policies)
-        return await play_all(plans, play, lambda record: None, 1, 1)
-
-    def _limits(self) -> Limits:
-        return Limits(**self.experiment.play.limits.model_dump())
-
     def _temperatures(self) -> dict[str, float]:
         """By role: a role's name is the same role at every table."""
         return {role.role: role.sampling.temperature for table in self.tables for role in table.roles.values()}
 
+    def _clock(self, k: int) -> Clock:
+        return Clock(k, self.experiment.iterations)
+
     def _rng(self, k: int, *place: str) -> np.random.Generator:
         return generator(self.experiment.seed, k, *place)
-
-
-def _credit_rule(experiment: Experiment) -> CreditRule:
-    spec = experiment.credit
-    stages = tuple((s.stage, s.parameters) for s in spec.stages)
-    return CreditRule(spec.estimator, spec.gamma, stages, spec.weights, tuple(spec.normalise_by), spec.normalise_std)
-
-
-def _learn_rule(experiment: Experiment) -> LearnRule:
-    return LearnRule(**experiment.learn.model_dump(), bf16=experiment.precision == "bf16")

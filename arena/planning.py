@@ -33,10 +33,12 @@ def iteration_plans(
             return [configured] * count
         return matchmaker.arrange(k, table.game.name, configured, count, policies, rng)
 
+    group = experiment.play.group
+
     specs = experiment.all_tables()
-    counts = apportion(experiment.play.matches, [spec.share for spec in specs])
+    counts = apportion(experiment.play.matches // group, [spec.share for spec in specs])
     found = zip(specs, tables, counts, strict=True)
-    return _plans(experiment.seed, k, [(t, s) for spec, t, n in found for s in seats(spec, t, n)])
+    return _plans(experiment.seed, k, [(t, s) for spec, t, n in found for s in seats(spec, t, n)], group)
 
 
 def demonstration_plans(
@@ -54,12 +56,12 @@ def _configured(spec: TableSpec, table: Table, policies: Mapping[str, Policy]) -
     return seatings(table, {seat: held.policy for seat, held in spec.seats.items()}, policies)
 
 
-def _plans(seed: int, k: int, matches: Sequence[tuple[Table, dict[str, Seating]]]) -> list[MatchPlan]:
-    """A plan for each match, numbered, with a deal of its own."""
-    deals = np.random.SeedSequence((seed, k, _number("deals"))).generate_state(len(matches), np.uint64)
+def _plans(seed: int, k: int, deals: Sequence[tuple[Table, dict[str, Seating]]], group: int = 1) -> list[MatchPlan]:
+    """A plan for each match, numbered: `group` of them for each deal."""
+    seeds = np.random.SeedSequence((seed, k, _number("deals"))).generate_state(len(deals), np.uint64)
     return [
-        MatchPlan(f"{k:04d}-{i:04d}", k, table.game.name, dict(table.game.options), int(deals[i]), dict(seats))
-        for i, (table, seats) in enumerate(matches)
+        MatchPlan(f"{k:04d}-{i:04d}", k, t.game.name, dict(t.game.options), int(seeds[i // group]), dict(seats))
+        for i, (t, seats) in enumerate(deal for deal in deals for _ in range(group))
     ]
 
 

@@ -15,7 +15,7 @@ from agents.policy import Policy
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.config import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
-from arena.learn.trainer import LearnRule, PolicyTrainer
+from arena.learn.trainer import PolicyTrainer
 from arena.store.checkpoints import Checkpoint
 
 
@@ -25,14 +25,16 @@ class Policies(Mapping[str, Policy]):
     def __init__(
         self,
         experiment: Experiment,
-        rule: LearnRule,
         engine: Engine,
         checkpoint: Checkpoint | None,
         kept: Mapping[str, Any],
         doing: Callable[[str], None],
     ) -> None:
         """Loads and serves them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
-        self.engine, self.rule = engine, rule
+        self.engine, self.rule = engine, experiment.learn
+        self.bf16 = experiment.precision == "bf16"
+        self.holds_on = experiment.learn.holds_on or "reference" in experiment.credit.needs
+        """Whether something is compared with a policy's own beginning."""
         self.trainers: dict[str, PolicyTrainer] = {}
         self._own: dict[str, Policy] = {}
         self._past: dict[str, Policy] = {}
@@ -63,7 +65,7 @@ class Policies(Mapping[str, Policy]):
 
     def serve_references(self, first: Callable[[str], Path]) -> None:
         """Serve what the KL holds on to: each trained policy's weights in its `first` folder."""
-        if not self.rule.kl:
+        if not self.holds_on:
             return
         frozen: dict[Path, Any] = {}
         for name in self.trainers:
@@ -72,12 +74,15 @@ class Policies(Mapping[str, Policy]):
                 frozen[folder] = _frozen(folder)
             self.engine.publish(reference_name(name), 0, frozen[folder])
 
-    def save(self, folder: Path) -> dict[str, dict[str, int]]:
+    def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write all that is trained under `folder`; what a checkpoint's state says of it."""
         for name, trainer in self.trainers.items():
             trainer.save(folder / name)
             self[name].tokenizer.save_pretrained(folder / name)
-        return {name: {"version": self[name].version, "steps": t.steps} for name, t in self.trainers.items()}
+        return {
+            name: {"version": self[name].version, "steps": t.steps, "memory": t.memory}
+            for name, t in self.trainers.items()
+        }
 
     def save_weights(self, name: str, folder: Path) -> None:
         """Write a trained policy in Hugging Face layout, without its optimiser."""
@@ -85,16 +90,17 @@ class Policies(Mapping[str, Policy]):
         self[name].tokenizer.save_pretrained(folder)
 
     def _load(
-        self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, int] | None
+        self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, Any] | None
     ) -> Policy:
         source = resolve(spec.model)
         folder = checkpoint.policy(name) if checkpoint and kept else source
         model, tokenizer = _placed(load_model(folder)), load_tokenizer(source)
         policy = Policy(name, source, model, tokenizer, ChatFrame(tokenizer), spec.train)
         if spec.train:
-            self.trainers[name] = PolicyTrainer(name, model, self.rule)
+            self.trainers[name] = PolicyTrainer(name, model, self.rule, self.bf16)
             if kept:
                 self.trainers[name].load_optimizer(folder, kept["steps"])
+                self.trainers[name].memory = dict(kept["memory"])
                 policy.version = kept["version"]
         return policy
 

@@ -29,7 +29,7 @@ play:
   matches: 24
 learn:
   lr: 4e-5
-  kl: 0.02
+  regularisers: {{kl: {{weight: 0.02}}}}
   token_budget: 1024
 checkpoint: {{every: 5, keep: 1}}
 """

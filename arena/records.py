@@ -59,6 +59,8 @@ class Trajectory:
     trained: bool
     turns: tuple[Turn, ...]
     streams: tuple[Stream, ...]
+    seed: int = 0
+    """The deal; matches of one group share it."""
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
         """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
@@ -178,6 +180,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             trained=seating.trained,
             turns=tuple(turn for turn in record.turns if turn.seat == seat),
             streams=record.streams.get(seat, ()),
+            seed=record.seed,
         )
         for seat, seating in record.seats.items()
     ]

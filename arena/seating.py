@@ -20,9 +20,6 @@ from agents.players.spend import EndpointError
 from agents.policy import Policy
 from agents.role import Role, RoleError, load_role
 from arena.config import ConfigError, Experiment, GameSpec, TableSpec
-from arena.credit.estimators import ESTIMATORS
-from arena.credit.rewards import STAGES
-from arena.learn.losses import LOSSES
 from arena.match import MatchPlan, SeatedPlayer
 from arena.records import Seating
 
@@ -150,10 +147,6 @@ def endpoint_for(experiment: Experiment) -> Endpoint | None:
 
 def set_tables(experiment: Experiment) -> list[Table]:
     """Find everything the experiment names; ConfigError with the nearest name for what there is not."""
-    _known("estimator", experiment.credit.estimator, ESTIMATORS, "arena list estimators")
-    _known("loss", experiment.learn.loss, LOSSES, "arena list losses")
-    for stage in experiment.credit.stages:
-        _known("reward stage", stage.stage, STAGES, f"known: {', '.join(STAGES)}")
     folders = [experiment.roles] if experiment.roles else []
     tables = []
     for i, spec in enumerate(experiment.all_tables()):

@@ -1,43 +1,108 @@
 """Credit: what every turn earned and what it is worth to the role that took it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from arena.credit.estimators import ESTIMATORS, key_of, normalise
-from arena.credit.rewards import turn_rewards
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.selection import Selection
+from arena.credit.tokens import TokenAdvantages, gathered, spread
+from arena.experiment import CreditSpec
+from arena.parts import Chosen
 from arena.records import Trajectory
 
 
 @dataclass(frozen=True)
-class CreditRule:
-    """How rewards become advantages; recomputable from a match log alone."""
-
-    estimator: str = "mars"
-    gamma: float = 1.0
-    stages: tuple[tuple[str, Mapping[str, float]], ...] = ()
-    weights: Mapping[str, float] | None = None
-    by: tuple[str, ...] = ("game", "role", "policy")
-    std: bool = False
-
-
-@dataclass(frozen=True)
 class Credited:
-    """A trajectory with one reward and one advantage per turn, float64 arrays of len(turns)."""
+    """A trajectory with what credit made of it; K turns, n sampled tokens."""
 
     trajectory: Trajectory
-    rewards: np.ndarray
-    advantages: np.ndarray
+    rewards: Floats
+    """[K]"""
+    advantages: Floats
+    """[K]; where tokens differ, the mean over the turn's."""
+    tokens: Floats | None = None
+    """[n] advantages, stream after stream, where the estimator or a transform tells tokens apart."""
+    learned: NDArray[np.bool_] | None = None
+    """[K] whether the turn is in the loss; None is all."""
 
 
-def assign(trajectories: Sequence[Trajectory], rule: CreditRule, rng: np.random.Generator) -> list[Credited]:
-    """Rewards by stage and weight, the estimator's turn values, then normalisation within each group."""
-    rewards = [turn_rewards(t, rule.stages, rule.weights or {}) for t in trajectories]
-    keys = [key_of(t, rule.by) for t in trajectories]
-    values = ESTIMATORS[rule.estimator](rewards, keys, rule.gamma, rng)
-    advantages = normalise(values, keys, rule.std)
+def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
+    """Rewards by stage and weight, selection, the estimator's advantages, then transforms.
+
+    Trajectories that selection drops are missing from the result.
+    """
+    rewards = turn_rewards(batch, rule)
+    selection = select(batch, rewards, rule)
+    if not selection.kept.all():
+        batch, rewards, selection = _without_dropped(batch, rewards, selection)
+    batch = batch.counting(selection.counted)
+    found = rule.estimator(batch, rewards)
+    tokens = found.values if isinstance(found, TokenAdvantages) else None
+    if rule.transforms:
+        tokens = spread(batch, found) if tokens is None else tokens
+        for transform in rule.transforms:
+            tokens = transform(batch, tokens)
+    advantages = found if tokens is None else gathered(batch, tokens)
+    return _by_trajectory(batch, rewards, advantages, tokens, selection)
+
+
+def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
+    """[T] one number per turn: Σ weight[name] · reward[name] over the named rewards after all stages."""
+    columns = named_rewards(batch, rule.stages)
+    total = np.zeros(len(batch.owner))
+    for name, column in columns.items():
+        total += column * (rule.weights[name](batch.clock) if name in rule.weights else 1.0)
+    return total
+
+
+def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Floats]:
+    """The game's named rewards as columns [T], and what the stages make of them."""
+    columns: dict[str, Floats] = {}
+    for row, turn in enumerate(batch.turns):
+        for name, value in turn.rewards.items():
+            columns.setdefault(name, np.zeros(len(batch.owner)))[row] = value
+    for stage in stages:
+        columns |= stage(batch, columns)
+    return columns
+
+
+def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
+    """What the rule's selectors leave of the batch, one after another."""
+    selection = Selection.everything(batch)
+    for selector in rule.select:
+        selection = selector(batch, rewards, selection)
+    return selection
+
+
+def _without_dropped(batch: TurnBatch, rewards: Floats, selection: Selection) -> tuple[TurnBatch, Floats, Selection]:
+    """The batch of the trajectories that are kept."""
+    rows = np.flatnonzero(selection.kept).tolist()
+    turns = selection.kept[batch.owner]
+    left = TurnBatch(
+        [batch.trajectories[i] for i in rows],
+        batch.clock,
+        batch.rng,
+        batch.memory,
+        {name: [arrays[i] for i in rows] for name, arrays in batch.measures.items()},
+    )
+    return left, rewards[turns], Selection(selection.learned[turns], selection.counted[rows], selection.kept[rows])
+
+
+def _by_trajectory(
+    batch: TurnBatch, rewards: Floats, advantages: Floats, tokens: Floats | None, selection: Selection
+) -> list[Credited]:
+    """The flat columns cut up again, trajectory by trajectory."""
+    cuts = batch.starts[1:-1]
+    own: list[Floats | None] = [None] * len(batch.lengths)
+    if tokens is not None:
+        own = list(np.split(tokens, np.searchsorted(batch.owner[batch.token_turns], np.arange(1, len(batch.lengths)))))
+    learned = np.split(selection.learned, cuts)
     return [
-        Credited(t, np.asarray(r, dtype=np.float64), a)
-        for t, r, a in zip(trajectories, rewards, advantages, strict=True)
+        Credited(trajectory, r, a, t, None if s.all() else s)
+        for trajectory, r, a, t, s in zip(
+            batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), own, learned, strict=False
+        )
     ]

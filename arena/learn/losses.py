@@ -1,9 +1,16 @@
-"""Policy-gradient losses, per sampled token, and the KL to a reference."""
+"""Losses: one number per sampled token, to be minimised.
+
+A loss is `loss(tokens, *, settings) -> TokenLoss`. What the tokens' losses are summed to is the aggregate's business.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+
+from arena.learn.batches import TokenBatch
+from arena.parts import Chosen, Kind
 
 
 @dataclass(frozen=True)
@@ -11,51 +18,28 @@ class TokenLoss:
     """A loss for each of N tokens and what is worth watching about it."""
 
     loss: torch.Tensor
-    """[N] float32, to be minimised."""
+    """[N] float, to be minimised."""
     clipped: torch.Tensor
-    """[N] bool, where the clip cut the gradient."""
+    """[N] bool, where the clip changed the gradient."""
 
 
-def ppo_clip(
-    logprobs: torch.Tensor,
-    old: torch.Tensor,
-    advantages: torch.Tensor,
-    clip_low: float,
-    clip_high: float,
+def policy_gradient(
+    tokens: TokenBatch,
+    *,
+    clip: Annotated[Chosen, Kind("clip")] = Chosen("clip", "ppo"),
 ) -> TokenLoss:
-    """PPO's clipped surrogate, max(-A r, -A clip(r, 1 - low, 1 + high)) with r = exp(logprobs - old).
+    """The policy gradient by importance ratio, held back by a clip rule.
 
-    All arrays are [N] float32. Source: Schulman et al. 2017, eq. 7; separate bounds as in DAPO
-    (Yu et al. 2025). The log-ratio is held within ±20, where exp still fits float32.
+    r = exp(logprobs - old), the log-ratio held within ±20, where exp still fits float32.
     """
-    ratio = (logprobs - old).clamp(-20.0, 20.0).exp()
-    plain = -advantages * ratio
-    bounded = -advantages * ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    return TokenLoss(torch.maximum(plain, bounded), (bounded > plain).detach())
+    ratio = (tokens.logprobs - tokens.old).clamp(-20.0, 20.0).exp()
+    loss, clipped = clip(ratio, tokens)
+    return TokenLoss(loss, clipped)
 
 
-def nll(
-    logprobs: torch.Tensor,
-    old: torch.Tensor,
-    advantages: torch.Tensor,
-    clip_low: float,
-    clip_high: float,
-) -> TokenLoss:
+def likelihood(tokens: TokenBatch) -> TokenLoss:
     """Advantage-weighted negative log-likelihood, -A log p; with A = 1 it is imitation."""
-    return TokenLoss(-advantages * logprobs, torch.zeros_like(logprobs, dtype=torch.bool))
+    return TokenLoss(-tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.learned))
 
 
-def kl_k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Schulman's k3 estimate of KL(policy ‖ reference) per token, [N]: exp(d) - d - 1 with d = reference - logprobs.
-
-    Unbiased for tokens drawn from the policy, and never negative. Source: Schulman 2020, "Approximating KL
-    divergence".
-    """
-    d = (reference - logprobs).clamp(-20.0, 20.0)
-    return d.exp() - d - 1.0
-
-
-LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float, float], TokenLoss]] = {
-    "ppo_clip": ppo_clip,
-    "nll": nll,
-}
+LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood)}

@@ -5,21 +5,34 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from arena.credit.assign import Credited
-from arena.learn.trainer import Sample
+from arena.learn.batches import Sample
 
 
 def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) -> list[Sample]:
-    """One sample per stream with sampled tokens; temperatures are by role.
+    """One sample per stream with a token to learn from; temperatures are by role.
 
     Boundaries of turns come from the stream's turn ids alone.
     """
     samples = []
     for item in credited:
-        by_turn = {t.index: a for t, a in zip(item.trajectory.turns, item.advantages, strict=True)}
+        indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
+        learned = np.ones(len(indices), bool) if item.learned is None else item.learned
+        taken = 0
         for stream in item.trajectory.streams:
-            own = [i for i, sampled in enumerate(stream.mask) if sampled]
-            if own:
-                advantages = np.array([by_turn[stream.turns[i]] for i in own], np.float32)
-                behaviour = np.array([stream.logprobs[i] for i in own], np.float32)
-                samples.append(Sample(stream, advantages, behaviour, temperatures[item.trajectory.role]))
+            own = np.asarray(stream.mask, bool)
+            count = int(own.sum())
+            places = np.searchsorted(indices, np.asarray(stream.turns, np.int64)[own])
+            advantages = item.advantages[places] if item.tokens is None else item.tokens[taken : taken + count]
+            taken += count
+            if learned[places].any():
+                samples.append(
+                    Sample(
+                        stream,
+                        advantages.astype(np.float32),
+                        np.asarray(stream.logprobs, np.float32)[own],
+                        temperatures[item.trajectory.role],
+                        places,
+                        learned[places],
+                    )
+                )
     return samples

@@ -1,7 +1,6 @@
 """One trainable policy's learning: its weights, its optimiser, and the update from credited streams."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,69 +9,30 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.model_folder import quietly
-from agents.scoring import StreamBatch, StreamScorer, pack, score_streams
+from agents.scoring import StreamScorer, StreamScores, pack, scan_streams, split_rows
 from agents.stream import Stream
+from arena.clock import Clock
+from arena.experiment import LearnSpec
+from arena.learn.batches import Sample, token_batch
 from arena.learn.distributed import deepspeed
-from arena.learn.losses import LOSSES, kl_k3
+from arena.learn.moments import Moments
+from arena.learn.watch import Watch
+from arena.parts import Chosen
 
 
 class GateError(Exception):
     """Sampler and trainer disagree on the same tokens; the message has the numbers."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A stream to learn from; arrays are float32 with one entry per sampled token."""
-
-    stream: Stream
-    advantages: np.ndarray
-    behaviour: np.ndarray
-    """Log-probabilities at sampling time."""
-    temperature: float
-    reference: np.ndarray | None = None
-    """Log-probabilities under the frozen reference, when a KL to it is asked for."""
-
-    def with_reference(self, logprobs: np.ndarray) -> "Sample":
-        """The same sample with the reference's view of it."""
-        return replace(self, reference=logprobs)
-
-
-@dataclass(frozen=True)
-class LearnRule:
-    """How an update is made. Everything an experiment may set about learning."""
-
-    loss: str = "ppo_clip"
-    lr: float = 1e-5
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = 0.0
-    warmup_steps: int = 0
-    epochs: int = 1
-    minibatches: int = 1
-    token_budget: int = 2048
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    kl: float = 0.0
-    entropy: float = 0.0
-    grad_clip: float = 1.0
-    zero_stage: int = 0
-    bf16: bool = False
-    gate_tolerance: float = 0.05
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps per update."""
-        return self.epochs * self.minibatches
-
-
 class PolicyTrainer:
     """DeepSpeed around one policy. The model's parameters are the ones the in-process engine serves."""
 
-    def __init__(self, name: str, model: torch.nn.Module, rule: LearnRule) -> None:
-        self.name, self.rule = name, rule
+    def __init__(self, name: str, model: torch.nn.Module, rule: LearnSpec, bf16: bool = False) -> None:
+        self.name, self.rule, self._clock = name, rule, Clock()
         self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
-        self.scorer = StreamScorer(model, rule.bf16)
+        self.scorer = StreamScorer(model, bf16)
         optimizer = torch.optim.AdamW(
             model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
         )
@@ -80,24 +40,25 @@ class PolicyTrainer:
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
         )
         self.device = self.engine.device
-        if rule.zero_stage:
-            self._make_moments()
+        self.moments = Moments(self.engine, model, rule.zero_stage)
+        self.memory: dict[str, Any] = {}
+        """What regularisers remember from iteration to iteration, as JSON."""
 
-    def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Log-probabilities of the sampled tokens under the current weights, without gradient."""
-        return score_streams(self.engine, streams, temperatures, self.rule.token_budget)
+    def look(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+        """Log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
+        return scan_streams(self.engine, streams, temperatures, self.rule.token_budget)
 
-    def update(self, samples: Sequence[Sample], rng: np.random.Generator) -> dict[str, float]:
+    def update(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> dict[str, float]:
         """Learn from samples: `rule.steps` optimiser steps. Returns what happened, as means over tokens.
 
         Raises GateError, before any weight has changed, if the samples' behaviour log-probabilities are not
         those of the current weights.
         """
-        watch = _Watch()
+        watch, self._clock = Watch(), clock
         old: list[np.ndarray] | None = None
         if self.rule.steps > 1:  # with a single step the first forward of the update is the old policy's
-            old = self.score([s.stream for s in samples], [s.temperature for s in samples])
-            self._gate(np.concatenate([o - s.behaviour for o, s in zip(old, samples, strict=True)]))
+            old = [s.logprobs for s in self.look([s.stream for s in samples], [s.temperature for s in samples])]
+            self._gate([o - s.behaviour for o, s in zip(old, samples, strict=True) if s.source == "played"])
         self.engine.train()
         for _ in range(self.rule.epochs):
             order = rng.permutation(len(samples))
@@ -110,64 +71,67 @@ class PolicyTrainer:
         self, samples: Sequence[Sample], lr: float, epochs: int, minibatches: int, rng: np.random.Generator
     ) -> None:
         """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
-        rule, self.rule = (
-            self.rule,
-            replace(
-                self.rule, loss="nll", lr=lr, epochs=epochs, minibatches=minibatches, warmup_steps=_IMITATION_WARMUP
-            ),
-        )
+        imitation: dict[str, Any] = {
+            "loss": Chosen("loss", "likelihood"),
+            "aggregate": Chosen("aggregate", "token_mean"),
+        }
+        imitation |= {"regularisers": {}, "lr": lr, "warmup_steps": _IMITATION_WARMUP}
+        rule, self.rule = self.rule, self.rule.model_copy(update=imitation)
         self.engine.train()
         for _ in range(epochs):
             for part in np.array_split(rng.permutation(len(samples)), minibatches):
-                self._step(samples, None, part.tolist(), _Watch(), gated=False)  # brains have no probabilities
+                self._step(samples, None, part.tolist(), Watch(), gated=False)  # brains have no probabilities
         self.engine.eval()
         self.rule, self.steps = rule, 0
-        self._forget_moments()
+        self.moments.forget()
 
     def _step(
-        self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: "_Watch", *, gated: bool
+        self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: Watch, *, gated: bool
     ) -> None:
         """One optimiser step on some of the samples, in micro-batches of at most the token budget."""
-        streams = [s.stream for s in samples]
-        temperatures = [s.temperature for s in samples]
-        total = sum(len(samples[i].advantages) for i in part)
-        if not total:
+        weights = self._weights(samples, part)
+        if not any(w.any() for w in weights.values()):
             return
         gaps = []
+        streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
         for batch in pack(streams, temperatures, self.rule.token_budget, part):
             scores = self.engine(batch.to(self.device))
-            now = scores.logprobs.detach()
-            behaviour = self._gather(batch, [s.behaviour for s in samples])
-            before = now if old is None else self._gather(batch, old)
-            gaps.append((now - behaviour).cpu().numpy())
-            advantages = self._gather(batch, [s.advantages for s in samples])
-            token = LOSSES[self.rule.loss](scores.logprobs, before, advantages, self.rule.clip_low, self.rule.clip_high)
-            objective = token.loss - self.rule.entropy * scores.entropy
-            if samples[part[0]].reference is not None:
-                reference = self._gather(batch, [s.reference for s in samples])
-                divergence = kl_k3(scores.logprobs, reference)
-                objective = objective + self.rule.kl * divergence
-                watch.add("kl", divergence)
-            self.engine.backward(objective.sum() / total)
-            watch.add("loss", objective)
-            watch.add("entropy", scores.entropy)
-            watch.add("clipped", token.clipped.float())
-            watch.add("advantage_size", advantages.abs())
+            tokens = token_batch(batch, scores, samples, old, self._clock, self.memory)
+            gaps += [
+                g for i, g in split_rows(batch, tokens.logprobs - tokens.behaviour) if samples[i].source == "played"
+            ]
+            weight = torch.from_numpy(np.concatenate([weights[i] for i in batch.index])).float().to(self.device)
+            token = self.rule.loss(tokens)
+            objective = token.loss
+            for name, regulariser in self.rule.regularisers.items():
+                if "reference" not in regulariser.needs or tokens.reference is not None:
+                    term = regulariser(tokens, token.loss)
+                    objective = objective + term
+                    watch.add(f"{name}_term", term[tokens.learned])
+            self.engine.backward((objective * weight).sum())
+            watch.step(tokens, objective, token)
         if gated:
-            self._gate(np.concatenate(gaps))
-        watch.gap(np.concatenate(gaps))
+            self._gate(gaps)
+        watch.gap(gaps)
         self._set_lr()
         self.engine.step()
         self.steps += 1
         watch.norm(self.engine.get_global_grad_norm())
 
-    def _gather(self, batch: StreamBatch, arrays: Sequence[np.ndarray | None]) -> torch.Tensor:
-        """Per-token values of the batch's streams, [N] float32, in the order of its sampled tokens."""
-        chosen = [arrays[i] for i in batch.index]
-        return torch.from_numpy(np.concatenate(chosen)).float().to(self.device)  # type: ignore[arg-type]
+    def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
+        """What each token of the step weighs in its loss, by sample."""
+        chosen = [samples[i] for i in part]
+        sizes = [len(s.advantages) for s in chosen]
+        if not sum(sizes):
+            return {}
+        streams = np.repeat(np.arange(len(chosen)), sizes)
+        turns = np.unique(np.stack([streams, np.concatenate([s.turns for s in chosen])]), axis=1, return_inverse=True)
+        learned = np.concatenate([s.learned for s in chosen])
+        weights = self.rule.aggregate(turns[1].reshape(-1), streams, learned)
+        return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 
-    def _gate(self, gaps: np.ndarray) -> None:
-        size = np.abs(gaps)
+    def _gate(self, gaps: Sequence[np.ndarray]) -> None:
+        size = np.abs(np.concatenate(gaps)) if gaps else np.zeros(1)
         if not size.mean() <= self.rule.gate_tolerance:  # also stops at NaN
             raise GateError(
                 f"policy '{self.name}': the sampler's and the trainer's log-probabilities differ by "
@@ -187,12 +151,7 @@ class PolicyTrainer:
     def save(self, folder: Path) -> None:
         """Write weights in the Hugging Face layout and the optimiser's state by parameter name."""
         self.save_weights(folder)
-        state = {}
-        for name, parameter in self.model.named_parameters():
-            for key in _MOMENTS:
-                state[f"{name}.{key}"] = self._moment(parameter, key)
-        state = {name: value.detach().cpu().contiguous() for name, value in state.items() if value is not None}
-        save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
+        save_file(self.moments.state(), folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def save_weights(self, folder: Path) -> None:
         """Write weights alone, in the Hugging Face layout."""
@@ -201,78 +160,14 @@ class PolicyTrainer:
 
     def load_optimizer(self, folder: Path, steps: int) -> None:
         """Take up the optimiser's state again; the weights come with the model given to the constructor."""
-        state = load_file(folder / "optimizer.safetensors")
         self.steps = steps
-        for name, parameter in self.model.named_parameters():
-            for key in _MOMENTS:
-                if (value := state.get(f"{name}.{key}")) is not None:
-                    self._set_moment(parameter, key, value.to(self.device))
-
-    def _moment(self, parameter: torch.nn.Parameter, key: str) -> torch.Tensor | None:
-        if self.rule.zero_stage == 0:
-            return self.engine.optimizer.state.get(parameter, {}).get(key)  # type: ignore[no-any-return]
-        from deepspeed.utils import safe_get_full_optimizer_state
-
-        return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
-
-    def _set_moment(self, parameter: torch.nn.Parameter, key: str, value: torch.Tensor) -> None:
-        if self.rule.zero_stage == 0:
-            slot = self.engine.optimizer.state[parameter]
-            slot[key] = value
-            slot["step"] = torch.tensor(float(self.steps))
-            return
-        from deepspeed.utils import safe_set_full_optimizer_state
-
-        safe_set_full_optimizer_state(parameter, value, key)
-        for slot in self.engine.optimizer.optimizer.state.values():
-            slot["step"] = torch.tensor(float(self.steps))
-
-    def _make_moments(self) -> None:
-        """ZeRO makes the moments at its first step: too late to be loaded, or saved, before it."""
-        zero = self.engine.optimizer
-        whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
-        for part in zero.fp32_partitioned_groups_flat if self.rule.zero_stage == 3 else whole:
-            moments = {key: torch.zeros_like(part) for key in _MOMENTS}
-            zero.optimizer.state[part] = {"step": torch.tensor(0.0), **moments}
-        if self.rule.zero_stage < 3:
-            zero._lazy_init_hp_params_optimizer_state()
-
-    def _forget_moments(self) -> None:
-        for parameter in self.model.parameters():
-            for key in _MOMENTS:
-                if (moment := self._moment(parameter, key)) is not None:
-                    self._set_moment(parameter, key, torch.zeros_like(moment))
+        self.moments.load(load_file(folder / "optimizer.safetensors"), steps)
 
 
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 _IMITATION_WARMUP = 10
 
 
-class _Watch:
-    """Means over tokens of what an update did."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-        self.counts: dict[str, int] = {}
-
-    def add(self, name: str, values: torch.Tensor) -> None:
-        self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
-        self.counts[name] = self.counts.get(name, 0) + values.numel()
-
-    def norm(self, value: Any) -> None:
-        if value is not None:
-            self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + float(value)
-            self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
-
-    def gap(self, gaps: np.ndarray) -> None:
-        if "logprob_gap" not in self.sums:  # later steps differ from the sampler because they learned
-            self.sums["logprob_gap"], self.counts["logprob_gap"] = float(np.abs(gaps).sum()), len(gaps)
-
-    def means(self) -> dict[str, float]:
-        return {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
-
-
-def _deepspeed_config(rule: LearnRule) -> dict[str, Any]:
+def _deepspeed_config(rule: LearnSpec) -> dict[str, Any]:
     return {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,

@@ -419,7 +419,7 @@ def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatc
 
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     settings = [
-        "iterations=1", "play.matches=6", "play.attempts=1", "play.in_flight=1", "learn.kl=0",
+        "iterations=1", "play.matches=6", "play.attempts=1", "play.in_flight=1", "learn.regularisers={kl: {weight: 0}}",
         "policies.shared.imitate={brains: [random], matches: 16, epochs: 1}",
         "seats.second.policy=endpoint:m", "endpoint.attempts=1", "endpoint.requests_per_minute=10000",
     ]  # fmt: skip

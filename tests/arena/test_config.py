@@ -19,6 +19,7 @@ from arena.config import (
     to_yaml,
     with_policies,
 )
+from arena.parts import choose
 from arena.recipe import recipe_of
 from arena.seating import set_tables
 
@@ -66,15 +67,15 @@ def test_what_is_written_down_is_read_back_the_same(name: str, mode: str) -> Non
 
 
 def test_later_layers_lie_over_earlier_ones_key_by_key() -> None:
-    found = experiment("game.options.max_turns=8", text="learn: {kl: 0.5}\ngame: {options: {talk: false}}\n")
-    assert (found.learn.lr, found.learn.kl) == (1e-3, 0.5)
+    found = experiment("game.options.max_turns=8", text="learn: {grad_clip: 0.5}\ngame: {options: {talk: false}}\n")
+    assert (found.learn.lr, found.learn.grad_clip) == (1e-3, 0.5)
     assert found.game.options == {"max_turns": 8, "talk": False}
-    assert experiment("learn.kl=0.1", "learn.kl=0.2", text="learn: {kl: 0.5}").learn.kl == 0.2
+    assert experiment("learn.lr=0.1", "learn.lr=0.2", text="learn: {lr: 0.5}").learn.lr == 0.2
 
 
 def test_lists_are_replaced_whole() -> None:
-    found = experiment("credit.normalise_by=[seat]", text="credit: {normalise_by: [game, role]}")
-    assert found.credit.normalise_by == ["seat"]
+    found = experiment("credit.stages=[overlong]", text="credit: {stages: [valid_act, valid_act]}")
+    assert [stage.name for stage in found.credit.stages] == ["overlong"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_lists_are_replaced_whole() -> None:
         ("threads=null", ("threads",), None),
         ("learn.betas=[0.8, 0.9]", ("learn", "betas"), (0.8, 0.9)),
         ("play.limits.seconds=null", ("play", "limits", "seconds"), None),
-        ("credit.weights={deal: 0.5}", ("credit", "weights"), {"deal": 0.5}),
+        ("credit.weights={deal: 0.5}", ("credit", "weights"), {"deal": choose("schedule", "constant", value=0.5)}),
     ],
 )
 def test_set_reads_its_value_as_yaml(assignment: str, path: tuple[str, ...], value: object) -> None:
@@ -96,7 +97,7 @@ def test_set_reads_its_value_as_yaml(assignment: str, path: tuple[str, ...], val
 
 
 def test_unknown_keys_are_named_with_line_and_nearest() -> None:
-    message = refusal(text="# mine\nlearn:\n  kl: 0.1\n  lrr: 1e-3\n")
+    message = refusal(text="# mine\nlearn:\n  lr: 0.1\n  lrr: 1e-3\n")
     assert message.startswith("mine.yaml:4:") and "learn.lrr" in message and "'lr'" in message
     message = refusal(text="iteration: 3\n")
     assert message.startswith("mine.yaml:1:") and "did you mean 'iterations'?" in message
@@ -115,7 +116,7 @@ def test_unknown_keys_are_named_with_line_and_nearest() -> None:
         ("learn:\n  lr: -1.0\n", 2, "learn.lr"),
         ("policies:\n  Bad Name: {model: nano}\n", 2, "policies"),
         ("precision: fp16\n", 1, "precision"),
-        ("credit: {stages: [{stage: valid_act, parameters: {bonus: lots}}]}\n", 1, "credit.stages"),
+        ("credit: {stages: [{valid_act: {bonus: lots}}]}\n", 1, "credit.stages"),
     ],
 )
 def test_bad_values_are_told_with_file_line_and_field(text: str, line: int, field: str) -> None:
@@ -125,7 +126,7 @@ def test_bad_values_are_told_with_file_line_and_field(text: str, line: int, fiel
 
 def test_a_fault_is_told_of_the_layer_that_it_came_from() -> None:
     assert refusal("learn.lr=fast", text="learn: {lr: 1e-4}").startswith("--set learn.lr=fast")
-    assert refusal("learn.kl=0.1", text="seed: 1\nlearn: {lr: fast}").startswith("mine.yaml:2:")
+    assert refusal("learn.grad_clip=0.1", text="seed: 1\nlearn: {lr: fast}").startswith("mine.yaml:2:")
 
 
 def test_a_missing_key_is_told() -> None:
@@ -159,8 +160,8 @@ def test_broken_files_and_recipes_are_one_line(tmp_path: Path) -> None:
         ("seats.opener.role=nano_opner", "unknown role 'nano_opner' — did you mean 'nano_opener'?"),
         ("seats.opener.policy=sharde", "unknown policy 'sharde' — did you mean 'shared'?"),
         ("credit.estimator=marss", "unknown estimator 'marss' — did you mean 'mars'?"),
-        ("learn.loss=ppo-clip", "unknown loss 'ppo-clip' — did you mean 'ppo_clip'?"),
-        ("credit.stages=[{stage: valid_acts}]", "unknown reward stage 'valid_acts' — did you mean 'valid_act'?"),
+        ("learn.loss=likelyhood", "unknown loss 'likelyhood' — did you mean 'likelihood'?"),
+        ("credit.stages=[valid_acts]", "unknown stage 'valid_acts' — did you mean 'valid_act'?"),
         ("seats.opner={role: nano_opener, policy: shared}", "no seat 'opner' — did you mean 'opener'?"),
         ("game.options.turns=3", "game.options"),
     ],

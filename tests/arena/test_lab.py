@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
 from arena.config import Experiment, compose, set_layer, text_layer, to_yaml, with_policies
 from arena.credit.assign import Credited, assign
+from arena.credit.batch import TurnBatch
 from arena.lab import Lab
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
@@ -29,8 +29,8 @@ seats:
   responder: {role: nano_responder, policy: shared}
 play: {matches: 6, in_flight: 4}
 credit:
-  stages: [{stage: overlong, parameters: {penalty: 0.1, free: 2}}]
-learn: {lr: 1e-3, minibatches: 2, kl: 0.01, gate_tolerance: 0.01}
+  stages: [{overlong: {penalty: 0.1, free: 2}}]
+learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
 """
 FILES = ("model.safetensors", "optimizer.safetensors")
 
@@ -134,7 +134,7 @@ def test_credit_can_be_worked_out_again_from_the_log(unbroken: tuple[Path, Lab, 
     run = RunFolder.open(folder)
     for k in (1, 2):
         records = [MatchRecord.from_json(row) for row in run.log.read(k)]
-        again = assign([t for r in records for t in trajectories(r)], lab.credit_rule, np.random.default_rng(0))
+        again = assign(TurnBatch([t for r in records for t in trajectories(r)]), lab.experiment.credit)
         online = {(row.match, row.turn): (row.reward, row.advantage) for row in run.log.credit(k)}
         offline = {
             (c.trajectory.match, turn.index): (reward, advantage)
@@ -278,7 +278,10 @@ def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path:
 
 
 def test_zero_credit_without_kl_changes_no_weight(warm: str, tmp_path: Path) -> None:
-    finished(tmp_path / "run", started_warm(warm, "credit.estimator=zero", "learn.kl=0", "iterations=1"))
+    finished(
+        tmp_path / "run",
+        started_warm(warm, "credit.estimator=zero", "learn.regularisers={kl: {weight: 0}}", "iterations=1"),
+    )
     assert kept(tmp_path / "run", 1)[0] == (Path(warm) / "model.safetensors").read_bytes()
 
 

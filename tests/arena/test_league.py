@@ -48,7 +48,7 @@ league:
     - {play: fixed, policy: random}
   pool: {every: 2, keep: 2, in_memory: 1}
 play: {matches: 16, in_flight: 6}
-learn: {lr: 3e-3, kl: 0.01, gate_tolerance: 0.01}
+learn: {lr: 3e-3, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
 checkpoint: {keep: 9}
 """
 
@@ -220,7 +220,7 @@ def test_separate_policies_meet_each_others_past_selves(
         "seats.second.role=caller",
         "iterations=2",
         "league.opponents=[{play: past, lag: 1}]",
-        "learn.kl=0",
+        "learn.regularisers={kl: {weight: 0}}",
     )
     finished(tmp_path / "run", with_policies(given, "separate"))
     for k, past in ((1, 0), (2, 0)):

@@ -43,7 +43,7 @@ tables:
   - game: {name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}
     seats: {first: {role: anyone, policy: shared}, second: {role: poker, policy: shared}}
 play: {matches: 16, in_flight: 6}
-learn: {lr: 1e-3, minibatches: 2, kl: 0.01, gate_tolerance: 0.01}
+learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
 """
 BOTH = {"negotiation", "kuhn_poker"}
 

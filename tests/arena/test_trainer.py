@@ -1,5 +1,6 @@
 """The trainer: DeepSpeed's update is that of a plain PyTorch loop, and of the policy's own tokens alone."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.learn.trainer import GateError, LearnRule, PolicyTrainer, Sample
+from arena.experiment import LearnSpec
+from arena.learn.batches import Sample
+from arena.learn.trainer import GateError, PolicyTrainer
+from arena.parts import Chosen, choose
 
 VOCABULARY = 24
 STAGES = [0, 1, 2, 3]
@@ -49,7 +53,14 @@ def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: fl
     heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
     behaviour = score_streams(StreamScorer(model), streams, heat)
     drawn = [rng.normal(size=s.sampled) if advantage is None else np.full(s.sampled, advantage) for s in streams]
-    return [Sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
+    return [sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
+
+
+def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
+    """All of a stream's sampled tokens in the loss."""
+    turns = [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
+    places = np.unique(turns, return_inverse=True)[1]
+    return Sample(stream, advantages, behaviour, temperature, places, np.ones(len(turns), bool))
 
 
 def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,23 +72,25 @@ def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, 
     return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
 
 
-def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnRule) -> torch.Tensor:
+def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnSpec) -> torch.Tensor:
     """The objective written out: mean over the part's tokens of clipped surrogate, KL and entropy."""
+    clip = rule.loss.whole().settings["clip"].whole().settings
+    weight = {name: r.settings["weight"] for name, r in rule.regularisers.items()}
     total, count = torch.zeros(()), 0
     for sample, before in zip(part, old, strict=True):
         now, entropy = plain_scores(model, sample)
         advantage = torch.from_numpy(sample.advantages)
         ratio = (now - before).exp()
-        gain = torch.minimum(ratio * advantage, ratio.clamp(1 - rule.clip_low, 1 + rule.clip_high) * advantage)
-        total = total - gain.sum() - rule.entropy * entropy.sum()
+        gain = torch.minimum(ratio * advantage, ratio.clamp(1 - clip["low"], 1 + clip["high"]) * advantage)
+        total = total - gain.sum() - weight["entropy"] * entropy.sum()
         if sample.reference is not None:
             d = torch.from_numpy(sample.reference) - now
-            total = total + rule.kl * (d.exp() - d - 1).sum()
+            total = total + weight["kl"] * (d.exp() - d - 1).sum()
         count += len(now)
     return total / count
 
 
-def plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: LearnRule, seed: int) -> None:
+def plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: LearnSpec, seed: int) -> None:
     """The same updates with torch's AdamW and nothing else."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
     for turn, given in enumerate(rounds):
@@ -90,6 +103,10 @@ def plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: Lear
                 plain_loss(model, [given[i] for i in part], [old[i] for i in part], rule).backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_clip)
                 optimizer.step()
+
+
+def terms(**weight: float) -> dict[str, Chosen]:
+    return {name: choose("regulariser", name, weight=value) for name, value in weight.items()}
 
 
 def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -111,7 +128,7 @@ def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
 def test_an_update_moves_the_sampled_tokens_the_way_of_their_advantage(advantage: float) -> None:
     model = tiny()
     given = samples(model, advantage=advantage)
-    PolicyTrainer("p", model, LearnRule(lr=1e-3)).update(given, np.random.default_rng(0))
+    PolicyTrainer("p", model, LearnSpec(lr=1e-3)).update(given, np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
     change = np.concatenate([a - s.behaviour for a, s in zip(after, given, strict=True)])
     assert advantage * change.mean() > 0.005
@@ -121,7 +138,7 @@ def test_an_update_moves_the_sampled_tokens_the_way_of_their_advantage(advantage
 def test_the_gradient_is_that_of_the_masked_tokens_and_no_others(tmp_path: Path, budget: int) -> None:
     model = tiny()
     given = samples(model)
-    rule = LearnRule(kl=0.1, entropy=0.05, grad_clip=0.0, token_budget=budget, betas=(0.5, 0.9))
+    rule = LearnSpec(regularisers=terms(kl=0.1, entropy=0.05), grad_clip=0.0, token_budget=budget, betas=(0.5, 0.9))
     given = [s.with_reference(s.behaviour + np.float32(0.3)) for s in given]
     plain_loss(model, given, [torch.from_numpy(s.behaviour) for s in given], rule).backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -138,11 +155,11 @@ def test_tokens_without_advantage_carry_no_gradient() -> None:
     """Each token's gradient is its own: with all but one turn's advantages 0, only that turn's tokens count."""
     model, other = tiny(), tiny()
     given = samples(model)
-    lone = [Sample(s.stream, s.advantages * (i == 2), s.behaviour, s.temperature) for i, s in enumerate(given)]
+    lone = [replace(s, advantages=s.advantages * (i == 2)) for i, s in enumerate(given)]
     # The mean is over all tokens, so the lone sample by itself weighs more by this factor.
     share = sum(len(s.advantages) for s in given) / len(given[2].advantages)
-    alone = [Sample(given[2].stream, given[2].advantages / np.float32(share), given[2].behaviour, given[2].temperature)]
-    rule = LearnRule(lr=1e-3, grad_clip=0.0)
+    alone = [replace(given[2], advantages=given[2].advantages / np.float32(share))]
+    rule = LearnSpec(lr=1e-3, grad_clip=0.0)
     PolicyTrainer("p", model, rule).update(lone, np.random.default_rng(0))
     PolicyTrainer("p", other, rule).update(alone, np.random.default_rng(0))
     near(model, other, rule.lr)
@@ -152,7 +169,7 @@ def test_tokens_without_advantage_carry_no_gradient() -> None:
 def test_zero_advantages_leave_the_weights_as_they_are() -> None:
     model = tiny()
     before = weights(model)
-    PolicyTrainer("p", model, LearnRule(lr=1e-2, epochs=2, minibatches=2)).update(
+    PolicyTrainer("p", model, LearnSpec(lr=1e-2, epochs=2, minibatches=2)).update(
         samples(model, advantage=0.0), np.random.default_rng(0)
     )
     assert same(weights(model), before)
@@ -162,9 +179,10 @@ def test_zero_advantages_leave_the_weights_as_they_are() -> None:
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
 def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatches: int) -> None:
     model, plain = tiny(), tiny()
-    rule = LearnRule(
-        lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01, kl=0.1,
-        entropy=0.01, gate_tolerance=1.0, token_budget=200, clip_low=0.01, clip_high=0.02,
+    rule = LearnSpec(
+        lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01,
+        gate_tolerance=1.0, token_budget=200, regularisers=terms(kl=0.1, entropy=0.01),
+        loss=choose("loss", "policy_gradient", clip={"ppo": {"low": 0.01, "high": 0.02}}),
     )  # fmt: skip
     rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
@@ -182,7 +200,7 @@ def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatc
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: int) -> None:
     model = tiny()
-    rule = LearnRule(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0)
+    rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0)
     trainer = PolicyTrainer("p", model, rule)
     trainer.update(samples(model, 1), np.random.default_rng(1))
     trainer.save(tmp_path)
@@ -202,8 +220,8 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
 def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
     model = tiny()
     before = weights(model)
-    given = [Sample(s.stream, s.advantages, s.behaviour + np.float32(0.25), s.temperature) for s in samples(model)]
-    trainer = PolicyTrainer("seller", model, LearnRule(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
+    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
     with pytest.raises(GateError) as caught:
         trainer.update(given, np.random.default_rng(0))
     message = str(caught.value)
@@ -214,31 +232,31 @@ def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
 
 def test_the_gate_stands_before_every_loss() -> None:
     model = tiny()
-    given = [Sample(s.stream, s.advantages, s.behaviour + np.float32(0.25), s.temperature) for s in samples(model)]
+    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     with pytest.raises(GateError):
-        PolicyTrainer("p", model, LearnRule(loss="nll")).update(given, np.random.default_rng(0))
+        PolicyTrainer("p", model, LearnSpec(loss="likelihood")).update(given, np.random.default_rng(0))
 
 
 def test_the_gate_stops_at_what_is_no_number() -> None:
     model = tiny()
     given = samples(model)
-    given[0] = Sample(given[0].stream, given[0].advantages, given[0].behaviour * np.float32("nan"), 1.0)
+    given[0] = replace(given[0], behaviour=given[0].behaviour * np.float32("nan"))
     with pytest.raises(GateError):
-        PolicyTrainer("p", model, LearnRule()).update(given, np.random.default_rng(0))
+        PolicyTrainer("p", model, LearnSpec()).update(given, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("stage", [0, 2])
 def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path, stage: int) -> None:
     model = tiny()
     shown = samples(model, advantage=1.0)
-    trainer = PolicyTrainer("p", model, LearnRule(lr=1e-4, zero_stage=stage))
+    trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
     trainer.imitate(shown, 3e-3, 5, 2, np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
     assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
-    assert trainer.steps == 0 and trainer.rule.loss == "ppo_clip" and trainer.rule.lr == 1e-4
+    assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
     trainer.save(tmp_path)
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
-    fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnRule(lr=1e-4, zero_stage=stage))
+    fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnSpec(lr=1e-4, zero_stage=stage))
     given = samples(model, 3)
     trainer.update(given, np.random.default_rng(1))
     fresh.update(given, np.random.default_rng(1))
@@ -247,7 +265,7 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
 
 def test_more_minibatches_than_samples_skip_the_empty_ones() -> None:
     model = tiny()
-    trainer = PolicyTrainer("p", model, LearnRule(minibatches=4))
+    trainer = PolicyTrainer("p", model, LearnSpec(minibatches=4))
     trainer.update(samples(model, count=2), np.random.default_rng(0))
     assert trainer.steps == 2
 
@@ -257,7 +275,7 @@ def test_warmup_begins_small() -> None:
     for warmup in (0, 9):
         model: Any = tiny()
         before = weights(model)
-        trainer = PolicyTrainer("p", model, LearnRule(lr=1e-3, warmup_steps=warmup))
+        trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, warmup_steps=warmup))
         trainer.update(samples(model), np.random.default_rng(0))
         moved[warmup] = float(max((p - before[n]).abs().max() for n, p in weights(model).items()))
     assert moved[9] == pytest.approx(moved[0] / 10, rel=1e-2)

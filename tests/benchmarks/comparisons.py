@@ -1,6 +1,6 @@
 """What is compared: play with `generate`, decoding alone with `generate`, an update with a plain training step."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +15,7 @@ import agents.scoring
 from agents.engines.base import Request
 from agents.scoring import pack
 from arena.lab import Lab
-from arena.learn.trainer import Sample
+from arena.learn.batches import Sample
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _after_first(one: list[float], all_: list[float], size: Size) -> list[float]
 def training(lab: Lab, bare: BareTraining, samples: list[Sample], rounds: int) -> dict[str, Any]:
     """One optimiser step on the streams of real matches."""
     trainer = next(iter(lab.trainers.values()))
-    trainer.rule = replace(trainer.rule, lr=0.0, epochs=1, minibatches=1)
+    trainer.rule = trainer.rule.model_copy(update={"lr": 0.0, "epochs": 1, "minibatches": 1})
     unshared = patch.object(agents.scoring, "_shared_opening", lambda family: 0)
     streams, heat, budget = [s.stream for s in samples], [s.temperature for s in samples], trainer.rule.token_budget
 

@@ -6,7 +6,8 @@ import torch
 from transformers import GenerationConfig
 from workload import DecodeBatch
 
-from arena.learn.trainer import LearnRule, Sample
+from arena.experiment import LearnSpec
+from arena.learn.batches import Sample
 
 
 class BareGenerate:
@@ -58,8 +59,9 @@ class BareTraining:
         "a step, the same weights in every round"
     )
 
-    def __init__(self, model: torch.nn.Module, rule: LearnRule) -> None:
-        self.model, self.rule = model, rule
+    def __init__(self, model: torch.nn.Module, rule: LearnSpec, bf16: bool) -> None:
+        self.model, self.rule, self.bf16 = model, rule, bf16
+        self.clip = rule.loss.whole().settings["clip"].whole().settings
         self.device = next(model.parameters()).device
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=rule.betas, weight_decay=rule.weight_decay)
 
@@ -95,9 +97,9 @@ class BareTraining:
             sampled[i, :length] = torch.tensor(sample.stream.mask)
         ids, attended, sampled = ids.to(self.device), attended.to(self.device), sampled[:, 1:].to(self.device)
         advantages = torch.cat([torch.from_numpy(sample.advantages) for sample in samples]).to(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.rule.bf16):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             logits = self.model(input_ids=ids, attention_mask=attended, use_cache=False).logits[:, :-1]
         logprobs = torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None]).squeeze(-1)[sampled]
         ratio = (logprobs - logprobs.detach()).exp()
-        clipped = ratio.clamp(1 - self.rule.clip_low, 1 + self.rule.clip_high)
+        clipped = ratio.clamp(1 - self.clip["low"], 1 + self.clip["high"])
         return torch.maximum(-advantages * ratio, -advantages * clipped).sum()

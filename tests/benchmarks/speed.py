@@ -107,7 +107,7 @@ def in_process(model: str, quick: bool) -> dict[str, Any]:
         played_figures, played = playing(lab, bare, size.rounds)
         found = {"play": played_figures, "decode": decoding(lab, bare, size)}
         samples = samples_from(lab, size.rounds, played)
-        bare_training = BareTraining(peer, next(iter(lab.trainers.values())).rule)
+        bare_training = BareTraining(peer, lab.experiment.learn, lab.policies.bf16)
         found["train"] = training(lab, bare_training, samples, size.rounds)
     threads = torch.get_num_threads()
     return found | {"seed": experiment.seed, "precision": experiment.precision, "threads": threads}

@@ -13,8 +13,8 @@ from agents.engines.base import Completion, Request
 from arena.config import Experiment, compose, recipe_layer, set_layer, to_yaml
 from arena.doctor import environment
 from arena.lab import Lab
+from arena.learn.batches import Sample
 from arena.learn.samples import samples_of
-from arena.learn.trainer import Sample
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 

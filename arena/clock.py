@@ -1,0 +1,49 @@
+"""The explicit clock of a run, and what changes with it: weights and coefficients on a schedule."""
+
+import math
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+Steps = Annotated[int, Field(ge=1)]
+
+
+class Clock(NamedTuple):
+    """Where a run is: `iteration` counts from 1 to `iterations`. Every schedule is told in iterations."""
+
+    iteration: int = 1
+    iterations: int = 1
+
+
+def constant(clock: Clock, *, value: float) -> float:
+    """The same number always; a plain number means this."""
+    return value
+
+
+def linear(clock: Clock, *, start: float, end: float, over: Steps, after: Annotated[int, Field(ge=0)] = 0) -> float:
+    """From `start` to `end` in a straight line over `over` iterations, once `after` have passed."""
+    return start + (end - start) * _progress(clock, over, after)
+
+
+def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Annotated[int, Field(ge=0)] = 0) -> float:
+    """From `start` to `end` along half a cosine, end + (start - end)(1 + cos πx)/2, as in SPEAR (Qin et al. 2025)."""
+    return end + (start - end) * (1.0 + math.cos(math.pi * _progress(clock, over, after))) / 2.0
+
+
+def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], every: Steps) -> float:
+    """The next of `values` every `every` iterations, then the last: ScalingInter-RL's staircase (Xi et al. 2025)."""
+    return values[min((clock.iteration - 1) // every, len(values) - 1)]
+
+
+def _progress(clock: Clock, over: int, after: int) -> float:
+    """Share of the way, 0 in the first iteration that moves and 1 after `over` more."""
+    return min(1.0, max(0.0, (clock.iteration - 1 - after) / over))
+
+
+SCHEDULES: dict[str, Callable[..., float]] = {
+    "constant": constant,
+    "linear": linear,
+    "cosine": cosine,
+    "steps": steps,
+}

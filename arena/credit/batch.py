@@ -1,0 +1,174 @@
+"""What credit works on: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
+
+T is the number of turns, M of trajectories, N of sampled tokens. Turns stand trajectory after trajectory in the
+order of play; tokens stand trajectory after trajectory, stream after stream.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.clock import Clock
+from arena.records import Trajectory, Turn
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Key = Literal["game", "seed", "role", "policy", "seat", "version", "match", "turn"]
+"""What turns can be grouped by: `seed` is the deal, `turn` the number of the turn within its trajectory."""
+
+
+@dataclass(frozen=True)
+class TurnBatch:
+    """The trajectories of one iteration as credit sees them."""
+
+    trajectories: Sequence[Trajectory]
+    clock: Clock = Clock()
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What parts remember from iteration to iteration, as JSON under their names; kept in the checkpoint."""
+    measures: Mapping[str, Sequence[NDArray[np.float32]]] = field(default_factory=dict)
+    """What models said of the trajectories, one array each, by name; see `arena.measures`."""
+    counted: Bools | None = None
+    """[M], which trajectories are in the statistics of their groups; None is all."""
+
+    def counting(self, counted: Bools) -> "TurnBatch":
+        """The same batch with only these trajectories in the statistics."""
+        return replace(self, counted=counted)
+
+    # -- columns -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """[M] turns of each trajectory."""
+        return np.array([len(t.turns) for t in self.trajectories], np.int64)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """[M + 1]: the turns of trajectory m are `starts[m]` to `starts[m + 1]`."""
+        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+
+    @cached_property
+    def owner(self) -> Ints:
+        """[T] the trajectory of each turn."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @cached_property
+    def place(self) -> Ints:
+        """[T] the number of each turn within its trajectory, from 0."""
+        return np.arange(len(self.owner)) - self.starts[self.owner]
+
+    @cached_property
+    def last(self) -> Bools:
+        """[T] whether it is the last turn of its trajectory."""
+        return np.asarray(self.place == self.lengths[self.owner] - 1)
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The T turns."""
+        return [turn for trajectory in self.trajectories for turn in trajectory.turns]
+
+    def column(self, value: Callable[[Turn], float]) -> Floats:
+        """[T] a number from each turn."""
+        return np.fromiter((value(turn) for turn in self.turns), np.float64, len(self.owner))
+
+    @cached_property
+    def token_turns(self) -> Ints:
+        """[N] the turn, as a row of this batch, that sampled each token."""
+        found = []
+        for start, trajectory in zip(self.starts, self.trajectories, strict=False):
+            rows = {turn.index: start + k for k, turn in enumerate(trajectory.turns)}
+            for stream in trajectory.streams:
+                own = np.asarray(stream.turns, np.int64)[np.asarray(stream.mask, bool)]
+                indices, inverse = np.unique(own, return_inverse=True)
+                found.append(np.array([rows[i] for i in indices.tolist()], np.int64)[inverse])
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    @cached_property
+    def turn_tokens(self) -> Ints:
+        """[T] sampled tokens of each turn that are in a stream."""
+        return np.bincount(self.token_turns, minlength=len(self.owner)).astype(np.int64)
+
+    def measure(self, name: str) -> Floats:
+        """One of the measures, end to end; KeyError, naming it, where nobody took it."""
+        if name not in self.measures:
+            raise KeyError(f"nobody measured '{name}' for this batch")
+        arrays = self.measures[name]
+        return np.concatenate(arrays).astype(np.float64) if len(arrays) else np.zeros(0)
+
+    # -- groups ------------------------------------------------------------------------------------------
+
+    def groups(self, by: Sequence[Key]) -> Ints:
+        """[T] the number of each turn's group: those alike in all of `by`. An empty `by` is one group."""
+        whole = self.trajectory_groups([name for name in by if name != "turn"])[self.owner]
+        return _dense(whole * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else whole
+
+    def trajectory_groups(self, by: Sequence[Key]) -> Ints:
+        """[M] the number of each trajectory's group; `turn` does not tell trajectories apart."""
+        names = [name for name in by if name != "turn"]
+        return self.numbered([tuple(getattr(t, name) for name in names) for t in self.trajectories])
+
+    @staticmethod
+    def numbered(labels: Sequence[Hashable]) -> Ints:
+        """A number for each label, the same for equal ones, in order of first appearance."""
+        numbers: dict[Hashable, int] = {}
+        return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
+
+    def mean_by(self, values: Floats, groups: Ints, weights: Floats | None = None) -> Floats:
+        """The mean of each one's group, [T] for turns and [M] for trajectories, over those that count."""
+        weight = self._weights(len(values)) if weights is None else weights * self._weights(len(values))
+        size = int(groups.max(initial=-1)) + 1
+        sums = np.bincount(groups, values * weight, size)
+        counts = np.bincount(groups, weight, size)
+        return (sums / np.where(counts > 0, counts, 1.0))[groups]
+
+    def std_by(self, values: Floats, groups: Ints, weights: Floats | None = None, ddof: int = 0) -> Floats:
+        """The standard deviation within each one's group, over those that count; 0 where fewer than 1 + ddof do."""
+        gaps = (values - self.mean_by(values, groups, weights)) ** 2
+        variance = self.mean_by(gaps, groups, weights)
+        if ddof:
+            count = self.count_by(groups)
+            variance = variance * count / np.maximum(count - ddof, 1)
+        return np.sqrt(variance)
+
+    def count_by(self, groups: Ints) -> Floats:
+        """How many of each one's group count in its statistics."""
+        size = int(groups.max(initial=-1)) + 1
+        return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
+
+    def _weights(self, size: int) -> Floats:
+        if self.counted is None:
+            return np.ones(size)
+        return (self.counted if size == len(self.lengths) else self.counted[self.owner]).astype(np.float64)
+
+    # -- along a trajectory ------------------------------------------------------------------------------
+
+    def totals(self, values: Floats) -> Floats:
+        """[M] the sum over each trajectory's turns."""
+        return np.bincount(self.owner, values, len(self.lengths)).astype(np.float64)
+
+    def returns(self, rewards: Floats, gamma: float = 1.0) -> Floats:
+        """[T] R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' along each trajectory."""
+        return self.backward(rewards, np.full(len(rewards), gamma))
+
+    def backward(self, values: Floats, carry: Floats) -> Floats:
+        """[T] x_k = values_k + carry_k · x_{k+1} along each trajectory, x = 0 after its end.
+
+        One pass over the places, all trajectories at once: trajectories of 10 turns cost 10 vector operations.
+        """
+        found = values.astype(np.float64, copy=True)
+        order = np.argsort(self.place, kind="stable")
+        bounds = np.searchsorted(self.place[order], np.arange(int(self.place.max(initial=-1)) + 2))
+        for k in range(len(bounds) - 3, -1, -1):
+            rows = order[bounds[k] : bounds[k + 1]]
+            rows = rows[~self.last[rows]]
+            found[rows] += carry[rows] * found[rows + 1]
+        return found
+
+
+def _dense(labels: Ints) -> Ints:
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)

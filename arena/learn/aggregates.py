@@ -1,0 +1,46 @@
+"""Aggregates: what the loss is a mean over. Each gives every token its weight in the sum of an optimiser step.
+
+An aggregate is `aggregate(turns, streams, learned, *, settings) -> [N] float64` over all N sampled tokens of the step:
+the number of each token's turn and stream, and whether it is in the loss; the others get 0.
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Weights = NDArray[np.float64]
+
+
+def token_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
+    """Every token weighs the same, 1 / tokens: DAPO's token-level loss (Yu et al. 2025)."""
+    return learned / np.float64(max(1, learned.sum()))
+
+
+def turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
+    """Every turn weighs the same, its tokens 1 / (turns · its tokens)."""
+    return _mean_of_means(turns, learned)
+
+
+def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
+    """Every stream weighs the same, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024)."""
+    return _mean_of_means(streams, learned)
+
+
+def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Annotated[int, Field(ge=1)]) -> Weights:
+    """Every token weighs 1 / (streams · length), whatever its own stream's length: Dr. GRPO (Liu et al. 2025)."""
+    return learned / (max(1, len(np.unique(streams[learned]))) * length)
+
+
+def _mean_of_means(groups: Ints, learned: Bools) -> Weights:
+    sizes = np.bincount(groups, learned, int(groups.max(initial=-1)) + 1)
+    return learned / np.maximum(1, sizes[groups]) / max(1, int((sizes > 0).sum()))
+
+
+AGGREGATES: dict[str, Callable[..., Weights]] = {
+    f.__name__: f for f in (token_mean, turn_mean, stream_mean, constant_length)
+}

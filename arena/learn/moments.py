@@ -1,0 +1,68 @@
+"""An AdamW's moments by parameter, under any ZeRO stage: to be saved, loaded, and forgotten."""
+
+from typing import Any
+
+import torch
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Moments:
+    """The optimiser state of a DeepSpeed engine; whole tensors in, whole tensors out."""
+
+    def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
+        self.engine, self.model, self.zero_stage = engine, model, zero_stage
+        if zero_stage:
+            self._make()
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Every moment there is, on the CPU, by parameter and moment name."""
+        found = {
+            f"{name}.{key}": self._get(parameter, key)
+            for name, parameter in self.model.named_parameters()
+            for key in MOMENTS
+        }
+        return {name: value.detach().cpu().contiguous() for name, value in found.items() if value is not None}
+
+    def load(self, state: dict[str, torch.Tensor], steps: int) -> None:
+        """Take up what `state` gave, after so many steps."""
+        for name, parameter in self.model.named_parameters():
+            for key in MOMENTS:
+                if (value := state.get(f"{name}.{key}")) is not None:
+                    self._set(parameter, key, value.to(self.engine.device), steps)
+
+    def forget(self) -> None:
+        """Start afresh."""
+        for parameter in self.model.parameters():
+            for key in MOMENTS:
+                if (moment := self._get(parameter, key)) is not None:
+                    self._set(parameter, key, torch.zeros_like(moment), 0)
+
+    def _get(self, parameter: torch.nn.Parameter, key: str) -> torch.Tensor | None:
+        if self.zero_stage == 0:
+            return self.engine.optimizer.state.get(parameter, {}).get(key)  # type: ignore[no-any-return]
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
+
+    def _set(self, parameter: torch.nn.Parameter, key: str, value: torch.Tensor, steps: int) -> None:
+        if self.zero_stage == 0:
+            slot = self.engine.optimizer.state[parameter]
+            slot[key] = value
+            slot["step"] = torch.tensor(float(steps))
+            return
+        from deepspeed.utils import safe_set_full_optimizer_state
+
+        safe_set_full_optimizer_state(parameter, value, key)
+        for slot in self.engine.optimizer.optimizer.state.values():
+            slot["step"] = torch.tensor(float(steps))
+
+    def _make(self) -> None:
+        """ZeRO makes the moments at its first step: too late to be loaded, or saved, before it."""
+        zero = self.engine.optimizer
+        whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
+        for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else whole:
+            moments = {key: torch.zeros_like(part) for key in MOMENTS}
+            zero.optimizer.state[part] = {"step": torch.tensor(0.0), **moments}
+        if self.zero_stage < 3:
+            zero._lazy_init_hp_params_optimizer_state()

@@ -1,0 +1,50 @@
+"""What an update did, in numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from arena.learn.batches import TokenBatch
+from arena.learn.losses import TokenLoss
+from arena.learn.regularisers import k3
+
+
+class Watch:
+    """Means over tokens of what an update did."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, name: str, values: torch.Tensor) -> None:
+        """Values to take the mean of."""
+        self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
+        self.counts[name] = self.counts.get(name, 0) + values.numel()
+
+    def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
+        """A micro-batch's loss, over the tokens that are in it."""
+        own = tokens.learned
+        self.add("loss", objective[own])
+        self.add("entropy", tokens.entropy[own])
+        self.add("clipped", token.clipped[own].float())
+        self.add("advantage_size", tokens.advantages[own].abs())
+        if tokens.reference is not None:
+            self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
+
+    def norm(self, value: Any) -> None:
+        """The gradient's norm, where the engine tells it."""
+        if value is not None:
+            self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + float(value)
+            self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
+
+    def gap(self, gaps: Sequence[np.ndarray]) -> None:
+        """How far the sampler's log-probabilities are from the trainer's; of the first step only."""
+        if "logprob_gap" not in self.sums and gaps:  # later steps differ from the sampler because they learned
+            size = np.abs(np.concatenate(gaps))
+            self.sums["logprob_gap"], self.counts["logprob_gap"] = float(size.sum()), len(size)
+
+    def means(self) -> dict[str, float]:
+        """Everything that was added, each divided by how often."""
+        return {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}

@@ -1,0 +1,51 @@
+"""What credit may ask of models before it begins: one array per trajectory, by name.
+
+| name | per | what |
+|---|---|---|
+| `old` | sampled token | log-probability under the weights that are about to learn |
+| `entropy` | sampled token | nats of the distribution it was drawn from |
+| `reference` | sampled token | log-probability under the policy's own beginning |
+
+Tokens stand stream after stream, as in `TurnBatch.token_turns`. Nothing is measured that no part needs.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.engines.base import Engine
+from arena.policies import Policies, reference_name
+from arena.records import Trajectory
+
+Measures = dict[str, list[NDArray[np.float32]]]
+
+
+def measure(
+    wanted: frozenset[str],
+    trajectories: Sequence[Trajectory],
+    policies: Policies,
+    engine: Engine,
+    temperatures: Mapping[str, float],
+) -> Measures:
+    """Each wanted measure of each trajectory; temperatures are by role."""
+    found: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
+    by_policy: dict[str, list[int]] = defaultdict(list)
+    for i, trajectory in enumerate(trajectories):
+        by_policy[trajectory.policy].append(i)
+    for policy, members in by_policy.items() if wanted else ():
+        streams = [s for i in members for s in trajectories[i].streams]
+        heat = [temperatures[trajectories[i].role] for i in members for _ in trajectories[i].streams]
+        said: dict[str, list[NDArray[np.float32]]] = {}
+        if wanted & {"old", "entropy"}:
+            scores = policies.trainers[policy].look(streams, heat)
+            said |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
+        if "reference" in wanted:
+            said["reference"] = engine.score(reference_name(policy), streams, heat)
+        for name in wanted & said.keys():
+            rest = iter(said[name])
+            for i in members:
+                own = [next(rest) for _ in trajectories[i].streams]
+                found[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
+    return found
