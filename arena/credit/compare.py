@@ -1,0 +1,143 @@
+"""Estimators side by side on one match log: what each would have said of every turn that was played.
+
+Nothing is played or learned again: rewards and turns come from the log, iteration after iteration, so that estimators
+with a memory see what they would have seen. Selection and transforms are left out: every turn is there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from arena.clock import Clock
+from arena.config import ConfigError
+from arena.credit.assign import turn_rewards
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.tokens import TokenAdvantages, gathered
+from arena.experiment import CreditSpec, Experiment
+from arena.parts import Chosen
+from arena.records import MatchRecord, trajectories
+from arena.store.reader import RunReader
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Advantages of several estimators for the same turns."""
+
+    turns: pd.DataFrame
+    """One row per turn of a trained policy, in the order of play: `iteration`, `match`, `turn`, `seat`, `role`,
+    `policy`, `game`, `valid`, `said`, `reward`, and one float column per estimator."""
+    estimators: list[str]
+    """The estimators' columns."""
+
+    def overview(self) -> pd.DataFrame:
+        """One row per estimator: mean, deviation, share of zeros, and share of turns it praises."""
+        values = self.turns[self.estimators]
+        rows = {
+            "mean": values.mean(),
+            "deviation": values.std(ddof=0),
+            "zeros": (values.abs() < ZERO).mean(),
+            "praised": (values >= ZERO).mean(),
+        }
+        return pd.DataFrame(rows)
+
+    def correlations(self, method: str = "pearson") -> pd.DataFrame:
+        """Between each two estimators over all turns; NaN for one that says the same of every turn."""
+        constant = [name for name in self.estimators if self.turns[name].std(ddof=0) < ZERO]
+        found = self.turns[self.estimators].corr(method=method)  # type: ignore[arg-type]
+        found.loc[constant, :] = found.loc[:, constant] = np.nan
+        return found
+
+    def bias(self) -> pd.DataFrame:
+        """Mean advantage of each role, in deviations of the estimator: whether a role is told it does well anyway."""
+        deviations = self.turns[self.estimators].std(ddof=0)
+        means = self.turns.groupby(["game", "role"])[self.estimators].mean()
+        return means / deviations.where(deviations >= ZERO)
+
+    def most_disputed(self) -> str:
+        """The match about whose turns the estimators, each in its own deviations, disagree most."""
+        values = self.turns[self.estimators]
+        scaled = (values - values.mean()) / values.std(ddof=0).clip(lower=ZERO)
+        spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).max()
+        return str(spread.idxmax())
+
+
+ZERO = 1e-9
+
+
+def compare(
+    run: Path | str, experiment: Experiment, estimators: Sequence[Chosen], iterations: Sequence[int] | None = None
+) -> Comparison:
+    """What each estimator says of the turns of a run's trained policies, by default in all its iterations.
+
+    Earlier iterations are walked through for those that remember. ConfigError for an estimator that needs what no log
+    holds, or a run without a turn to speak of.
+    """
+    reader, names = RunReader(run), column_names(estimators)
+    for chosen in estimators:
+        if missing := chosen.needs:
+            raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(missing))}, which no match log holds")
+    memories: list[dict[str, object]] = [{} for _ in estimators]
+    frames = []
+    for k in reader.iterations():
+        rows = reader.log.read(k)
+        found = [t for row in rows for t in trajectories(MatchRecord.from_json(row)) if t.trained and t.turns]
+        batch = TurnBatch(found, Clock(k, experiment.iterations), np.random.default_rng((experiment.seed, k)))
+        rewards = _rewards(reader, k, batch, experiment.credit)
+        said = [
+            _by_turn(batch, chosen(replace(batch, memory=memory), rewards))
+            for chosen, memory in zip(estimators, memories, strict=True)
+        ]
+        if iterations is None or k in iterations:
+            frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, said, strict=True))))
+    if not any(len(frame) for frame in frames):
+        raise ConfigError(f"{run} has no turn of a trained policy to give credit to: choose another run or iteration")
+    table = pd.concat(frames, ignore_index=True)
+    return Comparison(table.sort_values(["iteration", "match", "turn"], ignore_index=True, kind="stable"), names)
+
+
+def column_names(estimators: Sequence[Chosen]) -> list[str]:
+    """A name for each estimator: its own, with its settings where two would have the same."""
+    bare = [chosen.name for chosen in estimators]
+    told = [
+        f"{c.name}({', '.join(f'{name}={value}' for name, value in c.plain()[c.name].items())})"
+        if bare.count(c.name) > 1 and isinstance(c.plain(), dict)
+        else c.name
+        for c in estimators
+    ]
+    if len(set(told)) < len(told):
+        raise ConfigError(f"{next(n for n in told if told.count(n) > 1)} is named twice: take one out")
+    return told
+
+
+def _rewards(reader: RunReader, k: int, batch: TurnBatch, spec: CreditSpec) -> Floats:
+    """What each turn earned: by the run's own stages, or as the run noted it where they asked a model."""
+    if not any(stage.needs for stage in spec.stages):
+        return turn_rewards(batch, spec)
+    noted = {(row.match, row.turn): row.reward for row in reader.credit(k)}
+    pairs = [(t.match, turn.index) for t in batch.trajectories for turn in t.turns]
+    return np.array([noted.get(pair, 0.0) for pair in pairs])
+
+
+def _by_turn(batch: TurnBatch, found: Floats | TokenAdvantages) -> Floats:
+    return gathered(batch, found.values) if isinstance(found, TokenAdvantages) else found
+
+
+def _frame(k: int, batch: TurnBatch, rewards: Floats) -> pd.DataFrame:
+    owners = [batch.trajectories[m] for m in batch.owner]
+    return pd.DataFrame(
+        {
+            "iteration": k,
+            "match": [t.match for t in owners],
+            "turn": [turn.index for turn in batch.turns],
+            "seat": [t.seat for t in owners],
+            "role": [t.role for t in owners],
+            "policy": [t.policy for t in owners],
+            "game": [t.game for t in owners],
+            "valid": [turn.valid for turn in batch.turns],
+            "said": [turn.raw for turn in batch.turns],
+            "reward": rewards,
+        }
+    )
