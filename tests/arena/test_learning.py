@@ -1,0 +1,109 @@
+"""Learning itself, on a nano policy in seconds; and that it fails as soon as the way from reward to weight is broken.
+
+The task: three turns, each a cue and one word of one token; a word of an even id is right after one cue, of an odd id
+after the other. The cues are drawn anew in every turn, so a turn's reward says nothing about any other turn.
+"""
+
+import inspect
+import textwrap
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import agents.scoring
+import arena.credit.assign
+import arena.learn.clips
+import arena.learn.samples
+from agents.stream import Stream
+from agents.weights import load_model, resolve
+from arena.credit.batch import TurnBatch
+from arena.experiment import CreditSpec, LearnSpec
+from arena.learn.trainer import GateError, PolicyTrainer
+from arena.records import Trajectory, Turn
+
+TURNS, STREAMS, UPDATES = 3, 64, 30
+CUES = (7, 8)
+LEARNED = 0.9
+"""Share of right words; guessing has 0.5."""
+RULE = LearnSpec(lr=1e-3, minibatches=2, regularisers={}, token_budget=8192, gate_tolerance=1e9)
+CREDIT = CreditSpec(estimator={"mars": {"gamma": 0.0}})
+
+
+@torch.no_grad()
+def played(model: Any, rng: np.random.Generator) -> list[Trajectory]:
+    """One batch of matches with the task."""
+    streams = [Stream() for _ in range(STREAMS)]
+    right = np.zeros((STREAMS, TURNS))
+    for k in range(TURNS):
+        cues = rng.integers(0, 2, STREAMS)
+        for stream, cue in zip(streams, cues, strict=True):
+            stream.observe([5, CUES[cue]])
+        logprobs = torch.log_softmax(model(torch.tensor([s.ids for s in streams])).logits[:, -1].float(), -1).numpy()
+        for i, (stream, cue) in enumerate(zip(streams, cues, strict=True)):
+            p = np.exp(logprobs[i].astype(np.float64))
+            word = int(rng.choice(len(p), p=p / p.sum()))
+            stream.wrote([word], [float(logprobs[i, word])], 2 * k)
+            right[i, k] = word % 2 == cue
+    return [
+        Trajectory(f"{i}", "task", "one", "one", "p", 1, True, tuple(turn(2 * k, r) for k, r in enumerate(row)), (s,))
+        for i, (row, s) in enumerate(zip(right.tolist(), streams, strict=True))
+    ]
+
+
+def turn(index: int, right: float) -> Turn:
+    return Turn(index, "one", "one", "p", 1, (), "w", "w", "", "w", True, {"right": right}, "stop", 1, 0.0)
+
+
+def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:
+    """Share of right words in the last five of the batches, 0.5 by chance."""
+    model, rng = load_model(resolve("nano")).eval(), np.random.default_rng(seed)
+    trainer, shares = PolicyTrainer("p", model, rule), []
+    for _ in range(UPDATES):
+        found = played(model, rng)
+        shares.append(np.mean([t.rewards["right"] for one in found for t in one.turns]))
+        credited = arena.credit.assign.assign(TurnBatch(found), CREDIT)
+        trainer.update(arena.learn.samples.samples_of(credited, {"one": 1.0}), rng)
+    return float(np.mean(shares[-5:]))
+
+
+def test_a_nano_policy_learns_a_task_of_several_turns() -> None:
+    assert learned() > LEARNED
+
+
+MUTATIONS = {
+    "the advantage's sign": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
+    "the mask, by one token": (agents.scoring, "_batch", "[k for k, own in", "[k - 1 for k, own in"),
+    "the place that predicts": (agents.scoring, "_batch", "k - prefix - 1 for", "k - prefix for"),
+    "whose turn a token is": (
+        arena.learn.samples, "samples_of", "item.advantages[places]", "item.advantages[places - 1]"
+    ),
+    "whose turn an advantage is": (
+        arena.credit.assign, "_by_trajectory", "np.split(advantages, cuts)", "np.split(np.roll(advantages, 1), cuts)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", MUTATIONS)
+def test_the_task_is_not_learned_when_this_is_broken(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, *MUTATIONS[broken])
+    assert learned() < LEARNED - 0.05
+
+
+def test_the_gate_stops_a_shifted_mask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, *MUTATIONS["the mask, by one token"])
+    with pytest.raises(GateError):
+        learned(RULE.model_copy(update={"gate_tolerance": 0.05}))
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, right: str, wrong: str) -> None:
+    """Put a function in place whose source says `wrong` where ours says `right`."""
+    source = textwrap.dedent(inspect.getsource(getattr(module, name)))
+    assert right in source, f"{module.__name__}.{name} no longer says {right}: break it in another way"
+    scope: dict[str, Any] = dict(vars(module))
+    exec(source.replace(right, wrong), scope)
+    monkeypatch.setattr(module, name, scope[name])
+    if name in getattr(module, "CLIPS", {}):
+        monkeypatch.setitem(module.CLIPS, name, scope[name])

@@ -1,0 +1,218 @@
+"""What credit costs, and what a packed stream saves.
+
+    python tests/benchmarks/credit.py cost     # credit and selection against learning, 4,096 trajectories of 10 turns
+    python tests/benchmarks/credit.py packed   # a match as one stream against one sample per turn, 5, 10 and 20 turns
+
+Writes results/credit-cost.json or results/credit-packed.json.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from timing import seconds_of, take_turns
+
+import agents.scoring
+from agents.players.base import Message
+from agents.scoring import StreamScorer, pack
+from agents.stream import OBSERVED, Stream
+from agents.weights import load_model, resolve
+from arena.clock import Clock
+from arena.credit.assign import Credited, assign
+from arena.credit.batch import TurnBatch
+from arena.doctor import environment
+from arena.experiment import CreditSpec, LearnSpec
+from arena.learn.batches import Sample, token_batch
+from arena.learn.losses import policy_gradient
+from arena.learn.samples import samples_of
+from arena.learn.trainer import PolicyTrainer
+from arena.parts import table
+from arena.records import Trajectory, Turn
+
+RESULTS = Path(__file__).parent / "results"
+SEED = 0
+ROLES = ("opener", "responder")
+TARGET = 0.02
+SELECT: list[Any] = ["void_turns", "zero_variance", "overlong"]
+OPENING, HEARD, SAID = 60, 8, 8
+"""Tokens of a stream's rules, and of what is heard and said in each turn: those of a small game in words."""
+
+
+# -- trajectories of any size ------------------------------------------------------------------------------
+
+
+def played(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Trajectory]:
+    """`count` trajectories of `turns` turns, `group` of each deal and role; a reward in every third turn."""
+    rng = np.random.default_rng(SEED)
+    found = []
+    for i in range(count):
+        role, deal = ROLES[i % 2], i // 2 // group
+        stream = Stream()
+        stream.observe(rng.integers(5, vocabulary, OPENING).tolist())
+        own = []
+        for k in range(turns):
+            stream.observe(rng.integers(5, vocabulary, HEARD).tolist())
+            stream.wrote(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
+            heard = (Message(sender="referee", text=f"state {rng.integers(50)}"),)
+            rewards = {"deal": float(rng.integers(0, 3))} if k % 3 == 2 else {}
+            said = f"OFFER {rng.integers(9)}"
+            own.append(
+                Turn(2 * k, role, role, "shared", 1, heard, said, said, "", said, True, rewards, "stop", SAID, 0.0)
+            )
+        found.append(Trajectory(f"{i // 2:05d}", "g", role, role, "shared", 1, True, tuple(own), (stream,), seed=deal))
+    return found
+
+
+# -- what credit costs --------------------------------------------------------------------------------------
+
+
+def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
+    """Seconds of credit with selection, by estimator, against the seconds of learning from the same trajectories."""
+    model = load_model(resolve("nano"))
+    found = played(count, turns, model.config.vocab_size)
+    needs_no_model = [n for n, f in table("estimator").items() if not getattr(f, "needs", ())]
+    given = {name: CreditSpec(estimator=name, select=SELECT) for name in needs_no_model if _bare(name)}
+
+    def credit(spec: CreditSpec) -> list[Credited]:
+        return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
+
+    seconds = take_turns({name: lambda spec=spec: credit(spec) for name, spec in given.items()}, rounds)  # type: ignore[misc]
+    credited = credit(CreditSpec())
+    heat = dict.fromkeys(ROLES, 1.0)
+    sampling = take_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
+    samples = samples_of(credited, heat)
+    trainer = PolicyTrainer("p", model, LearnSpec(lr=0.0, regularisers={}, gate_tolerance=1e9, token_budget=8192))
+    learning, _ = seconds_of(lambda: trainer.update(samples, np.random.default_rng(SEED)))
+    middle = {name: median(each) for name, each in seconds.items()}
+    return {
+        "what": f"{count} trajectories of {turns} turns, {sum(len(s.advantages) for s in samples)} sampled tokens; "
+        f"credit: named rewards, selection ({', '.join(SELECT)}) and the estimator; learn: one optimiser step of nano "
+        "on the same streams. An iteration also plays and commits, so the true shares are smaller",
+        "seconds": {"credit": seconds, "credit_median": middle, "samples": sampling, "learn": learning},
+        "share_of_learning": {name: value / learning for name, value in middle.items()},
+        "target": TARGET,
+        "met": max(middle.values()) / learning < TARGET,
+    }
+
+
+def _bare(name: str) -> bool:
+    """Whether the estimator can be chosen without settings."""
+    try:
+        CreditSpec(estimator=name)
+    except ValueError:
+        return False
+    return True
+
+
+# -- what packing saves --------------------------------------------------------------------------------------
+
+
+def packed(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int = 5) -> dict[str, Any]:
+    """Tokens, seconds and gradient of a policy update, by the number of turns and the way a match is fed."""
+    model = load_model(resolve("nano")).eval()
+    arms: dict[str, Any] = {}
+    for turns in lengths:
+        found = played(matches, turns, model.config.vocab_size)
+        whole = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
+        single = [one for sample in whole for one in per_turn(sample)]
+        one, other = gradient(model, whole), gradient(model, single)
+        seconds = take_turns(
+            {"packed": lambda w=whole: gradient(model, w), "per turn": lambda s=single: gradient(model, s)},  # type: ignore[misc]
+            rounds,
+        )
+        arms[str(turns)] = {
+            "tokens": {"packed": _tokens(whole), "per turn": _tokens(single)},
+            "seconds": seconds,
+            "ratio": median(b / a for a, b in zip(seconds["packed"], seconds["per turn"], strict=True)),
+            "gradient_gap": float((one - other).abs().max() / one.abs().max()),
+        }
+    grown = {
+        name: {f"{a} to {b}": arms[b]["tokens"][name] / arms[a]["tokens"][name] for a, b in _steps(list(arms))}
+        for name in ("packed", "per turn")
+    }
+    time = {
+        name: {
+            f"{a} to {b}": median(arms[b]["seconds"][name]) / median(arms[a]["seconds"][name])
+            for a, b in _steps(list(arms))
+        }
+        for name in ("packed", "per turn")
+    }
+    return {
+        "what": f"forward and backward of nano on {matches} trajectories; packed: one stream, one forward; per turn: "
+        "each turn's tokens learned in a sample of their own after the whole history, as in systems that train turns "
+        "apart; no opening is shared between streams in either arm. gradient_gap: largest difference of a gradient's "
+        "entry, over the largest entry",
+        "by_turns": arms,
+        "growth_of_tokens": grown,
+        "growth_of_seconds": time,
+    }
+
+
+def per_turn(sample: Sample) -> list[Sample]:
+    """The same tokens and advantages, every turn as a sample that ends with it."""
+    found = []
+    ids, turns = sample.stream.ids, np.asarray(sample.stream.turns)
+    for turn in sorted({int(t) for t in turns} - {OBSERVED}):
+        rows, own = np.flatnonzero(turns == turn), sample.turns == turn
+        end = int(rows[-1]) + 1
+        mask = (turns[:end] == turn).tolist()
+        logprobs = [p if m else 0.0 for p, m in zip(sample.stream.logprobs[:end], mask, strict=True)]
+        marks = [turn if m else OBSERVED for m in mask]
+        found.append(
+            replace(
+                sample,
+                stream=Stream(ids[:end], mask, logprobs, marks),
+                advantages=sample.advantages[own],
+                behaviour=sample.behaviour[own],
+                places=sample.places[own],
+                learned=sample.learned[own],
+            )
+        )
+    return found
+
+
+def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch.Tensor:
+    """The whole gradient of the mean token loss, flat, on the CPU."""
+    model.zero_grad()
+    scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
+    streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
+    with patch.object(agents.scoring, "_shared_opening", lambda family: 0):
+        for batch in pack(streams, heat, budget):
+            tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
+            (policy_gradient(tokens).loss.sum() / total).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).clone()
+
+
+def _tokens(samples: Sequence[Sample]) -> int:
+    return sum(len(sample.stream) for sample in samples)
+
+
+def _steps(names: Sequence[str]) -> list[tuple[str, str]]:
+    return list(pairwise(names))
+
+
+def main() -> None:
+    """Measure one of the two and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["cost", "packed"])
+    what = parser.parse_args().what
+    head = {"command": f"python tests/benchmarks/credit.py {what}", "machine": environment(), "seed": SEED}
+    head |= {"threads": torch.get_num_threads(), "load_at_start": os.getloadavg()}
+    result = head | (cost() if what == "cost" else packed()) | {"load_at_end": os.getloadavg()}
+    (RESULTS / f"credit-{what}.json").write_text(json.dumps(result, indent=1) + "\n")
+    shown = ("share_of_learning", "met") if what == "cost" else ("by_turns", "growth_of_tokens", "growth_of_seconds")
+    json.dump({name: result[name] for name in shown}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()
