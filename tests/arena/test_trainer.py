@@ -75,7 +75,7 @@ def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, 
 def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnSpec) -> torch.Tensor:
     """The objective written out: mean over the part's tokens of clipped surrogate, KL and entropy."""
     clip = rule.loss.whole().settings["clip"].whole().settings
-    weight = {name: r.settings["weight"] for name, r in rule.regularisers.items()}
+    weight = {name: r.settings["weight"].plain() for name, r in rule.regularisers.items()}
     total, count = torch.zeros(()), 0
     for sample, before in zip(part, old, strict=True):
         now, entropy = plain_scores(model, sample)
@@ -149,6 +149,32 @@ def test_the_gradient_is_that_of_the_masked_tokens_and_no_others(tmp_path: Path,
     first = load_file(tmp_path / "optimizer.safetensors")
     for name, gradient in expected.items():  # after one step exp_avg is (1 - beta1) times the gradient
         torch.testing.assert_close(first[f"{name}.exp_avg"] / 0.5, gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_a_stream_trained_once_is_each_of_its_turns_trained_after_the_whole_history(tmp_path: Path) -> None:
+    """One pass over a match has the gradient of one sample per turn, which costs a pass over the history each."""
+    gradients = []
+    for cut in (lambda given: given, lambda given: [one for s in given for one in apart(s)]):
+        model = tiny()
+        trainer = PolicyTrainer("p", model, LearnSpec(grad_clip=0.0, betas=(0.5, 0.9)))
+        trainer.update(cut(samples(model)), np.random.default_rng(0))
+        trainer.save(tmp_path)
+        kept = load_file(tmp_path / "optimizer.safetensors")
+        gradients.append(torch.cat([kept[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]))
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
+
+
+def apart(sample: Sample) -> list[Sample]:
+    """Each turn's tokens in a sample of their own, which ends with the turn."""
+    found, stream = [], sample.stream
+    for turn in np.unique(sample.turns).tolist():
+        end = max(k for k, at in enumerate(stream.turns) if at == turn) + 1
+        mask = [at == turn for at in stream.turns[:end]]
+        alone = Stream(stream.ids[:end], mask, stream.logprobs[:end], [turn if own else -1 for own in mask])
+        own = sample.turns == turn
+        kept = {name: getattr(sample, name)[own] for name in ("advantages", "behaviour", "places", "learned")}
+        found.append(replace(sample, stream=alone, **kept))
+    return found
 
 
 def test_tokens_without_advantage_carry_no_gradient() -> None:
