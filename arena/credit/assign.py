@@ -63,7 +63,9 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
     columns: dict[str, Floats] = {}
     for row, turn in enumerate(batch.turns):
         for name, value in turn.rewards.items():
-            columns.setdefault(name, np.zeros(len(batch.owner)))[row] = value
+            if name not in columns:
+                columns[name] = np.zeros(len(batch.owner))
+            columns[name][row] = value
     for stage in stages:
         columns |= stage(batch, columns)
     return columns
