@@ -69,39 +69,43 @@ class StreamScorer(torch.nn.Module):
 
     def forward(self, batch: StreamBatch) -> Scores:
         """Score a batch. The gradient flows through the shared prefix too."""
-        device = batch.suffix.device
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
-            past = self._prefix_cache(batch)
-            past_length = len(batch.prefix)
-            width = batch.suffix.shape[1]
-            columns = torch.arange(width, device=device)
-            real = columns < batch.lengths[:, None]
-            mask = torch.cat([real.new_ones((len(real), past_length)), real], 1).long()
-            positions = (columns + past_length).expand(len(real), -1)
-            inputs = {
-                "input_ids": batch.suffix,
-                "attention_mask": mask,
-                "position_ids": positions,
-                "past_key_values": past,
-                "use_cache": past is not None,
-            }
+        with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
             if self.plain_head:
-                hidden = self.model.base_model(**inputs).last_hidden_state
-                logits = self.model.get_output_embeddings()(hidden[batch.rows, batch.columns])
+                logits = self.model.get_output_embeddings()(predictors(self.model.base_model, batch))
             else:
-                logits = self.model(**inputs).logits[batch.rows, batch.columns]
+                logits = self.model(**_inputs(self.model.base_model, batch)).logits[batch.rows, batch.columns]
         scaled = logits.float() / batch.temperatures[:, None]
         logprobs = torch.log_softmax(scaled, -1)
         entropy = -(logprobs.exp() * logprobs).sum(-1)
         return Scores(logprobs.gather(-1, batch.targets[:, None]).squeeze(-1), entropy)
 
-    def _prefix_cache(self, batch: StreamBatch) -> DynamicCache | None:
-        if not len(batch.prefix):
-            return None
-        output = self.model.base_model(input_ids=batch.prefix[None], use_cache=True)
-        past = output.past_key_values
-        past.batch_repeat_interleave(len(batch.suffix))
-        return past
+
+def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
+    """[N, width] the model body's last hidden state at the position that predicts each sampled token."""
+    hidden: torch.Tensor = body(**_inputs(body, batch)).last_hidden_state
+    return hidden[batch.rows, batch.columns]
+
+
+def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
+    """What a forward pass over the suffixes is called with; the prefix, if any, is run here."""
+    columns = torch.arange(batch.suffix.shape[1], device=batch.suffix.device)
+    real = columns < batch.lengths[:, None]
+    past = _prefix_cache(body, batch)
+    return {
+        "input_ids": batch.suffix,
+        "attention_mask": torch.cat([real.new_ones((len(real), len(batch.prefix))), real], 1).long(),
+        "position_ids": (columns + len(batch.prefix)).expand(len(real), -1),
+        "past_key_values": past,
+        "use_cache": past is not None,
+    }
+
+
+def _prefix_cache(body: Any, batch: StreamBatch) -> DynamicCache | None:
+    if not len(batch.prefix):
+        return None
+    past = body(input_ids=batch.prefix[None], use_cache=True).past_key_values
+    past.batch_repeat_interleave(len(batch.suffix))
+    return past
 
 
 def _config(model: Any) -> Any:

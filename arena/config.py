@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from agents import strict_yaml
 from agents.names import nearest
+from arena.credit.critics import critic_complaint
 from arena.experiment import Experiment, GameSpec, LeagueSpec, OpponentSpec, PolicySpec, PoolSpec, SeatSpec, TableSpec
 from arena.parts import Kind
 
@@ -113,6 +114,8 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     except ValidationError as error:
         raise ConfigError(_explain(error, stack)) from None
     _check_tables(experiment)
+    if complaint := critic_complaint(experiment.credit):
+        raise ConfigError(complaint)
     if experiment.league:
         _check_league(experiment, experiment.league)
     return experiment

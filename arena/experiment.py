@@ -78,11 +78,20 @@ class PlaySpec(Spec):
     matches: Positive = 16
     group: Positive = 1
     """How many matches share a deal, for estimators that compare within one; divides `matches`."""
+    resample: Annotated[int, Field(ge=0)] = 0
+    """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
+    branch: Annotated[int, Field(ge=0)] = 0
+    """How many more matches part from each one, at turns of its learners drawn at random; they come on top."""
     in_flight: Positive = 64
     """How many matches run at once."""
     attempts: Positive = 3
     """How often a failing match is tried before the run stops."""
     limits: LimitsSpec = LimitsSpec()
+
+    @property
+    def deals(self) -> int:
+        """How many deals an iteration has."""
+        return self.matches // self.group
 
 
 class CreditSpec(Spec):
@@ -93,12 +102,36 @@ class CreditSpec(Spec):
     """Of each named reward, a number or a schedule; 1 if not given."""
     select: list[Annotated[Chosen, Kind("selector")]] = []
     estimator: Annotated[Chosen, Kind("estimator")] = Chosen("estimator", "mars")
+    critic: Annotated[Chosen | None, Kind("critic", optional=True)] = None
+    """What foresees the values that an estimator such as `gae_turn` needs."""
     transforms: list[Annotated[Chosen, Kind("transform")]] = []
 
     @property
     def needs(self) -> frozenset[str]:
         """What models have to measure first (`arena.measures`); empty where a match log alone is enough."""
         return frozenset().union(*(p.needs for p in (self.estimator, *self.stages, *self.select, *self.transforms)))
+
+
+class ShownSpec(Spec):
+    """Play that is shown to the learners in every update, to be imitated beside learning from their own."""
+
+    weight: Annotated[Chosen, Kind("schedule")] = Chosen("schedule", "constant", {"value": 0.1})
+    """Of the mean -log p over the shown tokens, which is added to the loss of what was played: a number or a schedule.
+    """
+    brains: list[str] = []
+    """Who shows it: every match seats some of them, drawn at random, at the policy's own tables."""
+    run: str | None = None
+    """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
+    best: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
+    matches: Positive = 8
+    """Shown to each policy in each iteration."""
+
+    @model_validator(mode="after")
+    def _from_one(self) -> Self:
+        if bool(self.brains) == (self.run is not None):
+            raise ValueError("give `brains: […]` or `run: FOLDER`: one of them shows how to play")
+        return self
 
 
 class LearnSpec(Spec):
@@ -109,6 +142,9 @@ class LearnSpec(Spec):
     """What of the tokens, turns or streams the loss is a mean over."""
     regularisers: Annotated[dict[str, Chosen], Kinds("regulariser")] = {"kl": Chosen("regulariser", "kl")}
     """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
+    shown: ShownSpec | None = None
+    replay: Annotated[Chosen | None, Kind("replay", optional=True)] = None
+    """What of earlier iterations is learned from once more."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
     betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
@@ -131,7 +167,7 @@ class LearnSpec(Spec):
     @property
     def holds_on(self) -> bool:
         """Whether some regulariser compares the policy with its own beginning."""
-        return any("reference" in r.needs and r.whole().settings["weight"] for r in self.regularisers.values())
+        return any("reference" in r.needs and r.whole().settings["weight"].plain() for r in self.regularisers.values())
 
 
 class OpponentSpec(Spec):

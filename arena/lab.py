@@ -15,21 +15,25 @@ import numpy as np
 import torch
 
 from agents.engines.in_process import InProcessEngine
+from agents.role import Role
 from arena.board import Board
 from arena.clock import Clock
 from arena.config import Experiment, PoolSpec
-from arena.credit.assign import Credited, assign
-from arena.credit.batch import TurnBatch
+from arena.credit.assign import Credited
+from arena.credit.critics import Measures, critic_for
+from arena.crediting import Crediting
+from arena.gold import gold_of
 from arena.league.opponents import Matchmaker, WinRates
 from arena.league.pool import Pool, version_name
 from arena.league.ratings import Ratings
 from arena.learn.samples import samples_of
+from arena.match import MatchPlan
 from arena.measures import measure
 from arena.metrics import iteration_metrics
 from arena.orchestrator import play_all
-from arena.planning import demonstration_plans, generator, iteration_plans
-from arena.policies import Guests, Policies, reference_name
-from arena.records import MatchRecord, trajectories
+from arena.planning import branch_plans, demonstration_plans, generator, iteration_plans
+from arena.policies import Guests, Policies
+from arena.records import MatchRecord, Trajectory, trajectories
 from arena.seating import House, endpoint_for, set_tables
 from arena.stage import Stage
 from arena.store import checkpoints
@@ -89,6 +93,7 @@ class Lab:
         records = self.play(k)
         played, model_seconds = perf_counter(), self.engine.model_seconds - model_before
         credited = self.credit(k, records)
+        foreseen = self.fit_critic(k, credited)
         learned = self.learn(k, credited)
         self.publish()
         self.rate(records)
@@ -96,14 +101,24 @@ class Lab:
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
         row = iteration_metrics(k, records, self.failures, credited, learned, self.ratings, seconds)
+        row |= {"critic": foreseen} if foreseen else {}
         self.commit(k, row)
         return row
 
     def play(self, k: int) -> list[MatchRecord]:
-        """All matches of the iteration; each is in the log within a second of its end."""
-        self.watcher.phase(k, "play")
+        """All matches of the iteration; with `play.resample`, others in place of what selection drops of them."""
         self.failures: list[MatchRecord] = []
-        plans = iteration_plans(self.experiment, k, self.tables, self.policies, self.matchmaker)
+        records, deals = list[MatchRecord](), 0
+        for _ in range(1 + self.experiment.play.resample):
+            if not (due := self.crediting.due(k, records, deals)):
+                break
+            self.watcher.phase(k, "play")
+            plans = iteration_plans(self.experiment, k, self.tables, self.policies, self.matchmaker, due, deals)
+            records, deals = records + self._played(k, plans), deals + due
+        return records
+
+    def _played(self, k: int, plans: list[MatchPlan]) -> list[MatchRecord]:
+        """The matches of these plans; each is in the log within a second of its end."""
         spec, log = self.experiment.play, MatchBatch(self.run_folder.log)
 
         def ended(record: MatchRecord) -> None:
@@ -114,9 +129,14 @@ class Lab:
 
         async def play() -> list[MatchRecord]:
             guests = Guests(self.policies, self.pool)
-            return await play_all(
-                plans, lambda plan: self.stage.play(plan, guests), ended, spec.in_flight, spec.attempts
-            )
+
+            async def played(these: list[MatchPlan]) -> list[MatchRecord]:
+                return await play_all(
+                    these, lambda plan: self.stage.play(plan, guests), ended, spec.in_flight, spec.attempts
+                )
+
+            records = await played(plans)
+            return records + await played(branch_plans(self.experiment, k, plans, records))
 
         try:
             return asyncio.run(play())
@@ -126,28 +146,32 @@ class Lab:
     def credit(self, k: int, records: Sequence[MatchRecord]) -> list[Credited]:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
         self.watcher.phase(k, "credit")
-        found = [t for record in records for t in trajectories(record) if t.trained and t.turns]
-        rule, clock, rng = self.experiment.credit, self._clock(k), self._rng(k, "credit")
-        measures = measure(rule.needs, found, self.policies, self.engine, self._temperatures())
-        credited = assign(TurnBatch(found, clock, rng, self.credit_memory, measures), rule)
-        kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in credited]
+        credited = self.crediting.credit(k, records)
+        fresh = [c for c in credited if not c.trajectory.replayed]
+        kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
         self.run_folder.log.write_credit(k, kept)
         return credited
 
+    def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
+        """Teach the critic, where there is one, what the turns led to: after it was asked about them, never before."""
+        fresh = [c for c in credited if not c.trajectory.replayed]
+        return self.critic.fit(fresh, self._rng(k, "critic")) if self.critic else {}
+
     def learn(self, k: int, credited: Iterable[Credited]) -> dict[str, dict[str, float]]:
-        """Update each trainable policy from its own turns alone."""
+        """Update each trainable policy from its own turns alone, then from what replay brings back."""
         self.watcher.phase(k, "learn")
-        credited = list(credited)
-        learned = {}
-        for name, trainer in self.trainers.items():
-            own = [c for c in credited if c.trajectory.policy == name]
-            samples = samples_of(own, self._temperatures())
-            if self.policies.holds_on:
-                streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
-                scored = self.engine.score(reference_name(name), streams, heat)
-                samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
-            learned[name] = trainer.update(samples, self._rng(k, "learn", name), self._clock(k)) if samples else {}
+        credited, learned = list(credited), {}
+        for name in self.trainers:
+            learned[name] = self._update(k, name, credited, "learn")
+            again = self._update(k, name, self.crediting.recalled, "replay")
+            learned[name] |= {f"replay_{what}": value for what, value in again.items()}
         return learned
+
+    def _update(self, k: int, name: str, credited: Sequence[Credited], place: str) -> dict[str, float]:
+        """One update of a policy, on what of this is its own; nothing happens where nothing is."""
+        samples = samples_of([c for c in credited if c.trajectory.policy == name], self._temperatures())
+        samples, clock = self.policies.referenced(name, samples), Clock(k, self.experiment.iterations)
+        return self.trainers[name].update(samples, self._rng(k, place, name), clock) if samples else {}
 
     def publish(self) -> None:
         """Serve the weights as they are now, under the next version."""
@@ -182,7 +206,7 @@ class Lab:
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
-            plans = demonstration_plans(self.experiment, name, spec.matches, self.tables, self.policies)
+            plans = demonstration_plans(self.experiment, 0, name, spec.matches, self.tables, self.policies)
             records = asyncio.run(self.stage.demonstrate(plans, spec.brains, self._rng(0, "demonstrations")))
             shown = [t for r in records for t in trajectories(r) if t.policy == name]
             credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
@@ -206,7 +230,8 @@ class Lab:
         league = state.get("league", {})
         several = len({table.game.name for table in self.tables}) > 1
         self.ratings, self.win_rates = Ratings(state.get("ratings"), several), WinRates(league.get("win_rates"))
-        self.credit_memory: dict[str, Any] = state.get("credit", {})
+        log = self.run_folder.reader.log
+        self.crediting = Crediting(self.experiment, self._measured, log, state.get("credit", {}))
         self.pool: Pool = self._pool(league.get("pool"))
         spec = self.experiment.league
         self.matchmaker = Matchmaker(spec.opponents, self.pool, self.win_rates) if spec else None
@@ -218,6 +243,10 @@ class Lab:
             lambda what: self.watcher.phase(0, what),
         )
         self.trainers = self.policies.trainers
+        known = {"seed": self.experiment.seed, "policies": self.policies, "engine": self.engine}
+        self.critic = critic_for(self.experiment.credit, **known, roles=self._roles())
+        if self.critic and checkpoint and (checkpoint.folder / "critic").is_dir():
+            self.critic.load(checkpoint.folder / "critic")
         house = House(self.policies, self.engine, endpoint_for(self.experiment), self.experiment.seed)
         self.stage = Stage(self.tables, house, self.experiment.play.limits)
         self.pool.check(self.trainers)
@@ -244,19 +273,27 @@ class Lab:
     def _checkpoint(self, k: int) -> None:
         def fill(folder: Path) -> None:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies")}
-            state |= {"ratings": self.ratings.state(), "credit": self.credit_memory}
+            state |= {"ratings": self.ratings.state(), "credit": self.crediting.state()}
             state |= {"league": {"pool": self.pool.state(), "win_rates": self.win_rates.state()}}
             (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+            if self.critic and k:
+                (folder / "critic").mkdir()
+                self.critic.save(folder / "critic")
 
         self.run_folder.checkpoint(k, fill)
         checkpoints.keep(self.run_folder.path, self.experiment.checkpoint.keep, also=[0])
 
-    def _temperatures(self) -> dict[str, float]:
-        """By role: a role's name is the same role at every table."""
-        return {role.role: role.sampling.temperature for table in self.tables for role in table.roles.values()}
+    def _measured(self, needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
+        """What credit asks of models about these."""
+        heat, gold = self._temperatures(), gold_of(self.experiment.credit)
+        return measure(needs, found, self.policies, self.engine, heat, gold, self.critic if needs else None)
 
-    def _clock(self, k: int) -> Clock:
-        return Clock(k, self.experiment.iterations)
+    def _temperatures(self) -> dict[str, float]:
+        return {name: role.sampling.temperature for name, role in self._roles().items()}
+
+    def _roles(self) -> dict[str, Role]:
+        """By name: a role's name is the same role at every table."""
+        return {role.role: role for table in self.tables for role in table.roles.values()}
 
     def _rng(self, k: int, *place: str) -> np.random.Generator:
         return generator(self.experiment.seed, k, *place)

@@ -9,6 +9,7 @@ from pathlib import Path
 from agents.weights import available, resolve
 from arena.config import ConfigError, Experiment, to_yaml
 from arena.doctor import environment
+from arena.gold import check_gold
 from arena.lab import Lab, Watcher
 from arena.league.held_out import check_spec
 from arena.league.specs import experiment_of
@@ -19,7 +20,7 @@ from arena.store.run import RunFolder
 
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
-    set_tables(experiment)
+    check_gold(experiment, set_tables(experiment))
     if experiment.evaluate:
         check_spec(experiment.evaluate)
     experiment = _anchored(experiment, watcher)

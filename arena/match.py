@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from agents.players.base import Act, View
 from agents.players.model import BrainPlayer
 from agents.stream import Stream
+from arena.branching import Branch
 from arena.records import MatchRecord, Seating, Turn
 
 
@@ -48,6 +49,10 @@ class MatchPlan:
     seed: int
     seats: dict[str, Seating]
     attempt: int = 0
+    draws: tuple[int, ...] = ()
+    """Tells its chance from that of other matches of the same deal."""
+    branch: Branch | None = None
+    """Of a match that is another one again until it parts from it."""
 
 
 class _Tally:

@@ -5,6 +5,10 @@
 | `old` | sampled token | log-probability under the weights that are about to learn |
 | `entropy` | sampled token | nats of the distribution it was drawn from |
 | `reference` | sampled token | log-probability under the policy's own beginning |
+| `gold` | turn | mean log-probability of the right answer's tokens before the turn (`arena.gold`) |
+| `values` | turn | what the critic says of its state |
+| `action_values` | turn | what the critic says of its reply there |
+| `token_values` | sampled token | what the critic says of the state before it |
 
 Tokens stand stream after stream, as in `TurnBatch.token_turns`. Nothing is measured that no part needs.
 """
@@ -16,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engines.base import Engine
+from arena.credit.critics import Critic, Measures
+from arena.gold import Gold, beliefs
 from arena.policies import Policies, reference_name
 from arena.records import Trajectory
-
-Measures = dict[str, list[NDArray[np.float32]]]
 
 
 def measure(
@@ -28,8 +32,10 @@ def measure(
     policies: Policies,
     engine: Engine,
     temperatures: Mapping[str, float],
+    gold: Gold | None = None,
+    critic: Critic | None = None,
 ) -> Measures:
-    """Each wanted measure of each trajectory; temperatures are by role."""
+    """Each wanted measure of each trajectory; temperatures are by role, `gold` says how the answer is asked for."""
     found: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
     by_policy: dict[str, list[int]] = defaultdict(list)
     for i, trajectory in enumerate(trajectories):
@@ -43,9 +49,14 @@ def measure(
             said |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
         if "reference" in wanted:
             said["reference"] = engine.score(reference_name(policy), streams, heat)
+        if "gold" in wanted:
+            assert gold is not None, "who wants `gold` says how the answer is asked for"
+            asked, look = [trajectories[i] for i in members], policies.trainers[policy].look
+            for i, belief in zip(members, beliefs(asked, policies[policy].frame, look, gold), strict=True):
+                found["gold"][i] = belief
         for name in wanted & said.keys():
             rest = iter(said[name])
             for i in members:
                 own = [next(rest) for _ in trajectories[i].streams]
                 found[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
-    return found
+    return found | (critic.look(trajectories) if critic else {})

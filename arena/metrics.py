@@ -12,7 +12,7 @@ from arena.credit.assign import Credited
 from arena.league.opponents import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
-from arena.records import MatchRecord
+from arena.records import MatchRecord, trained
 
 
 def iteration_metrics(
@@ -44,6 +44,7 @@ def iteration_metrics(
         "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
         "mean_payoff": _mean([p for r in records for p in r.payoffs.values()]),
         "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
+        "selection": _selection(records, credited),
         "reward": _role_rewards(credited, several=len(games) > 1),
         "learn": {policy: dict(stats) for policy, stats in learned.items()},
         "win_rate": _merged({before: _win_rates(own) for before, own in games.items()}),
@@ -80,10 +81,27 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
         values = [record.report[name] for record in records if name in record.report]
         if all(isinstance(value, bool | int | float) for value in values):
             means[name] = _mean([float(value) for value in values])
-        else:
+        elif name == "ended":  # other texts, such as the right answer, are as many as there are deals
             for kind in sorted({str(value) for value in values}):
                 means[f"{name}.{kind}"] = _mean([value == kind for value in values])
     return means
+
+
+def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
+    """What selection and replay left to learn from: deals played, trajectories, and what was taken from where.
+
+    `dropped` counts trajectories played that credit does not hold, one that a replayed one replaces included;
+    `out_of_loss` counts turns.
+    """
+    replayed = sum(item.trajectory.replayed for item in credited)
+    return {
+        "deals": len({(record.game, record.seed) for record in records}),
+        "trajectories": len(credited),
+        "replayed": replayed,
+        "dropped": len(trained(records)) - (len(credited) - replayed),
+        "out_of_loss": sum(int((~item.learned).sum()) for item in credited if item.learned is not None),
+        "out_of_statistics": sum(not item.counted for item in credited),
+    }
 
 
 def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
@@ -91,6 +109,8 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
+        if of.replayed:
+            continue
         roles.setdefault(f"{of.game}.{of.role}" if several else of.role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}
 

@@ -22,12 +22,14 @@ TABLES = {
     "stage": "arena.credit.rewards:STAGES",
     "transform": "arena.credit.transforms:TRANSFORMS",
     "selector": "arena.credit.selection:SELECTORS",
+    "critic": "arena.credit.critics:CRITICS",
     "schedule": "arena.clock:SCHEDULES",
     "loss": "arena.learn.losses:LOSSES",
     "clip": "arena.learn.clips:CLIPS",
     "correction": "arena.learn.corrections:CORRECTIONS",
     "aggregate": "arena.learn.aggregates:AGGREGATES",
     "regulariser": "arena.learn.regularisers:REGULARISERS",
+    "replay": "arena.learn.replay:REPLAYS",
 }
 """Where each kind of part is found: loaded when first asked for, since those of `arena.learn` bring torch."""
 
@@ -52,8 +54,13 @@ class Chosen:
     @property
     def needs(self) -> frozenset[str]:
         """What has to be measured beforehand for it or for a part inside it, such as `entropy`."""
-        inner = (part.needs for part in _parts_in(self.whole().settings))
+        inner = (part.needs for part in self.parts)
         return frozenset(getattr(table(self.kind)[self.name], "needs", ())).union(*inner)
+
+    @property
+    def parts(self) -> "list[Chosen]":
+        """The parts among its settings."""
+        return _parts_in(self.whole().settings)
 
     def whole(self) -> "Chosen":
         """The same with every default written out."""
@@ -69,15 +76,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Kind:
-    """Annotation of a field that holds a part: `Annotated[Chosen, Kind("estimator")]`."""
+    """Annotation of a field that holds a part: `Annotated[Chosen, Kind("estimator")]`; `optional`: or None."""
 
     name: str
+    optional: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """A part is read by name and written with every default."""
         return core_schema.no_info_plain_validator_function(
-            lambda value: _choose(self.name, value),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda chosen: chosen.plain()),
+            lambda value: None if value is None and self.optional else _choose(self.name, value),
+            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
         )
 
 
@@ -207,6 +215,8 @@ def _parts_in(value: Any) -> list[Chosen]:
     """Every part inside a value of settings."""
     if isinstance(value, Chosen):
         return [value]
+    if isinstance(value, BaseModel):
+        value = dict(value)
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return [part for item in inner for part in _parts_in(item)]
 
@@ -214,6 +224,8 @@ def _parts_in(value: Any) -> list[Chosen]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Chosen):
         return value.plain()
+    if isinstance(value, BaseModel):
+        value = dict(value)
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -15,6 +15,7 @@ from agents.policy import Policy
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.config import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
+from arena.learn.batches import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.store.checkpoints import Checkpoint
 
@@ -73,6 +74,14 @@ class Policies(Mapping[str, Policy]):
             if folder not in frozen:
                 frozen[folder] = _frozen(folder)
             self.engine.publish(reference_name(name), 0, frozen[folder])
+
+    def referenced(self, name: str, samples: list[Sample]) -> list[Sample]:
+        """A policy's samples with what its own beginning says of them, where something holds on to that."""
+        if not self.holds_on:
+            return samples
+        streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
+        scored = self.engine.score(reference_name(name), streams, heat)
+        return [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
 
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write all that is trained under `folder`; what a checkpoint's state says of it."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -61,6 +61,10 @@ class Trajectory:
     streams: tuple[Stream, ...]
     seed: int = 0
     """The deal; matches of one group share it."""
+    replayed: bool = False
+    """Whether it was played in an earlier iteration and learning hears of it once more."""
+    report: Mapping[str, float | bool | str] = field(default_factory=dict)
+    """What the game says of the ended match; no seat ever sees it."""
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
         """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
@@ -181,10 +185,16 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             turns=tuple(turn for turn in record.turns if turn.seat == seat),
             streams=record.streams.get(seat, ()),
             seed=record.seed,
+            report=record.report,
         )
         for seat, seating in record.seats.items()
     ]
     return [trajectory for trajectory in found if trajectory.turns or trajectory.streams]
+
+
+def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
+    """The trajectories that a policy may learn from: of trained seats that took a turn."""
+    return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
 def _checked_row(turn: Turn) -> dict[str, Any]:

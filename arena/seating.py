@@ -5,7 +5,7 @@ policy, by object, or a brain, by its spec, is seated there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ import games
 from agents.engines.base import Engine
 from agents.names import nearest
 from agents.players.brains import BRAINS, BrainError, check_brain, make_brain
-from agents.players.endpoint import PREFIX, Endpoint, model_of
-from agents.players.model import BrainPlayer, ChatPlayer, Writer, demonstrator, model_writer
+from agents.players.endpoint import PREFIX, Answer, Endpoint, model_of
+from agents.players.model import BrainPlayer, ChatPlayer, Writer, demonstrator, model_writer, recalled, spoken
 from agents.players.spend import EndpointError
 from agents.policy import Policy
 from agents.role import Role, RoleError, load_role
+from arena.branching import Branch
 from arena.config import ConfigError, Experiment, GameSpec, TableSpec
 from arena.match import MatchPlan, SeatedPlayer
 from arena.records import Seating
@@ -101,13 +102,22 @@ def players_at(table: Table, plan: MatchPlan, game: Any, house: House) -> dict[s
 
 
 def player_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: House) -> SeatedPlayer:
-    """The player of one seat in one match of `game`. All its chance comes from (run, match, attempt, seat)."""
-    policy = plan.seats[seat].policy
+    """The player of one seat in one match of `game`. All its chance comes from (run, match, attempt, seat).
+
+    Until a branch parts from its match, models and endpoints say again what they said. Brains are asked again, so that
+    they are in the right state at the parting: their chance is that of the match, so they answer the same again, and
+    afterwards draw what they would have drawn there (common random numbers).
+    """
+    policy, branch = plan.seats[seat].policy, plan.branch
     seed = _seat_seed(seat, plan, house.seed)
     if policy in house.policies:
-        return _chat_player(seat, plan, table, house.policies[policy], seed, model_writer(house.engine))
+        write = model_writer(house.engine)
+        write = recalled(branch.replies(seat), write) if branch else write
+        return _chat_player(seat, plan, table, house.policies[policy], seed, write)
     if house.endpoint and policy.startswith(PREFIX):
-        return house.endpoint.player(model_of(policy), table.roles[seat], _number(seed))
+        return house.endpoint.player(model_of(policy), table.roles[seat], _number(seed), _answers(branch, seat))
+    if branch:
+        seed = _seat_seed(seat, replace(plan, attempt=branch.match.attempt, branch=None), house.seed)
     return BrainPlayer(make_brain(policy, _number(seed), game))
 
 
@@ -121,10 +131,28 @@ def demonstrator_at(seat: str, plan: MatchPlan, game: Any, table: Table, house: 
     return _chat_player(seat, plan, table, policy, seed, writer)
 
 
+def teller_at(
+    seat: str, plan: MatchPlan, table: Table, house: House, said: Mapping[int, tuple[str, str]]
+) -> SeatedPlayer:
+    """A policy that says what was once said at this seat, (text, finish) by turn, in its own tokens."""
+    policy = house.policies[plan.seats[seat].policy]
+    again = {
+        turn: spoken(policy.frame, text, "length" if finish == "length" else "stop")
+        for turn, (text, finish) in said.items()
+    }
+    return _chat_player(seat, plan, table, policy, (), recalled(again))
+
+
 def _chat_player(
     seat: str, plan: MatchPlan, table: Table, policy: Policy, seed: tuple[int, ...], writer: Writer
 ) -> ChatPlayer:
     return ChatPlayer(table.roles[seat], policy.frame, policy.name, f"{plan.id}/{seat}", seed, writer)
+
+
+def _answers(branch: Branch | None, seat: str) -> dict[int, Answer]:
+    """What a model behind an endpoint answered before the parting, by turn."""
+    turns = branch.turns(seat) if branch else []
+    return {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
 
 
 def _number(seed: tuple[int, ...]) -> int:
@@ -132,7 +160,8 @@ def _number(seed: tuple[int, ...]) -> int:
 
 
 def _seat_seed(seat: str, plan: MatchPlan, run_seed: int) -> tuple[int, ...]:
-    return (run_seed, plan.seed, plan.attempt, list(plan.seats).index(seat))
+    parted = (plan.branch.turn + 1,) if plan.branch else ()
+    return (run_seed, plan.seed, plan.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
 def endpoint_for(experiment: Experiment) -> Endpoint | None:
@@ -174,6 +203,8 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
             continue
         if policy.train:
             _check_sampling(table.roles[seat], held.policy)
+            for brain in experiment.learn.shown.brains if experiment.learn.shown else ():
+                _check_brain(brain, game, seat, "learn.shown.brains")
         for brain in policy.imitate.brains if policy.imitate else ():
             _check_brain(brain, game, seat, f"policies.{held.policy}.imitate.brains")
 

@@ -1,15 +1,19 @@
 """Where a run's matches are played: its tables, with who sits down at them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from agents.players.model import BrainPlayer
+from agents.players.simple import Recital
 from arena.experiment import LimitsSpec
-from arena.match import Limits, MatchPlan, play_match
+from arena.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.orchestrator import play_all
 from arena.policies import Guests
 from arena.records import MatchRecord
-from arena.seating import House, Table, demonstrator_at, player_at, players_at
+from arena.seating import House, Table, demonstrator_at, player_at, players_at, teller_at
 
 
 class Stage:
@@ -29,6 +33,8 @@ class Stage:
         for player in players.values():
             for key in player.stream_keys:
                 self.house.engine.forget(key)
+        if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
+            return replace(record, status="failed", reason=why, payoffs={}, report={})
         return record
 
     async def demonstrate(
@@ -48,6 +54,21 @@ class Stage:
             return await play_match(plan, game, players, self.limits)
 
         return await play_all(plans, play, lambda record: None, 1, 1)
+
+    async def retell(self, plan: MatchPlan, seat: str, row: Mapping[str, Any]) -> MatchRecord:
+        """A match of a log again, with the replies that it has: `seat` in its policy's tokens, the others by acts."""
+        table = self._table(plan)
+        brain = row["seats"][seat]["kind"] == "brain"
+        players: dict[str, SeatedPlayer] = {
+            each: BrainPlayer(Recital({turn["index"]: turn["action"] for turn in row["turns"]})) for each in plan.seats
+        }
+        said = {
+            turn["index"]: (table.roles[seat].write(turn["action"]) if brain else turn["raw"], turn["finish"])
+            for turn in row["turns"]
+            if turn["seat"] == seat
+        }
+        players[seat] = teller_at(seat, plan, table, self.house, said)
+        return await play_match(plan, table.make_game(), players, Limits())
 
     def _table(self, plan: MatchPlan) -> Table:
         return next(table for table in self.tables if table.fits(plan))

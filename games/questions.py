@@ -91,5 +91,6 @@ class Questions(Solitaire):
         return read
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, how many questions were asked and how many names guessed."""
-        return {**super().figures(), "questions": self._asked, "guesses": self.turns - self._asked}
+        """Solved or not, how many questions were asked and how many names guessed; answer, the thing's first name."""
+        counts = {"questions": self._asked, "guesses": self.turns - self._asked}
+        return {**super().figures(), **counts, "answer": self.hidden.names[0]}

@@ -111,9 +111,10 @@ class WordClue(TextGame):
         return self.guessing[0] if self.guessing else GIVER
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Targets found, wrong guesses, the share of the targets that was found, rounds begun."""
+        """Targets found, wrong guesses, the share of the targets that was found, rounds begun; answer, the targets."""
         found, missed = len(self.found), len(self.missed)
-        return {"found": found, "missed": missed, "share": found / self.aims, "rounds": self.round}
+        answer = ", ".join(self.targets)
+        return {"found": found, "missed": missed, "share": found / self.aims, "rounds": self.round, "answer": answer}
 
     def _give(self, act: str) -> str:
         if not (read := CLUE.fullmatch(act)):

@@ -98,5 +98,6 @@ class Wordle(Solitaire):
         return f"GUESS {guess}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Solved or not, and how many letters were right in the best guess."""
-        return {**super().figures(), "best_guess": max((marks.count("G") for _, marks in self.marked), default=0)}
+        """Solved or not, how many letters were right in the best guess; answer, the hidden word."""
+        best = max((marks.count("G") for _, marks in self.marked), default=0)
+        return {**super().figures(), "best_guess": best, "answer": self.word}

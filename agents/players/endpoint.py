@@ -103,9 +103,9 @@ class Endpoint:
             raise EndpointError("endpoint players need pip install 'arena-selfplay[endpoint]'") from None
         self._openai, self._limiter_class = openai, aiolimiter.AsyncLimiter
 
-    def player(self, model: str, role: Role, seed: int) -> EndpointPlayer:
-        """A seat's player in one match."""
-        return EndpointPlayer(self, model, role, seed)
+    def player(self, model: str, role: Role, seed: int, said: Mapping[int, Answer] | None = None) -> EndpointPlayer:
+        """A seat's player in one match; what it `said` before, by turn, it says again without being asked."""
+        return EndpointPlayer(self, model, role, seed, said or {})
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """The model's reply to a chat; EndpointError when none can be had."""
@@ -226,8 +226,8 @@ def _told(error: Any) -> str:
 class EndpointPlayer:
     """One seat's side of one match: renders what it sees, asks the endpoint, reads the act from the reply."""
 
-    def __init__(self, endpoint: Endpoint, model: str, role: Role, seed: int) -> None:
-        self.endpoint, self.model, self.role, self.seed = endpoint, model, role, seed
+    def __init__(self, endpoint: Endpoint, model: str, role: Role, seed: int, said: Mapping[int, Answer]) -> None:
+        self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
@@ -244,7 +244,9 @@ class EndpointPlayer:
             self._opening, self._begun = self._opened(view), len(self._history) - (kept or 0)
         see = self.role.render_turn(view, first=fresh)
         chat = [*self._opening, *_chat(self._history[self._begun :]), {"role": "user", "content": see}]
-        answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
+        answer = self.said.get(view.turn)
+        if answer is None:
+            answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
         self._history.append((see, answer.text))
         reply = self.role.parse(answer.text)
         return Act(reply.game_text, answer.text, reply.public, reply.private, answer.finish, answer.tokens)

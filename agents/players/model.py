@@ -1,5 +1,6 @@
 """Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -96,14 +97,32 @@ def model_writer(engine: Engine) -> Writer:
     return write
 
 
+def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Writer:
+    """Replies that were given before, by turn, as they were; the others are written by `write`."""
+
+    async def again(view: View, request: Request) -> Completion:
+        if view.turn in said:
+            return said[view.turn]
+        if write is None:
+            raise LookupError(f"{view.seat} said nothing in turn {view.turn}")
+        return await write(view, request)
+
+    return again
+
+
 def demonstrator(brain: Brain, role: Role, frame: ChatFrame) -> Writer:
     """Replies written by a brain, as if the policy had sampled them: what imitation learns from."""
 
     async def write(view: View, request: Request) -> Completion:
-        ids = (*frame.encode(role.write(brain.act(view))), frame.stop_id)
-        return Completion(ids, (0.0,) * len(ids), "stop", 0)
+        return spoken(frame, role.write(brain.act(view)))
 
     return write
+
+
+def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop") -> Completion:
+    """A text as if the policy had sampled it."""
+    ids = (*frame.encode(text), *([frame.stop_id] if finish == "stop" else []))
+    return Completion(ids, (0.0,) * len(ids), finish, 0)
 
 
 class BrainPlayer:

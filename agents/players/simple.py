@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from agents.players.base import View
 
@@ -16,6 +17,17 @@ class Random:
     def act(self, view: View) -> str:
         """Any legal act."""
         return self.rng.choice(view.legal) if view.legal else ""
+
+
+class Recital:
+    """The acts of a match that was played, by turn; KeyError for any other turn."""
+
+    def __init__(self, acts: Mapping[int, str]) -> None:
+        self.acts = acts
+
+    def act(self, view: View) -> str:
+        """The act of this turn."""
+        return self.acts[view.turn]
 
 
 class FirstLegal:

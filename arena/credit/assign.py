@@ -27,6 +27,8 @@ class Credited:
     """[n] advantages, stream after stream, where the estimator or a transform tells tokens apart."""
     learned: NDArray[np.bool_] | None = None
     """[K] whether the turn is in the loss; None is all."""
+    counted: bool = True
+    """Whether it was in the statistics of its groups."""
 
 
 def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
@@ -103,8 +105,14 @@ def _by_trajectory(
         own = list(np.split(tokens, np.searchsorted(batch.owner[batch.token_turns], np.arange(1, len(batch.lengths)))))
     learned = np.split(selection.learned, cuts)
     return [
-        Credited(trajectory, r, a, t, None if s.all() else s)
-        for trajectory, r, a, t, s in zip(
-            batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), own, learned, strict=False
+        Credited(trajectory, r, a, t, None if s.all() else s, c)
+        for trajectory, r, a, t, s, c in zip(
+            batch.trajectories,
+            np.split(rewards, cuts),
+            np.split(advantages, cuts),
+            own,
+            learned,
+            selection.counted.tolist(),
+            strict=False,
         )
     ]

@@ -18,8 +18,10 @@ from arena.records import Trajectory, Turn
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Key = Literal["game", "seed", "role", "policy", "seat", "version", "match", "turn"]
-"""What turns can be grouped by: `seed` is the deal, `turn` the number of the turn within its trajectory."""
+TrajectoryKey = Literal["game", "seed", "role", "policy", "seat", "version", "match"]
+"""What trajectories can be grouped by: `seed` is the deal."""
+Key = Literal[TrajectoryKey, "turn"]
+"""What turns can be grouped by: `turn` is the number of the turn within its trajectory."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,22 @@ class TurnBatch:
 
     def counting(self, counted: Bools) -> "TurnBatch":
         """The same batch with only these trajectories in the statistics."""
-        return replace(self, counted=counted)
+        return self._with(counted=counted)
+
+    def remembering(self, memory: dict[str, Any]) -> "TurnBatch":
+        """The same batch with another memory."""
+        return self._with(memory=memory)
+
+    def _with(self, **changes: Any) -> "TurnBatch":
+        """The same trajectories, and the columns worked out so far, which depend on them alone."""
+        twin = replace(self, **changes)
+        vars(twin).update({n: v for n, v in vars(self).items() if n not in self.__dataclass_fields__})
+        return twin
+
+    @property
+    def counts(self) -> Bools:
+        """[M] `counted` in full."""
+        return np.ones(len(self.lengths), bool) if self.counted is None else self.counted
 
     # -- columns -----------------------------------------------------------------------------------------
 
@@ -118,6 +135,11 @@ class TurnBatch:
         numbers: dict[Hashable, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
+    def sum_by(self, values: Floats, groups: Ints) -> Floats:
+        """The sum over each one's group, [T] for turns and [M] for trajectories, over those that count."""
+        size = int(groups.max(initial=-1)) + 1
+        return np.asarray(np.bincount(groups, values * self._weights(len(values)), size)[groups])
+
     def mean_by(self, values: Floats, groups: Ints, weights: Floats | None = None) -> Floats:
         """The mean of each one's group, [T] for turns and [M] for trajectories, over those that count."""
         weight = self._weights(len(values)) if weights is None else weights * self._weights(len(values))
@@ -141,9 +163,7 @@ class TurnBatch:
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
     def _weights(self, size: int) -> Floats:
-        if self.counted is None:
-            return np.ones(size)
-        return (self.counted if size == len(self.lengths) else self.counted[self.owner]).astype(np.float64)
+        return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
 
     # -- along a trajectory ------------------------------------------------------------------------------
 

@@ -5,19 +5,33 @@ A transform is `transform(batch, advantages, *, settings) -> [N] float64`, both 
 
 from collections.abc import Callable
 
-import numpy as np
-
-from arena.credit.batch import Floats, TurnBatch
+from arena.credit.batch import Floats, Key, TurnBatch
+from arena.credit.tokens import z_scores
+from arena.parts import needs
 
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
+POLICY: list[Key] = ["policy"]
+"""All that one policy learns from in this iteration."""
 
 
-def whiten(batch: TurnBatch, advantages: Floats) -> Floats:
-    """Every token's advantage minus the mean over all tokens of the batch, divided by their deviation + 1e-6."""
-    if not len(advantages):
-        return advantages
-    return np.asarray((advantages - advantages.mean()) / (advantages.std() + 1e-6))
+def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> Floats:
+    """Every token's advantage minus the mean over all tokens of its policy, divided by their deviation + 1e-6.
+
+    With `by` over the tokens of turns alike in that; longer turns weigh more. Zero where all are equal.
+    """
+    return z_scores(batch, advantages, by)
 
 
-TRANSFORMS: dict[str, Transform] = {f.__name__: f for f in (whiten,)}
+@needs("entropy")
+def entropy_scale(batch: TurnBatch, advantages: Floats, *, alpha: float = 0.2, by: list[Key] = POLICY) -> Floats:
+    """AEPO: louder where the policy was unsure, A' = A · (1 + alpha · z(H)), z over all tokens of its policy.
+
+    H is the entropy of the distribution each token was drawn from, before the update, and a constant to it. Advantages
+    of tokens more than 1/alpha deviations below the mean turn round. Zero where A is. Source: AEPO (Dong et al. 2025);
+    its release takes z within each micro-batch of the update, with the weights of that moment.
+    """
+    return advantages * (1.0 + alpha * z_scores(batch, batch.measure("entropy"), by))
+
+
+TRANSFORMS: dict[str, Transform] = {f.__name__: f for f in (whiten, entropy_scale)}

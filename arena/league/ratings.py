@@ -34,8 +34,8 @@ class Ratings:
                 continue
             seats = sorted(record.seats)
             names = [self.name(record.game, record.seats[s]) for s in seats]
-            if len(set(names)) < len(names):
-                continue  # a player against itself tells nothing
+            if len(names) < 2 or len(set(names)) < len(names):
+                continue  # a player alone, or against itself, tells nothing
             teams = [[self._rated.get(n) or self._model.rating(name=n)] for n in names]
             rated = self._model.rate(teams, scores=[record.payoffs[s] for s in seats])
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}

@@ -1,6 +1,6 @@
 """What an update learns from: samples, one per stream, and the micro-batches of their tokens that losses see."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from agents.stream import Stream
 from arena.clock import Clock
 
 Floats = NDArray[np.float32]
+Level = Literal["token", "turn", "sequence"]
+"""What shares one ratio: a token alone, the tokens of a turn, or those of a stream."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Sample:
     """Whether the token is in the loss; the others are context."""
     reference: Floats | None = None
     """Log-probabilities under the frozen reference, when a regulariser asks for them."""
+    pairs: NDArray[np.int64] | None = None
+    """The number of the pair of answers that the token's turn is in, -1 where it is in none; None is nowhere."""
     source: Literal["played", "replayed", "shown"] = "played"
     """`played` by the current weights, `replayed` from older ones, or `shown` to be imitated."""
 
@@ -67,9 +71,26 @@ class TokenBatch:
     learned: torch.Tensor
     """[N] bool, whether the token is in the loss."""
     reference: torch.Tensor | None = None
+    rivals: torch.Tensor | None = None
+    """The summed log-ratio, log p - log p_old, of the other answer of the token's pair, when a loss asks for it."""
     clock: Clock = Clock()
     memory: dict[str, Any] = field(default_factory=dict)
     """What regularisers remember from iteration to iteration, as JSON under their names; kept in the checkpoint."""
+
+    def units(self, level: Level) -> torch.Tensor:
+        """[N] int64, the number of each token's own token, turn or stream."""
+        if level == "token":
+            return torch.arange(len(self.learned), device=self.learned.device)
+        return self.turns if level == "turn" else self.streams
+
+    def sum_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """[N] the sum over those tokens of each one's unit that are in the loss."""
+        own = torch.where(self.learned, values, torch.zeros_like(values))
+        return own.new_zeros(len(units)).index_add(0, units, own)[units]  # no unit's number is beyond the tokens'
+
+    def mean_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """[N] the mean over those tokens of each one's unit that are in the loss; 0 where there are none."""
+        return self.sum_by(units, values) / self.sum_by(units, torch.ones_like(values)).clamp(min=1.0)
 
 
 def token_batch(
@@ -79,6 +100,7 @@ def token_batch(
     old: Sequence[Floats] | None,
     clock: Clock,
     memory: dict[str, Any],
+    rivals: Mapping[int, Floats] | None = None,
 ) -> TokenBatch:
     """The tokens of some of the samples with what the current weights say of them; without `old`, that is old too."""
     device = scores.logprobs.device
@@ -101,6 +123,7 @@ def token_batch(
         places=along([s.places for s in chosen]),
         learned=along([s.learned for s in chosen]),
         reference=along(references).float() if len(references) == len(chosen) else None,
+        rivals=None if rivals is None else along([rivals[i] for i in batch.index]),
         clock=clock,
         memory=memory,
     )

@@ -1,7 +1,9 @@
 """Clip rules: how far one update may move a token's, turn's or stream's probability.
 
 A clip is `clip(ratio, tokens, *, settings) -> (loss, clipped)`: `ratio` [N] float with gradient, one per token whatever
-its level; `loss` [N] to be minimised, `clipped` [N] bool.
+its level; `loss` [N] to be minimised, `clipped` [N] bool, where the rule changed the gradient of -A r.
+
+`low` and `high` are distances from 1. Gradients below are those by the token's own log-probability.
 """
 
 from collections.abc import Callable
@@ -15,11 +17,14 @@ from arena.learn.batches import TokenBatch
 Clipped = tuple[torch.Tensor, torch.Tensor]
 Low = Annotated[float, Field(ge=0, le=1)]
 High = Annotated[float, Field(ge=0)]
+Ceiling = Annotated[float, Field(gt=1)]
 
 
 def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2) -> Clipped:
     """PPO's pessimistic bound, max(-A r, -A clip(r, 1 - low, 1 + high)); DAPO sets high above low.
 
+    No gradient where r has passed the bound on the side that A pushes to, else -A r. Usual low/high: PPO and GRPO
+    .2/.2, DAPO .2/.28, DART-GUI .1/.28; with the ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4.
     Source: Schulman et al. 2017, eq. 7; separate bounds as in DAPO (Yu et al. 2025).
     """
     plain = -tokens.advantages * ratio
@@ -27,4 +32,61 @@ def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High =
     return torch.maximum(plain, bounded), (bounded > plain).detach()
 
 
-CLIPS: dict[str, Callable[..., Clipped]] = {f.__name__: f for f in (ppo,)}
+def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2, c: Ceiling = 3.0) -> Clipped:
+    """PPO's bound, and for A < 0 no loss above -A c: a bad token that has become far likelier pulls no harder.
+
+    For A < 0 the loss is min(ppo, -A c): without it r, and the gradient -A r, have no bound. c: 3 in Ye et al. 2020 and
+    verl's default, 10 in verl's DAPO recipe, SPEAR and DART-GUI (whose GSPO loss does not read it), 4 in INTELLECT-2.
+    TRL's `delta` is the same for c ≥ 1 + high.
+    """
+    return _ceiled(*ppo(ratio, tokens, low=low, high=high), tokens.advantages, c)
+
+
+def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High = 4.0) -> Clipped:
+    """CISPO: the ratio is a clipped weight on log p, so that clipped tokens keep a gradient.
+
+    The loss is -sg(clip(r, 1 - low, 1 + high)) · A · log π, its gradient -clip(r) A everywhere: with A > 0, r = 2 and
+    high = .2 it is -1.2 A where PPO has none. The loss's value means nothing. Source: MiniMax-M1 (Chen et al. 2025),
+    without a lower bound (low = 1) and with a high left open; 1 + high = 5 is ScaleRL's (Khatri et al. 2025). In TRL
+    `epsilon_high` is 1 + high itself, and there is no lower bound; verl bounds on both sides with PPO's .2/.2.
+    """
+    weight = ratio.clamp(1.0 - low, 1.0 + high).detach()
+    return -weight * tokens.advantages * tokens.logprobs, (weight != ratio).detach()
+
+
+def aepo(
+    ratio: torch.Tensor,
+    tokens: TokenBatch,
+    *,
+    low: Low = 0.2,
+    high: High = 0.28,
+    c: Ceiling | None = 3.0,
+) -> Clipped:
+    """AEPO: PPO whose upper bound keeps its gradient, (1 + high) A at r > 1 + high, where A > 0.
+
+    The bound is sg((1 + high)/r) · r, in value 1 + high; below 1 - low it is PPO's constant. `c` is the ceiling of
+    `dual`, null for none. Source: AEPO (Dong et al. 2025), as its code is found in forks; GPPO (Su et al. 2025) keeps
+    the gradient on the lower side too.
+    """
+    plain = -tokens.advantages * ratio
+    above = ratio * ((1.0 + high) / ratio).detach()
+    bounded = -tokens.advantages * torch.where(ratio > 1.0 + high, above, ratio.clamp(min=1.0 - low))
+    loss, clipped = torch.maximum(plain, bounded), (bounded > plain).detach()
+    return (loss, clipped) if c is None else _ceiled(loss, clipped, tokens.advantages, c)
+
+
+def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
+    """No bound, -A r: REINFORCE where the old weights are the present ones, plain importance sampling elsewhere.
+
+    At r = 1 every other rule has this gradient, -A, too.
+    """
+    return -tokens.advantages * ratio, torch.zeros_like(tokens.learned)
+
+
+def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
+    """No loss above -A c where A < 0."""
+    over = (advantages < 0) & (loss.detach() > -advantages * c)
+    return torch.where(over, -advantages * c, loss), clipped | over
+
+
+CLIPS: dict[str, Callable[..., Clipped]] = {f.__name__: f for f in (ppo, dual, cispo, aepo, unclipped)}

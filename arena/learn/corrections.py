@@ -1,14 +1,23 @@
 """Corrections for tokens that other weights, or another program, sampled than those that are about to learn.
 
 A correction is `correction(tokens, *, settings) -> [N] float`, a weight on each token's loss, without gradient, from
-`tokens.old` and `tokens.behaviour`.
+ρ = π_old/μ: `tokens.old` is the trainer's view at the start of the update, `tokens.behaviour` the sampler's. So they
+mend the gap between sampler and trainer, and staleness; what the update itself moves is the clip's business. A wide
+gap that is to be corrected needs a wider `learn.gate_tolerance` to get here.
+
+A token that weighs 0 still counts in what the aggregate is a mean over, as in TRL; verl takes it out of the count.
+Regularisers are not weighed.
 """
 
 from collections.abc import Callable
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 
-from arena.learn.batches import TokenBatch
+from arena.learn.batches import Level, TokenBatch
+
+Bound = Annotated[float, Field(gt=0)]
 
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
@@ -16,4 +25,58 @@ def uncorrected(tokens: TokenBatch) -> torch.Tensor:
     return torch.ones_like(tokens.old)
 
 
-CORRECTIONS: dict[str, Callable[..., torch.Tensor]] = {f.__name__: f for f in (uncorrected,)}
+def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -> torch.Tensor:
+    """Truncated importance sampling: min(ρ, cap), ρ of the token, or the product over its turn or stream.
+
+    By token it is biased and steady, by stream unbiased but for the cap, and the noisier the longer the stream: at
+    1.1 a token, 10 tokens make 2.6 and 100 make 13,781. log ρ is held within ±20. cap: 2 in TIS (Yao et al. 2025),
+    MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere when sampler and trainer agree.
+    """
+    return _ratio(tokens.sum_by(tokens.units(level), _gap(tokens))).clamp(max=cap)
+
+
+def masked(
+    tokens: TokenBatch,
+    *,
+    low: Annotated[float, Field(ge=0)],
+    high: Bound,
+    level: Level = "sequence",
+    by: Literal["mean", "product", "worst"] = "mean",
+    weigh: bool = False,
+) -> torch.Tensor:
+    """Nothing is learned from a token, turn or stream whose ρ lies outside [low, high]; the others weigh 1.
+
+    What must lie inside is, over the unit's tokens in the loss, `by` their geometric mean, their product, or each
+    single one (worst). With `weigh`, what lies inside weighs its ρ (that mean or product; by worst, the token's own).
+
+    | as published | settings |
+    |---|---|
+    | IcePop (Ling team 2025; prime-rl's low is .2) | level token, low .5, high 5, weigh |
+    | geometric mask (Geo-RS, Li et al. 2025) | level sequence, by mean, .999 to 1.001 in verl |
+    | Seq-MIS, TRL's `sequence_mask` | level sequence, by product, high 3 (low 0), weigh |
+
+    By product long streams are masked first, whatever their tokens are like; by mean length does not matter. Zero
+    where a whole step lies outside: then there is nothing to learn from.
+    """
+    gap, units = _gap(tokens), tokens.units(level)
+    if by == "mean":
+        gap = tokens.mean_by(units, gap)
+    elif by == "product":
+        gap = tokens.sum_by(units, gap)
+    ratio = _ratio(gap)
+    outside = (ratio < low) | (ratio > high)
+    if by == "worst":
+        outside = tokens.sum_by(units, outside.to(ratio.dtype)) > 0
+    return torch.where(outside, torch.zeros_like(ratio), ratio if weigh else torch.ones_like(ratio))
+
+
+def _gap(tokens: TokenBatch) -> torch.Tensor:
+    """log ρ of each token, [N], without gradient."""
+    return (tokens.old - tokens.behaviour).detach()
+
+
+def _ratio(gap: torch.Tensor) -> torch.Tensor:
+    return gap.clamp(-20.0, 20.0).exp()
+
+
+CORRECTIONS: dict[str, Callable[..., torch.Tensor]] = {f.__name__: f for f in (uncorrected, truncated, masked)}

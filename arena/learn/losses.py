@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from pydantic import Field
 
-from arena.learn.batches import TokenBatch
-from arena.parts import Chosen, Kind
+from arena.learn.batches import Level, TokenBatch
+from arena.parts import Chosen, Kind, needs
 
 
 @dataclass(frozen=True)
@@ -21,20 +22,55 @@ class TokenLoss:
     """[N] float, to be minimised."""
     clipped: torch.Tensor
     """[N] bool, where the clip changed the gradient."""
+    correction: torch.Tensor | None = None
+    """[N] float, what each token's loss has been weighed by, where the loss has a correction."""
 
 
 def policy_gradient(
     tokens: TokenBatch,
     *,
+    ratio: Level = "token",
     clip: Annotated[Chosen, Kind("clip")] = Chosen("clip", "ppo"),
+    correction: Annotated[Chosen, Kind("correction")] = Chosen("correction", "uncorrected"),
 ) -> TokenLoss:
-    """The policy gradient by importance ratio, held back by a clip rule.
+    """The policy gradient by importance ratio (token, turn or sequence), held back by a clip, corrected by a weight.
 
-    r = exp(logprobs - old), the log-ratio held within ±20, where exp still fits float32.
+    Each token's loss is w · clip(r, A), r by `ratio` as in `importance_ratio`, w a `correction` without gradient.
+
+    | as published | settings |
+    |---|---|
+    | PPO, GRPO | ratio token, clip ppo .2/.2; GRPO aggregates by `stream_mean`, Dr. GRPO by `constant_length` |
+    | DAPO | ratio token, clip ppo .2/.28 (verl adds c = 10: clip dual), aggregate `token_mean` |
+    | GSPO | ratio sequence, clip ppo 3e-4/4e-4, aggregate `stream_mean` |
+    | LUSPO | ratio sequence, clip ppo 2e-3/2.5e-3, aggregate `constant_length` with length 1 |
+    | CISPO | ratio token, clip cispo, aggregate `token_mean` |
+    | DART-GUI | ratio sequence, clip ppo .1/.28, correction truncated at 1 by token, aggregate `stream_mean` |
+    | REINFORCE | clip unclipped |
+
+    Zero where A = 0; no gradient where a clip binds (not with cispo, nor above with aepo) or a correction masks.
     """
-    ratio = (tokens.logprobs - tokens.old).clamp(-20.0, 20.0).exp()
-    loss, clipped = clip(ratio, tokens)
-    return TokenLoss(loss, clipped)
+    loss, clipped = clip(importance_ratio(tokens, ratio), tokens)
+    weight = correction(tokens)
+    return TokenLoss(loss * weight, clipped, weight)
+
+
+def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
+    """How much likelier each token, or its turn or stream on average, has become during the update: [N], with gradient.
+
+    By token r = π/π_old. By turn and by sequence it is the geometric mean s = exp(mean log r) over the unit's tokens
+    in the loss, in GSPO's form for tokens, sg(s) · π/sg(π): every token carries the value s, and the gradient
+    s ∇log π of its own probability. Where a unit's tokens share their advantage and weight, the sum of the unit's
+    losses has exactly the gradient of the loss at s; where not, each token is moved by its own advantage.
+
+    Noise of +5 nats on one token of 500 makes its r 148, and s = exp(.01) = 1.01. log r, or its mean, is held within
+    ±20, where exp still fits float32; beyond, there is no gradient. Source: GSPO (Zheng et al. 2025), eq. 7 and 13;
+    by turn is the same with another unit. verl holds a sequence's log s below 10, TRL does not hold it.
+    """
+    change = tokens.logprobs - tokens.old
+    if level != "token":
+        mean = tokens.mean_by(tokens.units(level), change.detach())
+        change = tokens.logprobs - tokens.logprobs.detach() + mean
+    return change.clamp(-20.0, 20.0).exp()
 
 
 def likelihood(tokens: TokenBatch) -> TokenLoss:
@@ -42,4 +78,24 @@ def likelihood(tokens: TokenBatch) -> TokenLoss:
     return TokenLoss(-tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.learned))
 
 
-LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood)}
+@needs("pairs")
+def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> TokenLoss:
+    """REFUEL: regress how much likelier an answer became than another one on how much more it led to.
+
+    For answers y, y' of one seat to the same words: (δ - δ' - η (R - R'))², δ = log π(y) - log π_old(y) summed over
+    that turn's tokens alone. Its minimiser over policies is π ∝ π_old exp(η Q), without any value function. Needs
+    `play.branch`, the estimator `refuel` (A = R - R') and the aggregate `turn_mean`: then the objective is the mean
+    over pairs. Every token of a turn carries the pair's loss. δ' is a number here, since y' pulls at its own tokens,
+    so each of the two turns has to pull twice as hard: the value is gap², the gradient that of 2 gap².
+
+    No gradient where δ - δ' = η (R - R'): in the first step, δ = δ' = 0, that is where both led to the same. Pairs of
+    identical answers are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's
+    first run, where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
+    """
+    assert tokens.rivals is not None
+    own = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old)
+    gap = own - tokens.rivals - eta * tokens.advantages
+    return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, torch.zeros_like(tokens.learned))
+
+
+LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood, refuel)}

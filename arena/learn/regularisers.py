@@ -1,40 +1,188 @@
 """Regularisers: terms added to each token's loss that do not come from its advantage.
 
-A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to the loss of each token;
-`loss` is the policy's own, for rules that take parts of it away. One that reads `tokens.reference` is marked
-`needs("reference")`.
+A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to the loss of each token; the
+aggregate weighs it like the loss. `loss` is the policy's own `TokenLoss`, for rules that take parts of it away. One
+that reads `tokens.reference` is marked `needs("reference")`. A `weight` is a number or a schedule.
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 
 from arena.learn.batches import TokenBatch
-from arena.parts import needs
+from arena.learn.losses import TokenLoss
+from arena.parts import Chosen, Kind, needs
+
+Weight = Annotated[Chosen, Kind("schedule")]
+Turns = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Ratio = Annotated[float, Field(ge=0)]
+
+
+# -- the distance to the policy's own beginning ------------------------------------------------------------
 
 
 @needs("reference")
-def kl(tokens: TokenBatch, loss: torch.Tensor, *, weight: Annotated[float, Field(ge=0)] = 0.01) -> torch.Tensor:
-    """`weight` times the KL to the policy's own beginning, by Schulman's k3 estimate."""
+def kl(
+    tokens: TokenBatch,
+    loss: TokenLoss,
+    *,
+    weight: Weight = Chosen("schedule", "constant", {"value": 0.01}),
+    estimate: Literal["k1", "k2", "k3"] = "k3",
+    turns: Turns | None = None,
+) -> torch.Tensor:
+    """`weight` times the KL to the policy's own beginning, estimated by k1, k2 or k3, of all turns or some.
+
+    With d = log π - log ref of a token drawn from π (Schulman 2020, "Approximating KL divergence"):
+
+    | estimate | value | its mean | its gradient's mean |
+    |---|---|---|---|
+    | k1 | d | KL(π ‖ ref) | 0: noise. It belongs in a reward, not in a loss |
+    | k2 | d²/2 | not the KL | that of KL(π ‖ ref), exactly |
+    | k3 | exp(-d) + d - 1 | KL(π ‖ ref), never negative | that of KL(ref ‖ π); the same near ref |
+
+    All that is said for tokens drawn from the present weights, and of each token's own distribution: what a token
+    does to the states after it is in no gradient of these. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has
+    k2's mean gradient. `turns` are places within a trajectory, from 0: SCoRe's first stage (Kumar et al. 2024) holds
+    the first attempt alone, [0]. The others' tokens get 0 and still count in a mean over tokens.
+    """
     assert tokens.reference is not None
-    return weight * k3(tokens.logprobs, tokens.reference)
+    scale: float = weight(tokens.clock)
+    term = scale * ESTIMATES[estimate](tokens.logprobs, tokens.reference)
+    if turns is not None:
+        held = torch.isin(tokens.places, torch.tensor(turns, device=tokens.places.device))
+        term = torch.where(held, term, torch.zeros_like(term))
+    return term
 
 
-def entropy(tokens: TokenBatch, loss: torch.Tensor, *, weight: float = 0.0) -> torch.Tensor:
-    """The entropy bonus: minus `weight` times the entropy of the distribution each token was drawn from."""
-    return -weight * tokens.entropy
+def k1(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """Schulman's k1 of KL(policy ‖ reference) per token, [N]: d = logprobs - reference."""
+    return logprobs - reference
+
+
+def k2(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """Schulman's k2 per token, [N]: d²/2."""
+    return (logprobs - reference) ** 2 / 2.0
 
 
 def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Schulman's k3 estimate of KL(policy ‖ reference) per token, [N]: exp(d) - d - 1 with d = reference - logprobs.
+    """Schulman's k3 estimate of KL(policy ‖ reference) per token, [N]: exp(-d) + d - 1, d held within ±20.
 
-    Unbiased for tokens drawn from the policy, and never negative. Source: Schulman 2020, "Approximating KL
-    divergence".
+    Unbiased for tokens drawn from the policy, and never negative.
     """
-    d = (reference - logprobs).clamp(-20.0, 20.0)
-    return d.exp() - d - 1.0
+    d = (logprobs - reference).clamp(-20.0, 20.0)
+    return (-d).exp() + d - 1.0
 
 
-REGULARISERS: dict[str, Callable[..., torch.Tensor]] = {f.__name__: f for f in (kl, entropy)}
+ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+
+
+# -- entropy -----------------------------------------------------------------------------------------------
+
+
+def entropy(
+    tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen("schedule", "constant", {"value": 0.0})
+) -> torch.Tensor:
+    """The entropy bonus: minus `weight` times the entropy of the distribution each token was drawn from.
+
+    Usual: .001 (UFO, EPO), 0 (DAPO and most after it).
+    """
+    scale: float = weight(tokens.clock)
+    return -scale * tokens.entropy
+
+
+def entropy_band(
+    tokens: TokenBatch,
+    loss: TokenLoss,
+    *,
+    low: Ratio = 0.8,
+    high: Ratio = 1.2,
+    weight: Weight = Chosen("schedule", "constant", {"value": 1e-4}),
+    level: Literal["token", "turn"] = "token",
+) -> torch.Tensor:
+    """EPO's entropy smoothing as a hinge: `weight` times how far entropy is outside a band round its own past.
+
+    The past Hbar[k] of the k-th turn of a trajectory is the mean over past iterations of the mean entropy of the
+    tokens in the loss there. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all
+    tokens of a turn their mean (EPO's `seq`); its gradient by H is ±weight outside and 0 inside. 0 in the first
+    iteration, and at turns that none before has seen.
+
+    A reconstruction of EPO (Xu et al. 2025). The released penalty is a constant alpha outside the band and 0 inside:
+    its gradient is zero everywhere, it moves the logged loss and nothing else. Also there: only micro-batches with a
+    step past half of the allowed number are penalised; short histories are padded in front with zeros, so that they
+    are about later steps than they were taken at; the past includes the update's own play. Presets (low/high, alpha
+    times its entropy weight .001): .8/1.2, 1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
+    """
+    scale: float = weight(tokens.clock)
+    past, found = _entropy_past(tokens), tokens.entropy
+    if level == "turn":
+        found = tokens.mean_by(tokens.turns, found)
+    usual = torch.as_tensor(past, dtype=found.dtype, device=found.device)[tokens.places]
+    outside = torch.relu(low * usual - found) + torch.relu(found - high * usual)
+    return scale * torch.where(usual.isnan(), torch.zeros_like(outside), outside)
+
+
+def _entropy_past(tokens: TokenBatch) -> np.ndarray:
+    """Mean entropy of each place over past iterations, NaN where there is none; notes this micro-batch's for later.
+
+    What an iteration has seen is kept apart until the clock shows the next one.
+    """
+    last = int(tokens.places.max()) + 1 if len(tokens.places) else 0
+    kept: dict[str, Any] = tokens.memory.setdefault("entropy_band", {"iteration": tokens.clock.iteration})
+    mean, iterations, sums, counts = (_padded(kept.get(name, []), last) for name in _KEPT)
+    if kept["iteration"] != tokens.clock.iteration:
+        seen = counts > 0
+        iterations += seen
+        mean += np.where(seen, sums / np.maximum(counts, 1.0) - mean, 0.0) / np.maximum(iterations, 1.0)
+        sums, counts = np.zeros_like(sums), np.zeros_like(counts)
+    places = tokens.places[tokens.learned].cpu().numpy()
+    sums += np.bincount(places, tokens.entropy.detach()[tokens.learned].double().cpu().numpy(), len(sums))
+    counts += np.bincount(places, minlength=len(counts))
+    values = (mean, iterations, sums, counts)
+    kept.update({name: value.tolist() for name, value in zip(_KEPT, values, strict=True)})
+    kept["iteration"] = tokens.clock.iteration
+    return np.where(iterations > 0, mean, np.nan)
+
+
+_KEPT = ("mean", "iterations", "sums", "counts")
+
+
+def _padded(values: list[float], size: int) -> np.ndarray:
+    return np.array([*values, *[0.0] * (size - len(values))], np.float64)
+
+
+# -- covariance --------------------------------------------------------------------------------------------
+
+
+def covariance_clip(
+    tokens: TokenBatch,
+    loss: TokenLoss,
+    *,
+    share: Annotated[float, Field(gt=0, le=1)] = 0.02,
+    low: float = 1.0,
+    high: float = 40.0,
+) -> torch.Tensor:
+    """Clip-Cov: the loss is taken away from a few tokens whose advantage and log-probability are high together.
+
+    Such tokens, with low < (A - mean A)(log π - mean log π) < high, drive entropy down. Means are over the tokens in
+    the loss of the micro-batch, so what is taken depends on `token_budget`; tokens that the clip holds already are
+    left out, and nothing is taken where all advantages are equal. At most `share` of the tokens, but one if there is
+    any. Of more candidates the released code takes some at random; here they are taken evenly spaced in their order,
+    so that the same batch always gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al.
+    2025) for its replayed samples alone .02, 1 to 40, in its ALFWorld and WebShop scripts 2 to 60.
+    """
+    own, logprobs = tokens.learned, tokens.logprobs.detach()
+    middle = (tokens.advantages[own].mean(), logprobs[own].mean())
+    covariance = (tokens.advantages - middle[0]) * (logprobs - middle[1])
+    candidates = torch.nonzero(own & ~loss.clipped & (covariance > low) & (covariance < high)).squeeze(-1)
+    count = min(len(candidates), max(1, int(share * int(own.sum()))))
+    spaced = torch.arange(count, device=own.device) * len(candidates) // max(1, count)
+    taken = torch.zeros_like(loss.loss).index_fill(0, candidates[spaced], 1.0)
+    return -loss.loss * taken
+
+
+REGULARISERS: dict[str, Callable[..., torch.Tensor]] = {
+    f.__name__: f for f in (kl, entropy, entropy_band, covariance_clip)
+}

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from arena.branching import pairs
 from arena.credit.assign import Credited
 from arena.learn.batches import Sample
 
@@ -11,10 +13,13 @@ from arena.learn.batches import Sample
 def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) -> list[Sample]:
     """One sample per stream with a token to learn from; temperatures are by role.
 
+    Where a match and its branch part, their turns are numbered as a pair.
+
     Boundaries of turns come from the stream's turn ids alone.
     """
     samples = []
-    for item in credited:
+    paired = _pairs(credited)
+    for number, item in enumerate(credited):
         indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
         learned = np.ones(len(indices), bool) if item.learned is None else item.learned
         taken = 0
@@ -33,6 +38,18 @@ def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) 
                         temperatures[item.trajectory.role],
                         places,
                         learned[places],
+                        pairs=paired[number][places] if number in paired else None,
+                        source="replayed" if item.trajectory.replayed else "played",
                     )
                 )
     return samples
+
+
+def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
+    """[K] the number of each turn's pair of answers, -1 for none, by the place of its trajectory."""
+    found: dict[int, NDArray[np.int64]] = {}
+    for number, pair in enumerate(pairs([item.trajectory for item in credited])):
+        for one in (pair.first, pair.second):
+            none = np.full(len(credited[one].trajectory.turns), -1, np.int64)
+            found.setdefault(one, none)[pair.place] = number
+    return found

@@ -1,8 +1,8 @@
 """One trainable policy's learning: its weights, its optimiser, and the update from credited streams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +16,11 @@ from arena.experiment import LearnSpec
 from arena.learn.batches import Sample, token_batch
 from arena.learn.distributed import deepspeed
 from arena.learn.moments import Moments
+from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.watch import Watch
-from arena.parts import Chosen
+
+
+Item = TypeVar("Item")
 
 
 class GateError(Exception):
@@ -53,17 +56,28 @@ class PolicyTrainer:
 
         Raises GateError, before any weight has changed, if the samples' behaviour log-probabilities are not
         those of the current weights.
+
+        To the loss of what was played, every step adds `rule.shown.weight` times the mean of -log p over its part of
+        what is shown. Gate, ratio and regularisers have nothing to do with that: nobody sampled it with a probability.
         """
         watch, self._clock = Watch(), clock
+        shown = [s for s in samples if s.source == "shown"]
+        weight = self.rule.shown.weight(clock) if self.rule.shown and shown else 0.0
+        samples = [s for s in samples if s.source != "shown"]
+        units = [[i] for i in range(len(samples))]
+        if self._pairs:
+            samples = in_pairs(samples)
+            units = together(samples)
         old: list[np.ndarray] | None = None
         if self.rule.steps > 1:  # with a single step the first forward of the update is the old policy's
             old = [s.logprobs for s in self.look([s.stream for s in samples], [s.temperature for s in samples])]
             self._gate([o - s.behaviour for o, s in zip(old, samples, strict=True) if s.source == "played"])
         self.engine.train()
         for _ in range(self.rule.epochs):
-            order = rng.permutation(len(samples))
-            for part in np.array_split(order, self.rule.minibatches):
-                self._step(samples, old, part.tolist(), watch, gated=old is None)
+            parts, lessons = _parts(units, self.rule.minibatches, rng), _parts(shown, self.rule.minibatches, rng)
+            for part, lesson in zip(parts, lessons, strict=True):
+                which = [i for unit in part for i in unit]
+                self._step(samples, old, which, watch, lesson if weight else [], weight, gated=old is None)
         self.engine.eval()
         return watch.means()
 
@@ -71,32 +85,59 @@ class PolicyTrainer:
         self, samples: Sequence[Sample], lr: float, epochs: int, minibatches: int, rng: np.random.Generator
     ) -> None:
         """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
-        imitation: dict[str, Any] = {
-            "loss": Chosen("loss", "likelihood"),
-            "aggregate": Chosen("aggregate", "token_mean"),
-        }
-        imitation |= {"regularisers": {}, "lr": lr, "warmup_steps": _IMITATION_WARMUP}
-        rule, self.rule = self.rule, self.rule.model_copy(update=imitation)
+        rule, self.rule = self.rule, self.rule.model_copy(update={"lr": lr, "warmup_steps": _IMITATION_WARMUP})
         self.engine.train()
         for _ in range(epochs):
-            for part in np.array_split(rng.permutation(len(samples)), minibatches):
-                self._step(samples, None, part.tolist(), Watch(), gated=False)  # brains have no probabilities
+            for part in _parts(samples, minibatches, rng):
+                self._step([], None, [], Watch(), part, 1.0, gated=False)
         self.engine.eval()
         self.rule, self.steps = rule, 0
         self.moments.forget()
 
     def _step(
-        self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int], watch: Watch, *, gated: bool
+        self,
+        samples: Sequence[Sample],
+        old: list[np.ndarray] | None,
+        part: list[int],
+        watch: Watch,
+        shown: Sequence[Sample] = (),
+        weight: float = 0.0,
+        *,
+        gated: bool,
     ) -> None:
-        """One optimiser step on some of the samples, in micro-batches of at most the token budget."""
+        """One optimiser step on some of the samples, and on what is shown beside them."""
         weights = self._weights(samples, part)
-        if not any(w.any() for w in weights.values()):
+        learned = any(w.any() for w in weights.values())
+        if not learned and not shown:
             return
+        gaps = self._pull(samples, old, part, weights, watch) if learned else []
+        self._pull_shown(shown, weight, watch)
+        if gated:
+            self._gate(gaps)
+        watch.gap(gaps)
+        self._set_lr()
+        self.engine.step()
+        self.steps += 1
+        watch.norm(self.engine.get_global_grad_norm())
+
+    def _pull(
+        self,
+        samples: Sequence[Sample],
+        old: list[np.ndarray] | None,
+        part: list[int],
+        weights: Mapping[int, np.ndarray],
+        watch: Watch,
+    ) -> list[np.ndarray]:
+        """Add the gradient of some of the samples' loss, in micro-batches of at most the token budget.
+
+        Returns how far the sampler's log-probabilities are from the present ones.
+        """
         gaps = []
         streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
+        rivals = self._rivals(samples, old, part) if self._pairs else None
         for batch in pack(streams, temperatures, self.rule.token_budget, part):
             scores = self.engine(batch.to(self.device))
-            tokens = token_batch(batch, scores, samples, old, self._clock, self.memory)
+            tokens = token_batch(batch, scores, samples, old, self._clock, self.memory, rivals)
             gaps += [
                 g for i, g in split_rows(batch, tokens.logprobs - tokens.behaviour) if samples[i].source == "played"
             ]
@@ -105,18 +146,38 @@ class PolicyTrainer:
             objective = token.loss
             for name, regulariser in self.rule.regularisers.items():
                 if "reference" not in regulariser.needs or tokens.reference is not None:
-                    term = regulariser(tokens, token.loss)
+                    term = regulariser(tokens, token)
                     objective = objective + term
                     watch.add(f"{name}_term", term[tokens.learned])
             self.engine.backward((objective * weight).sum())
             watch.step(tokens, objective, token)
-        if gated:
-            self._gate(gaps)
-        watch.gap(gaps)
-        self._set_lr()
-        self.engine.step()
-        self.steps += 1
-        watch.norm(self.engine.get_global_grad_norm())
+        return gaps
+
+    def _pull_shown(self, shown: Sequence[Sample], weight: float, watch: Watch) -> None:
+        """Add the gradient of `weight` times the mean of -log p over what is shown."""
+        count = sum(int(s.learned.sum()) for s in shown)
+        for batch in pack([s.stream for s in shown], [s.temperature for s in shown], self.rule.token_budget):
+            scores = self.engine(batch.to(self.device))
+            learned = np.concatenate([shown[i].learned for i in batch.index])
+            loss = -scores.logprobs[torch.from_numpy(learned).to(self.device)]
+            self.engine.backward(loss.sum() * (weight / count))
+            watch.add("shown_loss", loss)
+
+    @property
+    def _pairs(self) -> bool:
+        """Whether the loss looks at pairs of answers."""
+        return "pairs" in self.rule.loss.needs
+
+    def _rivals(
+        self, samples: Sequence[Sample], old: list[np.ndarray] | None, part: list[int]
+    ) -> dict[int, np.ndarray]:
+        """By sample, what has become of the other answer of each token's pair: at the weights that take the step."""
+        chosen = [samples[i] for i in part]
+        changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
+        if old is not None:  # else this is the first step of the update, and nothing has changed yet
+            now = self.look([s.stream for s in chosen], [s.temperature for s in chosen])
+            changes = [n.logprobs - old[i] for n, i in zip(now, part, strict=True)]
+        return dict(zip(part, rival_changes(chosen, changes), strict=True))
 
     def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
         """What each token of the step weighs in its loss, by sample."""
@@ -165,6 +226,11 @@ class PolicyTrainer:
 
 
 _IMITATION_WARMUP = 10
+
+
+def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
+    """All items in a random order, cut into so many parts."""
+    return [[items[i] for i in part] for part in np.array_split(rng.permutation(len(items)), count)]
 
 
 def _deepspeed_config(rule: LearnSpec) -> dict[str, Any]:

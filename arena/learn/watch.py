@@ -30,6 +30,8 @@ class Watch:
         self.add("entropy", tokens.entropy[own])
         self.add("clipped", token.clipped[own].float())
         self.add("advantage_size", tokens.advantages[own].abs())
+        if token.correction is not None:
+            self.add("correction", token.correction[own])
         if tokens.reference is not None:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arena.store.files import CONFIG, StoreError, explained, require_run
@@ -47,13 +48,13 @@ class LogReader:
         names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted({int(found[1]) for name in names if (found := _LOG_FILE.fullmatch(name))})
 
-    def read(self, iteration: int, streams: bool = True) -> list[dict[str, Any]]:
-        """Rows of one iteration ordered by id; [] where there are none; LogError for a damaged log."""
-        rows = self._sealed(iteration, streams)
+    def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""
+        rows = self._sealed(iteration, streams, ids)
         if rows is None:
-            rows = self._open(iteration)
+            rows = [row for row in self._open(iteration) if ids is None or row["id"] in ids]
             # An iteration may have been sealed, and its open file removed, between the two looks.
-            rows = rows or self._sealed(iteration, streams) or []
+            rows = rows or self._sealed(iteration, streams, ids) or []
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def credit(self, iteration: int) -> list[CreditRow]:
@@ -63,12 +64,13 @@ class LogReader:
             return []
         return [CreditRow(**row) for row in read_parquet(path, CREDIT).to_pylist()]
 
-    def _sealed(self, iteration: int, streams: bool) -> list[dict[str, Any]] | None:
+    def _sealed(self, iteration: int, streams: bool, ids: Collection[str] | None) -> list[dict[str, Any]] | None:
         path = log_path(self.folder, iteration, "parquet")
         if not path.exists():
             return None
         schema = MATCHES if streams else MATCHES.remove(MATCHES.get_field_index("streams"))
-        return match_rows(read_parquet(path, schema))
+        table = read_parquet(path, schema)
+        return match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
 
     def _open(self, iteration: int) -> list[dict[str, Any]]:
         path = log_path(self.folder, iteration, "jsonl")

@@ -74,8 +74,8 @@ def test_later_layers_lie_over_earlier_ones_key_by_key() -> None:
 
 
 def test_lists_are_replaced_whole() -> None:
-    found = experiment("credit.stages=[overlong]", text="credit: {stages: [valid_act, valid_act]}")
-    assert [stage.name for stage in found.credit.stages] == ["overlong"]
+    found = experiment("credit.stages=[cut_off]", text="credit: {stages: [valid_act, valid_act]}")
+    assert [stage.name for stage in found.credit.stages] == ["cut_off"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ seats:
   responder: {role: nano_responder, policy: shared}
 play: {matches: 6, in_flight: 4}
 credit:
-  stages: [{overlong: {penalty: 0.1, free: 2}}]
+  stages: [{length: {penalty: 0.1, free: 2}}]
 learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
 """
 FILES = ("model.safetensors", "optimizer.safetensors")

@@ -7,13 +7,30 @@ of a turn apart. Groups and their statistics come from the batch, which leaves o
 from collections.abc import Callable
 
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.estimators.archer import archer
+from arena.credit.estimators.combined import weighted_sum
 from arena.credit.estimators.controls import shuffled, zero
-from arena.credit.estimators.mars import mars
+from arena.credit.estimators.gae import gae_bilevel, gae_token, gae_turn
+from arena.credit.estimators.group_relative import at_grpo, dr_grpo, grpo, reinforce_pp, rloo
+from arena.credit.estimators.likelihood import epo_weighted
+from arena.credit.estimators.mars import mars, mars_released
+from arena.credit.estimators.refuel import refuel
+from arena.credit.estimators.role_baseline import rae
+from arena.credit.estimators.steps import gigpo, step_episode
 from arena.credit.tokens import TokenAdvantages
 
 Estimator = Callable[..., Floats | TokenAdvantages]
 """(TurnBatch, [T] turn rewards, *, settings) -> [T] advantages, or one per token."""
 
-ESTIMATORS: dict[str, Estimator] = {f.__name__: f for f in (mars, zero, shuffled)}
+ESTIMATORS: dict[str, Estimator] = {
+    f.__name__: f
+    for f in (
+        *(mars, mars_released, rae),
+        *(grpo, dr_grpo, rloo, reinforce_pp, at_grpo),
+        *(gigpo, step_episode, epo_weighted, refuel),
+        *(gae_turn, gae_token, gae_bilevel, archer),
+        *(weighted_sum, shuffled, zero),
+    )
+}
 
 __all__ = ["ESTIMATORS", "Estimator", "TokenAdvantages", "TurnBatch"]

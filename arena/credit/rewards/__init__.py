@@ -2,17 +2,30 @@
 
 A stage is `stage(batch, rewards, *, settings) -> {name: [T] float64}`; `rewards` maps every name, the game's and those
 of earlier stages, to a column of the batch's turns, 0 where a turn did not get it. Stages run in the order given.
+Weights (`credit.weights`) come after all of them, so that what a stage makes can be scaled and scheduled by its name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from arena.credit.batch import Floats
-from arena.credit.rewards.reply import overlong, valid_act
+from arena.credit.rewards.attempts import margin, quality, repetition, self_correction, unary_decay
+from arena.credit.rewards.columns import Columns
+from arena.credit.rewards.information_gain import information_gain
+from arena.credit.rewards.process import kl_penalty, pivotal, tool_bonus
+from arena.credit.rewards.reply import cut_off, format, length, overlong, valid_act
+from arena.credit.rewards.shaping import clip, dense, gate, outcome_only, shuffle
 
-Columns = Mapping[str, Floats]
 Stage = Callable[..., dict[str, Floats]]
 """(TurnBatch, Columns, *, settings) -> the columns it makes or changes."""
 
-STAGES: dict[str, Stage] = {f.__name__: f for f in (valid_act, overlong)}
+STAGES: dict[str, Stage] = {
+    f.__name__: f
+    for f in (
+        valid_act, format, cut_off, length, overlong,
+        clip, gate, dense, outcome_only, shuffle,
+        information_gain, tool_bonus, pivotal, kl_penalty,
+        unary_decay, repetition, self_correction, margin, quality,
+    )
+}  # fmt: skip
 
 __all__ = ["STAGES", "Columns", "Stage"]

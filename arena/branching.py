@@ -1,0 +1,112 @@
+"""Branched play: a match played again up to one of its turns, and freely from there on.
+
+A match is a function of its deal and the replies in it. So going back to a turn is dealing again and forcing every
+reply before it, token ids and behaviour log-probabilities as they were; nothing needs to be cloned. The match id says
+what was done, here and in the log: `0001-0003-b4` is match `0001-0003` again until turn 4, which is the first new one.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from agents.engines.base import Completion
+from agents.stream import Stream
+from arena.records import MatchRecord, Trajectory, Turn
+
+_ID = re.compile(r"(.+)-b(\d+)(-r\d+)?")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a new match parts from one that was played: at `turn`, before which all is the same."""
+
+    match: MatchRecord
+    turn: int
+
+    @property
+    def id(self) -> str:
+        """Of the new match."""
+        return f"{self.match.id}-b{self.turn}"
+
+    def turns(self, seat: str) -> list[Turn]:
+        """What the seat did before the parting."""
+        return [turn for turn in self.match.turns[: self.turn] if turn.seat == seat]
+
+    def replies(self, seat: str) -> dict[int, Completion]:
+        """What a model wrote at the seat before the parting, by turn, as it was sampled."""
+        found = {}
+        for turn in self.turns(seat):
+            stream, begin, end = _place(self.match.streams[seat], turn.index)
+            said = tuple(stream.ids[begin:end]), tuple(stream.logprobs[begin:end])
+            finish: Literal["stop", "length"] = "length" if turn.finish == "length" else "stop"
+            found[turn.index] = Completion(*said, finish, turn.version)
+        return found
+
+    def strayed(self, record: MatchRecord) -> str:
+        """What makes a match another one than this branch, in one line; "" if all is the same until they part."""
+        if len(record.turns) <= self.turn:
+            return f"it ended before turn {self.turn}, where it was to part from {self.match.id}: see its game"
+        for turn, again in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):
+            own = [turn.seat, turn.messages, _seen(self.match, turn)]
+            new = [again.seat, again.messages, _seen(record, again)]
+            if turn.index < self.turn:
+                own, new = [*own, turn.raw, turn.action], [*new, again.raw, again.action]
+            if own != new:
+                return f"turn {turn.index} is not that of {self.match.id}, though deal and replies are: see its game"
+        return ""
+
+
+def parting(match: str) -> tuple[str, int] | None:
+    """From a match's id: the match that it is a branch of, and the first turn that is new; None if it is no branch."""
+    found = _ID.fullmatch(match)
+    return (found[1], int(found[2])) if found else None
+
+
+class Pair(NamedTuple):
+    """Two answers of one seat to the same words; each line of play was finished by itself."""
+
+    first: int
+    """Which of the trajectories gave the one answer,"""
+    second: int
+    """and which the other: the branch."""
+    place: int
+    """Number of the turn within both trajectories."""
+
+
+def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
+    """The turns at which branches part from their matches, where both are there and the answers are not identical.
+
+    A turn is in one pair at most, because the branches of a match part from it at different turns.
+    """
+    where = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
+    for second, branch in enumerate(trajectories):
+        match, turn = parting(branch.match) or ("", -1)
+        first = where.get((match, branch.seat))
+        places = [k for k, own in enumerate(branch.turns) if own.index == turn]
+        if first is not None and places and _said(trajectories[first], turn) != _said(branch, turn):
+            yield Pair(first, second, places[0])
+
+
+def _said(trajectory: Trajectory, turn: int) -> list[int]:
+    """The ids sampled in a turn."""
+    stream, begin, end = _place(trajectory.streams, turn)
+    return stream.ids[begin:end]
+
+
+def _seen(record: MatchRecord, turn: Turn) -> list[int]:
+    """All ids that stood before the reply; none for who has no stream."""
+    streams = record.streams.get(turn.seat)
+    if not streams:
+        return []
+    stream, begin, _ = _place(streams, turn.index)
+    return stream.ids[:begin]
+
+
+def _place(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
+    """The stream in which a turn's reply was sampled, and from where to where; an empty reply is nowhere."""
+    for stream in streams:
+        if turn in stream.turns:
+            begin = stream.turns.index(turn)
+            return stream, begin, begin + stream.turns.count(turn)
+    return Stream(), 0, 0

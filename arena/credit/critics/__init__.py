@@ -1,0 +1,173 @@
+"""Critics: what turns and tokens will have been worth, said before credit and learned after it.
+
+A critic is `critic(surroundings, *, settings) -> Critic`, marked with what it `gives`. In every iteration it first
+looks at the trajectories, with what it learned from earlier iterations only; then estimators that need its values
+work; then it is fitted to what the turns led to. Walking a match log iteration by iteration in the same order, as
+`arena credit` does, gives the same values again for `linear` and for `archer` without fresh replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from arena.credit.assign import Credited
+from arena.credit.critics.linear import Linear
+from arena.credit.estimators.gae import Discounts, discounts
+from arena.experiment import CreditSpec, Positive
+from arena.parts import needs
+from arena.records import Trajectory
+
+if TYPE_CHECKING:
+    from agents.engines.base import Engine
+    from agents.role import Role
+    from arena.policies import Policies
+
+Share = Annotated[float, Field(gt=0, le=1)]
+Rate = Annotated[float, Field(gt=0)]
+Measures = dict[str, list[NDArray[np.float32]]]
+
+
+class Critic(Protocol):
+    """Foresees what turns or tokens are worth."""
+
+    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
+        """What it says of each trajectory, by the names that it gives; see `arena.measures`."""
+
+    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+        """Learn what these turns led to; figures worth watching, `explained` of the variance of returns among them."""
+
+    def save(self, folder: Path) -> None:
+        """Write all that it knows into an empty folder: JSON and safetensors."""
+
+    def load(self, folder: Path) -> None:
+        """Take up what `save` wrote."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a critic may know of the run that it serves; from a match log alone there are the first two."""
+
+    discounts: Discounts
+    seed: int = 0
+    policies: Policies | None = None
+    engine: Engine | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+
+
+def critic_for(rule: CreditSpec, **known: Any) -> Critic | None:
+    """The critic of a rule, knowing nothing yet, or None; `known` are the `Surroundings` but for the discounts."""
+    if rule.critic is None:
+        return None
+    critic: Critic = rule.critic(Surroundings(discounts(rule.estimator), **known))
+    return critic
+
+
+def gives(*measures: str) -> Callable[[Any], Any]:
+    """Mark a critic with the measures that it takes."""
+
+    def mark(function: Any) -> Any:
+        function.gives = frozenset(measures)
+        return function
+
+    return mark
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+
+@gives("values")
+def linear(
+    surroundings: Surroundings,
+    *,
+    features: Annotated[int, Field(ge=8, le=4096)] = 256,
+    ridge: Rate = 1.0,
+    decay: Share = 0.9,
+) -> Critic:
+    """A value per turn without torch: ridge regression of returns on hashed words of what the mover saw.
+
+    V(s) = w·φ(s), w = argmin Σ (R - w·φ)² + ridge |w|² over the iterations before, each weighing `decay` times the
+    next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount. In
+    the first iteration all values are 0. It keeps Σ φφᵀ and Σ φR only, so the match log alone gives it again.
+    """
+    return Linear(surroundings.discounts, features, ridge, decay)
+
+
+@needs("policies")
+@gives("values", "token_values")
+def value_head(
+    surroundings: Surroundings,
+    *,
+    lr: Rate = 1e-5,
+    epochs: Positive = 1,
+    minibatches: Positive = 1,
+    clip: Rate | None = None,
+    grad_clip: Rate = 1.0,
+) -> Critic:
+    """A value per sampled token: a copy of each trained policy's weights with a scalar head, by squared error.
+
+    Loss ½ (V_t - R_t)², mean over a step's tokens, R_t the token's return under the estimator's discounts; with
+    `clip` PPO's ½ max((V - R)², (V_old + clip(V - V_old, ±clip) - R)²), whose gradient is 0 where the clipped error is
+    the larger and V is beyond the bound. The head begins at 0, so the first iteration's values are 0 and its
+    advantages plain returns. `values` are those of turns' first tokens. Source: PPO (Schulman et al. 2017) as in verl,
+    which begins with a random head and fits λ-returns; these are Monte-Carlo returns, λ = 1 (VC-PPO, Yuan et al. 2025).
+    """
+    from arena.learn.value_head import ValueHead
+
+    return ValueHead(surroundings, lr, epochs, minibatches, clip, grad_clip)
+
+
+@gives("values", "action_values")
+def archer(
+    surroundings: Surroundings,
+    *,
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.95,
+    features: Annotated[int, Field(ge=8, le=4096)] = 256,
+    hidden: Positive = 128,
+    lr: Rate = 1e-3,
+    polyak: Share = 0.1,
+    steps: Positive = 50,
+    batch: Positive = 256,
+    replay: Annotated[int, Field(ge=0)] = 100_000,
+    fresh: Annotated[int, Field(ge=0)] = 0,
+    warmup: Positive = 2,
+) -> Critic:
+    """ArCHer's twin Q(s, a) and V(s) of utterances, off-policy from replayed turns with Polyak targets.
+
+    Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error; per iteration `steps` steps
+    of Adam, each on `batch` turns, the targets moving `polyak` of the way after each. `values` is min V,
+    `action_values` min Q; both are 0 until `warmup` iterations have been learned from.
+
+    Q learns from the newest `replay` turns (0: those of this iteration only). V learns where π is known to have
+    spoken: at this iteration's own turns, whose replies the current policy just gave, and at `fresh` replayed turns
+    per iteration, at which it is asked anew. Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs, 1e5 turns,
+    20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and every replayed state is spoken at anew
+    in every step; here they are small networks over hashed n-grams of the text (`arena.credit.critics.words`).
+    """
+    from arena.learn.archer import Archer
+
+    return Archer(surroundings, gamma, features, hidden, lr, polyak, steps, batch, replay, fresh, warmup)
+
+
+CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer)}
+
+
+def critic_complaint(rule: CreditSpec) -> str:
+    """What is wrong where a part needs values that no critic of the rule gives, with those that would; else nothing."""
+    known: dict[str, frozenset[str]] = {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}
+    given = known[rule.critic.name] if rule.critic else frozenset()
+    parts = [("estimator", rule.estimator), *(("stages", p) for p in rule.stages)]
+    parts += [*(("select", p) for p in rule.select), *(("transforms", p) for p in rule.transforms)]
+    for place, part in parts:
+        needed = part.needs & frozenset().union(*known.values())
+        if needed - given:
+            fitting = " or ".join(name for name, gives in known.items() if needed <= gives)
+            instead = f", not {rule.critic.name}" if rule.critic else ""
+            return f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}"
+    return ""

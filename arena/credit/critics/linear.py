@@ -1,0 +1,74 @@
+"""A value per turn by ridge regression on hashed words: numpy alone, and little enough to be worked out again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.credit.assign import Credited
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.critics.words import states
+from arena.credit.estimators.gae import Discounts, turn_returns
+from arena.records import Trajectory
+
+_FREE = 1e-6
+"""Ridge of the intercept: values shrink to the mean return, not to 0."""
+
+
+class Linear:
+    """Keeps Σ φφᵀ and Σ φR of all iterations so far, older ones fading; φ begins with an intercept of 1."""
+
+    def __init__(self, discounts: Discounts, features: int, ridge: float, decay: float) -> None:
+        self.discounts, self.features, self.decay = discounts, features, decay
+        self.ridge = np.diag(np.append(_FREE, np.full(features, ridge)))
+        self.squares: Floats = np.zeros((1 + features, 1 + features))
+        self.products: Floats = np.zeros(1 + features)
+
+    def look(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
+        """The value of each turn, from earlier iterations alone."""
+        values = self._values(self._seen(trajectories)).astype(np.float32)
+        return {"values": per_trajectory(trajectories, values)}
+
+    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+        """Let the past fade and add these turns with their returns."""
+        trajectories = [c.trajectory for c in credited]
+        rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
+        seen, found = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
+        figures = explained(self._values(seen), found)
+        self.squares = self.decay * self.squares + seen.T @ seen
+        self.products = self.decay * self.products + seen.T @ found
+        return figures
+
+    def save(self, folder: Path) -> None:
+        """The two sums."""
+        from safetensors.numpy import save_file
+
+        save_file({"squares": self.squares, "products": self.products}, folder / "linear.safetensors")
+
+    def load(self, folder: Path) -> None:
+        """The same sums again, bit by bit."""
+        from safetensors.numpy import load_file
+
+        state = load_file(folder / "linear.safetensors")
+        self.squares, self.products = state["squares"], state["products"]
+
+    def _seen(self, trajectories: Sequence[Trajectory]) -> Floats:
+        found = states(trajectories, self.features)
+        return np.concatenate([np.ones((len(found), 1)), found], 1)
+
+    def _values(self, seen: Floats) -> Floats:
+        return np.asarray(seen @ np.linalg.solve(self.squares + self.ridge, self.products))
+
+
+def per_trajectory(trajectories: Sequence[Trajectory], values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    """[T] values of turns cut up by trajectory."""
+    return np.split(values, np.cumsum([len(t.turns) for t in trajectories]))[:-1]
+
+
+def explained(values: Floats, returns: Floats) -> dict[str, float]:
+    """`error`, the mean (R - V)², and `explained`, the share of the returns' variance that values foresaw."""
+    if not len(returns):
+        return {}
+    error, variance = float(np.mean((returns - values) ** 2)), float(returns.var())
+    return {"error": error, "explained": 1.0 - error / variance} if variance > 0 else {"error": error}

@@ -1,0 +1,43 @@
+"""Combinators: estimators made of others."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.tokens import TokenAdvantages, spread
+from arena.parts import Chosen, Kind
+
+
+class Part(BaseModel):
+    """One estimator of a sum."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    estimator: Annotated[Chosen, Kind("estimator")]
+    weight: float = 1.0
+
+
+def weighted_sum(
+    batch: TurnBatch, rewards: Floats, *, parts: Annotated[list[Part], Field(min_length=1)]
+) -> Floats | TokenAdvantages:
+    """Several estimators at once, Σ weight · advantage, of tokens where any of them tells tokens apart.
+
+    Each part remembers on its own, also beside another of its name: under `memory["weighted_sum"]`, by its number in
+    the list and its name. Zero where the parts cancel.
+    """
+    kept: dict[str, Any] = batch.memory.get("weighted_sum", {})
+    found = []
+    for number, part in enumerate(parts):
+        key = f"{number} {part.estimator.name}"
+        own = kept.get(key, {})
+        found.append(part.estimator(batch.remembering(own), rewards))
+        if own:
+            batch.memory["weighted_sum"] = kept
+            kept[key] = own
+    weights = [part.weight for part in parts]
+    if not any(isinstance(one, TokenAdvantages) for one in found):
+        return np.asarray(sum(w * one for w, one in zip(weights, found, strict=True)))
+    tokens = [one.values if isinstance(one, TokenAdvantages) else spread(batch, one) for one in found]
+    return TokenAdvantages(np.asarray(sum(w * one for w, one in zip(weights, tokens, strict=True))))

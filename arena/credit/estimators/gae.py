@@ -1,0 +1,136 @@
+"""Generalised advantage estimation: over turns, over sampled tokens, and over both levels.
+
+All are δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016) with what a critic said before
+it learned from these trajectories. A match that is over is worth 0: a game's own limit is an end, and matches that
+were called off are not credited at all. Only sampled tokens are steps: whatever was observed between two of them is
+passed over, so the advantages do not depend on how long it was. Where a turn ends is told by the turn's id, never by
+a reward. None of them whitens; `transforms: [whiten]` does, over the same tokens as verl does inside its estimator.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.credit.batch import Bools, Floats, Ints, TurnBatch
+from arena.credit.estimators.mars import Discount
+from arena.credit.tokens import TokenAdvantages
+from arena.parts import Chosen, needs
+
+
+@needs("values")
+def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> Floats:
+    """GAE along a trajectory's turns, with a critic's value of each turn.
+
+    δ_k = r_k + γ V_{k+1} - V_k, A_k = δ_k + γ λ A_{k+1}; [T]. With V = 0 and γ = λ = 1 it is the return-to-go, with
+    the group's mean turn return as V it is `mars`. Zero where the critic foresaw everything. Source: Schulman et al.
+    2016, with turns for steps.
+    """
+    values = batch.measure("values")
+    return batch.backward(_delta(rewards, values, batch.last, gamma), np.full(len(rewards), gamma * lam))
+
+
+@needs("token_values")
+def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0) -> TokenAdvantages:
+    """Masked GAE along a trajectory's sampled tokens; a turn's reward comes at its last token.
+
+    δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γ λ A_{t+1}; [N], t + 1 being the next *sampled* token, in whichever turn
+    or stream. Zero where the critic foresaw everything. Source: PPO for language models as in verl, whose
+    backward pass carries value and advantage unchanged through observed tokens. The reward of a turn that has no
+    token comes at the last token before it, and is lost if there is none.
+    """
+    last = _ends(batch.owner[batch.token_turns])
+    return TokenAdvantages(_gae(_earned(batch, rewards), batch.measure("token_values"), last, gamma, lam))
+
+
+@needs("token_values")
+def gae_bilevel(
+    batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: Discount = 1.0, turn_gamma: Discount = 0.95
+) -> TokenAdvantages:
+    """GAE over the last tokens of turns, discounted by `turn_gamma`; then GAE over tokens inside each turn.
+
+    The turn's end is first worth A + V by GAE(turn_gamma, λ) from end to end; with that for a reward, GAE(γ, λ) runs
+    from the turn's end to its first token and never across; [N]. Source: RAGEN (Wang et al. 2025), which takes a
+    reward other than 0 for a turn's end, so that turns without one melt into the next; here the turn ids tell.
+    """
+    values, rewards = batch.measure("token_values"), _earned(batch, rewards)
+    ends = np.flatnonzero(_ends(batch.token_turns))
+    last = _ends(batch.owner[batch.token_turns])[ends]
+    worth = np.zeros(len(values))
+    worth[ends] = _gae(rewards[ends], values[ends], last, turn_gamma, lam) + values[ends]
+    return TokenAdvantages(_gae(worth, values, _ends(batch.token_turns), gamma, lam))
+
+
+# -- what a critic is to foresee -----------------------------------------------------------------------------
+
+
+class Discounts(NamedTuple):
+    """How an estimator discounts what comes later."""
+
+    token: float = 1.0
+    """From each token to the next of the same turn."""
+    turn: float | None = 1.0
+    """From each turn to the next; None where tokens alone are discounted, one by one, across turns too."""
+
+
+def discounts(estimator: Chosen) -> Discounts:
+    """How this estimator discounts: what its critic has to foresee. Of several inside one, the first with a critic."""
+    settings = estimator.whole().settings
+    if "gamma" not in settings:
+        inner = [part for part in estimator.parts if part.needs & {"values", "token_values"}]
+        return discounts(inner[0]) if inner else Discounts()
+    gamma = float(settings["gamma"])
+    return Discounts(gamma, settings.get("turn_gamma")) if "token_values" in estimator.needs else Discounts(1.0, gamma)
+
+
+def turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
+    """[T] what came from each turn on, as its last token sees it."""
+    following = np.append(batch.turn_tokens, 0)[1:]
+    carry = discounts.token**following if discounts.turn is None else np.full(len(rewards), discounts.turn)
+    return batch.backward(rewards, carry.astype(np.float64))
+
+
+def token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
+    """[N] what came from each token on: its turn's return, discounted by the tokens that are left of the turn."""
+    turns = batch.token_turns
+    left = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
+    return np.asarray(discounts.token**left * turn_returns(batch, rewards, discounts)[turns])
+
+
+# -- along tokens --------------------------------------------------------------------------------------------
+
+
+def _ends(labels: Ints) -> Bools:
+    """[N] whether the next one has another label, or there is none."""
+    return np.append(labels[1:] != labels[:-1], True)[: len(labels)]
+
+
+def _earned(batch: TurnBatch, rewards: Floats) -> Floats:
+    """[N] each turn's reward at its last token."""
+    turns = batch.token_turns
+    at = np.searchsorted(turns, np.arange(len(rewards)), side="right") - 1
+    found = at >= 0
+    found[found] = batch.owner[turns[at[found]]] == batch.owner[found]
+    return np.bincount(at[found], rewards[found], len(turns)).astype(np.float64)
+
+
+def _gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:
+    """[N] GAE along runs of steps that end where `last` is true."""
+    return _backward(_delta(rewards, values, last, gamma), np.where(last, 0.0, gamma * lam))
+
+
+def _delta(rewards: Floats, values: Floats, last: Bools, gamma: float) -> Floats:
+    """δ = r + γ V(next) - V, the next one's value being 0 where there is none."""
+    return np.asarray(rewards + gamma * np.where(last, 0.0, np.roll(values, -1)) - values)
+
+
+def _backward(values: Floats, carry: Floats) -> Floats:
+    """[N] x_t = values_t + carry_t x_{t+1}; the carry of the last is 0.
+
+    Each pass doubles how far ahead every step has looked (Hillis and Steele's scan), so a thousand tokens cost ten.
+    """
+    found, carry, span = values.astype(np.float64, copy=True), carry.copy(), 1
+    while span < len(found) and carry.any():
+        found[:-span] += carry[:-span] * found[span:]
+        carry[:-span] *= carry[span:]
+        span *= 2
+    return found

@@ -1,0 +1,78 @@
+"""Estimators in two parts: how the trajectory did in its group, and how each step did among its like."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from arena.credit.batch import Bools, Floats, TrajectoryKey, TurnBatch
+from arena.credit.estimators.mars import Discount
+from arena.credit.estimators.relative import PROBLEM, relative
+
+Mode = Literal["mean_norm", "mean_std_norm"]
+"""Minus the mean alone, or also by the sample deviation + 1e-6."""
+Weight = Annotated[float, Field(ge=0)]
+
+
+def gigpo(
+    batch: TurnBatch,
+    rewards: Floats,
+    *,
+    gamma: Discount = 0.95,
+    weight: Weight = 1.0,
+    mode: Mode = "mean_norm",
+    by: list[TrajectoryKey] = PROBLEM,
+) -> Floats:
+    """GiGPO: the trajectory compared in its group, plus `weight` times each turn among those that saw the very same.
+
+    A = A_episode + weight · A_step. A_episode compares the trajectory's return R in its group; A_step compares the
+    turn's discounted return G_k = r_k + γ·G_{k+1} with those of all turns in the group, of its own trajectory too,
+    whose mover had just seen the same messages (senders and texts): an anchor. `mean_norm` only subtracts the mean,
+    and without repeated anchors equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
+
+    A_step is zero for an anchor seen once and among equal G_k, A_episode as for `grpo`; the sum also where they
+    cancel. An anchor is what was new to the mover, not its whole history: in games that do not restate their
+    position, different positions may share one. Source: GiGPO (Feng et al. 2025) and verl-agent, whose older versions
+    take the episode's mean over turns in place of trajectories, and which gives a group of one its bare return.
+    """
+    std = mode == "mean_std_norm"
+    tasks = batch.trajectory_groups(by)
+    seen = (tuple((m["sender"], m["text"]) for m in turn.messages) for turn in batch.turns)
+    anchors = batch.numbered(list(zip(tasks[batch.owner].tolist(), seen, strict=True)))
+    episode = relative(batch, batch.totals(rewards), tasks, std=std)[batch.owner]
+    return episode + weight * relative(batch, batch.returns(rewards, gamma), anchors, std=std)
+
+
+def step_episode(
+    batch: TurnBatch,
+    rewards: Floats,
+    *,
+    match: str = "match",
+    gamma: Discount = 0.5,
+    episode_weight: Weight = 1.0,
+    step_weight: Weight = 1.0,
+    mode: Mode = "mean_std_norm",
+    by: list[TrajectoryKey] = PROBLEM,
+) -> Floats:
+    """UI-S1: each turn's reward among all of the task's, plus its return up to the next departure from an expert's.
+
+    A = episode_weight · norm(r over the group's turns) + step_weight · norm(G over those of the same number), where
+    G_k = r_k + γ·G_{k+1} while turns match the expert's; a turn that departs has G_k = r_k, and nothing flows back
+    from it or over it, as the expert's own act was put in its place. A turn matched if the game gave it a named reward
+    `match` above 0; with `credit.weights: {match: 0}` that is a mark and no reward. Rewards that stages add are not
+    asked.
+
+    Zero parts: a turn whose number nobody else in the group reached, and equal values. Source: UI-S1 (Lu et al.
+    2025). Its paper compares whole trajectories in the first part, its release the single steps' rewards, as here; a
+    group of one step keeps its bare reward there. `mean_norm` is the release's default, its scripts set this one.
+    """
+    std = mode == "mean_std_norm"
+    matched = batch.column(lambda turn: turn.rewards.get(match, 0.0)) > 0
+    episode = relative(batch, rewards, batch.groups([*by]), std=std)
+    step = relative(batch, broken_returns(batch, rewards, matched, gamma), batch.groups([*by, "turn"]), std=std)
+    return episode_weight * episode + step_weight * step
+
+
+def broken_returns(batch: TurnBatch, rewards: Floats, matched: Bools, gamma: float) -> Floats:
+    """[T] G_k = r_k + γ·G_{k+1} where this and the next turn matched, else r_k."""
+    return batch.backward(rewards, np.where(matched & np.append(matched[1:], False), gamma, 0.0))

@@ -1,0 +1,62 @@
+"""What reward stages share: their settings' types, and the way between turns and trajectories."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from arena.credit.batch import Bools, Floats, Ints, TurnBatch
+from arena.records import Turn
+
+Columns = Mapping[str, Floats]
+"""The named rewards so far, [T] each."""
+
+
+def _readable(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    return pattern
+
+
+Part = Annotated[str, Field(min_length=1)]
+"""The name of a reward, of the game's or of an earlier stage."""
+Regex = Annotated[str, AfterValidator(_readable)]
+"""A regular expression of Python's `re`; it is searched for anywhere in a text."""
+Text = Literal["raw", "action", "public", "private"]
+"""Of a turn: all that was written, what the game read, what the others heard, what nobody heard."""
+
+
+def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:
+    """[T] a part's rewards; zeros for one that nobody got in this iteration."""
+    return rewards[part] if part in rewards else np.zeros(len(batch.owner))
+
+
+def holding(batch: TurnBatch, pattern: str, text: Text) -> Bools:
+    """[T] whether this text of the turn holds the pattern."""
+    search = re.compile(pattern).search
+    return batch.column(lambda turn: search(text_of(turn, text)) is not None) > 0
+
+
+def text_of(turn: Turn, text: Text) -> str:
+    """One of the turn's texts."""
+    found: str = getattr(turn, text)
+    return found
+
+
+def on_last(batch: TurnBatch, values: Floats) -> Floats:
+    """[M] -> [T]: each trajectory's value on its last turn, 0 elsewhere."""
+    return np.where(batch.last, values[batch.owner], 0.0)
+
+
+def earlier(batch: TurnBatch, values: Floats, units: Ints) -> tuple[Floats, Floats]:
+    """[T] the sum over all turns of the same unit [T] with an earlier place than the turn's, and how many there are."""
+    width = int(batch.place.max(initial=-1)) + 1
+    cells, size = units * width + batch.place, (int(units.max(initial=-1)) + 1) * width
+    sums, counts = np.zeros((size // max(width, 1), width + 1)), np.zeros((size // max(width, 1), width + 1))
+    for found, weights in ((sums, values), (counts, np.ones(len(values)))):
+        found[:, 1:] = np.bincount(cells, weights, size).reshape(found[:, 1:].shape).cumsum(1)
+    return sums[units, batch.place], counts[units, batch.place]

@@ -1,0 +1,58 @@
+"""Information gain: a turn is worth what it adds to the policy's own belief in the right answer."""
+
+from typing import Literal
+
+import numpy as np
+
+from arena.credit.batch import Floats, Key, TurnBatch
+from arena.credit.rewards.columns import Columns, Part, column, on_last
+from arena.credit.rewards.shaping import DEAL
+from arena.parts import needs
+
+
+@needs("gold")
+def information_gain(
+    batch: TurnBatch,
+    rewards: Columns,
+    *,
+    outcome: Part,
+    gold: Part = "answer",
+    before: str = "The answer is ",
+    unit: Literal["probability", "log_probability"] = "probability",
+    normalise: Literal["joint", "separate", "none"] = "joint",
+    by: list[Key] = DEAL,
+) -> dict[str, Floats]:
+    """What each turn adds to the policy's belief in the right answer; the outcome stays on the last turn.
+
+    IG_k = P_{k+1} - P_k for all turns but the last, k from 0, with P_k = exp(mean log-probability of the answer's
+    tokens) where turn k was about to be written: P_0 after the bare prompt, P_{k+1} after what turn k brought to
+    light. A gain is the turn's whose question was answered; they sum to P_last - P_0. The last turn, after which the
+    policy is never asked again, has the outcome alone. With `unit: log_probability`, differences of logarithms.
+
+    The answer is the entry `gold` of the match's report, asked for with the fixed text `before` in the policy's own
+    reply (`arena.gold`): one forward pass for each turn, no gradient. `normalise` takes gains and outcomes minus
+    their mean over the group `by`, divided by their deviation + 1e-6: `joint` both together, `separate` each among
+    its kind. Either is whitening by itself: use an estimator that takes no further mean, on undiscounted returns.
+
+    Source: IGPO (Wang et al. 2025), "joint" being its released default, deviation sqrt(var + 1e-8) + 1e-6. There a
+    gain of exactly 0 is left out of the statistics and ends no turn, so that the turn's tokens get the next one's
+    advantage; here every turn is one, by its own number. There the answer stands in think and answer tags, and a
+    malformed reply's outcome is -2 (the stage `format`). Zero: the gains of a policy that cannot tell the answer
+    from others, whatever it reads; joint and separate of a group with a single value.
+    """
+    belief = batch.measure("gold")
+    if unit == "probability":
+        belief = np.exp(belief)
+    open_turns = ~batch.last
+    rows = np.flatnonzero(open_turns)
+    gains, ends = np.zeros(len(belief)), on_last(batch, batch.totals(column(batch, rewards, outcome)))
+    gains[rows] = belief[rows + 1] - belief[rows]
+    if normalise != "none":
+        groups = batch.groups(by) * 2 + (batch.last if normalise == "separate" else 0)
+        scores = _standardised(batch, gains + ends, groups)
+        gains, ends = np.where(open_turns, scores, 0.0), np.where(open_turns, 0.0, scores)
+    return {"information_gain": gains, outcome: ends}
+
+
+def _standardised(batch: TurnBatch, values: Floats, groups: np.ndarray) -> Floats:
+    return (values - batch.mean_by(values, groups)) / (batch.std_by(values, groups) + 1e-6)

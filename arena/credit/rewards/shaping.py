@@ -1,0 +1,102 @@
+"""Rewards made of other rewards: clipped, gated by more important ones, spread or gathered, and as controls."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from arena.credit.batch import Floats, Key, TurnBatch
+from arena.credit.rewards.columns import Columns, Part, column, on_last
+
+DEAL: list[Key] = ["game", "seed", "role", "policy"]
+"""Who had the same task: `play.group` matches share a deal."""
+
+
+def _in_order(bounds: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
+    low, high = bounds
+    if low is None and high is None:
+        raise ValueError("between two nulls nothing is clipped: give a lower or an upper bound")
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"the lower bound {low:g} is above the upper bound {high:g}: write [low, high]")
+    return bounds
+
+
+Bounds = Annotated[tuple[float | None, float | None], Field(strict=False), AfterValidator(_in_order)]
+
+
+def clip(batch: TurnBatch, rewards: Columns, *, part: Part, between: Bounds) -> dict[str, Floats]:
+    """A part kept `between` [low, high] on every turn; null is no bound on that side."""
+    low, high = between
+    return {part: np.clip(column(batch, rewards, part), low, high)}
+
+
+def gate(
+    batch: TurnBatch,
+    rewards: Columns,
+    *,
+    on: Annotated[dict[Part, float], Field(min_length=1)],
+    parts: Annotated[list[Part], Field(min_length=1)],
+) -> dict[str, Floats]:
+    """A part counts only where a trajectory's total of every more important one exceeds its threshold.
+
+    `on` has the thresholds by part, the most important first; each is gated by those before it, and all of `parts`
+    by all of them: total = r_1 + [r_1 > δ_1] (r_2 + [r_2 > δ_2] (… + Σ parts)). Weights are `credit.weights`.
+    Software engineering: `on: {submitted: 0}` takes the rewards for form and tools from whoever submits nothing.
+
+    Source: G-RA (gated reward accumulation), from descriptions: no code was released. Gating never raises the total
+    of rewards >= 0. It takes penalties away as well: a gated penalty is a reason to fail, so leave penalties out of
+    `parts`. Zero: every gated part of a trajectory that fails.
+    """
+    passed = np.ones(len(batch.lengths), bool)
+    found = {}
+    for part, threshold in on.items():
+        own = column(batch, rewards, part)
+        found[part] = own * passed[batch.owner]
+        passed = passed & (batch.totals(own) > threshold)
+    return found | {part: column(batch, rewards, part) * passed[batch.owner] for part in parts}
+
+
+def dense(
+    batch: TurnBatch,
+    rewards: Columns,
+    *,
+    part: Part,
+    outcome: Part,
+    maximum: Annotated[float, Field(gt=0)],
+) -> dict[str, Floats]:
+    """Sub-goal rewards scaled so that a trajectory's total is at most 1.
+
+    r_k / n with n the number of its positive rewards where it wins (total of `outcome` > 0), else `maximum`, the most
+    that can be had; n is at least 1. For sub-goals that pay up to 1 each a win totals at most 1, and 1 where each
+    pays 1. Source: the Practitioner's Guide (meow-tea-taro), where `maximum` belongs to the instance, and the outcome
+    itself is not paid besides: set its weight to 0 for that.
+    """
+    steps = column(batch, rewards, part)
+    won = batch.totals(column(batch, rewards, outcome)) > 0
+    reached = batch.totals((steps > 0).astype(np.float64))
+    return {part: steps / np.maximum(1.0, np.where(won, reached, maximum))[batch.owner]}
+
+
+def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None = None) -> dict[str, Floats]:
+    """The control without credit between turns: each part's total over a trajectory, all of it on the last turn.
+
+    `parts` are those that move, null all. Weights stay those of the parts; totals stay what they were.
+    """
+    moved = list(rewards) if parts is None else parts
+    return {part: on_last(batch, batch.totals(column(batch, rewards, part))) for part in moved}
+
+
+def shuffle(
+    batch: TurnBatch, rewards: Columns, *, part: Part, by: list[Key] = DEAL, last: bool = True
+) -> dict[str, Floats]:
+    """The matched random control of a shaping reward: a part's values permuted over the turns of each group.
+
+    The same numbers in the same groups, at random turns. Without `last` the last turns keep theirs, for a reward
+    that they never get, such as `information_gain`.
+    """
+    values, groups = column(batch, rewards, part), batch.groups(by)
+    rows = np.flatnonzero(~batch.last | last)
+    found = values.copy()
+    drawn = np.lexsort((batch.rng.random(len(rows)), groups[rows]))
+    found[rows[np.argsort(groups[rows], kind="stable")]] = values[rows[drawn]]
+    return {part: found}

@@ -1,0 +1,278 @@
+"""Selection: what each rule takes away, from where, and that it touches nothing else."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.stream import Stream
+from arena.credit.assign import Credited, assign, select, turn_rewards
+from arena.credit.batch import TurnBatch
+from arena.credit.selection import SELECTORS, Selection, lost_deals
+from arena.experiment import CreditSpec
+from arena.learn.samples import samples_of
+from arena.records import Trajectory, Turn
+
+GROUPED: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}
+"""With this estimator groups are compared within a deal, as selection does by default."""
+
+
+def trajectory(
+    score: float, seed: int = 0, match: str = "0001-0000", role: str = "buyer", turns: int = 1, **changes: Any
+) -> Trajectory:
+    """`turns` turns of two tokens each; the last earns the score, `changes` are the first's."""
+    plain: dict[str, Any] = {
+        "seat": role, "role": role, "policy": "shared", "version": 1, "messages": (), "raw": "say: x",
+        "public": "", "private": "", "action": "x", "valid": True, "finish": "stop", "tokens": 2, "seconds": 0.0,
+    }  # fmt: skip
+    found, stream = [], Stream()
+    for k in range(turns):
+        earned = {"deal": score} if k == turns - 1 else {}
+        found.append(Turn(index=k, rewards=earned, **{**plain, **(changes if k == 0 else {})}))
+        stream.observe([1])
+        stream.wrote([5, 6], [-1.0, -2.0], k)
+    return Trajectory(match, "g", role, role, "shared", 1, True, tuple(found), (stream,), seed)
+
+
+def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
+    """A group of matches for each list of scores, a deal each."""
+    numbered = [(seed, score) for seed, own in enumerate(scores) for score in own]
+    return [trajectory(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)]
+
+
+def left(found: list[Trajectory], *rules: Any, measures: dict[str, Any] | None = None, **credit: Any) -> Selection:
+    batch = TurnBatch(found, measures=measures or {})
+    spec = CreditSpec(select=list(rules), **credit)
+    return select(batch, turn_rewards(batch, spec), spec)
+
+
+def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[Credited]:
+    return assign(TurnBatch(found), CreditSpec(select=list(rules), **credit))
+
+
+def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]:
+    kept = left(found, *rules, **credit).kept
+    return sorted({t.seed for t, own in zip(found, kept.tolist(), strict=True) if own})
+
+
+# -- the four acts -----------------------------------------------------------------------------------------
+
+
+def test_out_of_the_loss_keeps_the_statistics() -> None:
+    """SimpleTIR: the void trajectory has no token in the loss, and the others' baseline still knows its reward."""
+    found = groups([0.0, 3.0, 6.0])
+    found[0] = trajectory(0.0, match="0001-0000", action=" ")
+    one = credited(found, "void_turns", **GROUPED)
+    # mean (0 + 3 + 6) / 3 = 3
+    assert [c.advantages.tolist() for c in one] == [[-3], [0], [3]]
+    assert one[0].learned is not None and not one[0].learned.any() and one[1].learned is None
+    assert [s.stream for s in samples_of(one, {"buyer": 1.0})] == [found[1].streams[0], found[2].streams[0]]
+
+
+def test_out_of_the_statistics_keeps_the_loss() -> None:
+    """A replayed success learns, and the others' baseline does not know of it."""
+    found = groups([0.0, 3.0, 9.0])
+    object.__setattr__(found[2], "replayed", True)
+    told, silent = credited(found, **GROUPED), credited(found, "replayed", **GROUPED)
+    # all three: mean 4.  Without the replayed one: mean 1.5, and 9 is worth 7.5
+    assert [c.advantages.tolist() for c in told] == [[-4], [-1], [5]]
+    assert [c.advantages.tolist() for c in silent] == [[-1.5], [1.5], [7.5]]
+    assert [c.counted for c in silent] == [True, True, False] and all(c.learned is None for c in silent)
+    assert [s.source for s in samples_of(silent, {"buyer": 1.0})] == ["played", "played", "replayed"]
+
+
+def test_dropped_is_as_if_never_played() -> None:
+    found = groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
+    dropped = credited(found, "zero_variance")  # one baseline over all deals, so that an absence would show
+    absent = credited(found[2:4])
+    assert [c.trajectory.match for c in dropped] == ["0001-0002", "0001-0003"]
+    assert [c.advantages.tolist() for c in dropped] == [c.advantages.tolist() for c in absent] == [[-1], [1]]
+
+
+def test_overlong_can_leave_both_loss_and_statistics() -> None:
+    found = groups([0.0, 3.0, 9.0], turns=2)
+    found[2] = trajectory(9.0, match="0001-0002", turns=2, finish="length")
+    for settings, turns, counted in (
+        ({}, [False, False], True),
+        ({"unit": "turn"}, [False, True], True),
+        ({"counted": False}, [False, False], False),
+    ):
+        selection = left(found, {"overlong": settings})
+        assert selection.learned.tolist() == [True] * 4 + turns and selection.kept.all()
+        assert selection.counted.tolist() == [True, True, counted]
+    # returns of both turns 0, 3, 9: mean 4, and 1.5 without the cut one
+    for counted, mean in ((True, 4.0), (False, 1.5)):
+        values = [c.advantages.tolist() for c in credited(found, {"overlong": {"counted": counted}}, **GROUPED)]
+        assert values == [[s - mean] * 2 for s in (0, 3, 9)]
+
+
+# -- rules by hand -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("void", "expected"), [("empty", [False, True, True]), ("invalid", [False, False, True])])
+def test_what_is_void(void: str, expected: list[bool]) -> None:
+    found = [
+        trajectory(1.0, match="0001-0000", turns=2, action="", valid=False),
+        trajectory(1.0, match="0001-0001", turns=2, action="fly", valid=False),
+        trajectory(1.0, match="0001-0002", turns=2),
+    ]
+    selection = left(found, {"void_turns": {"void": void}})
+    assert selection.learned.reshape(3, 2).all(1).tolist() == expected, "the whole trajectory, not the void turn alone"
+    assert selection.learned.reshape(3, 2).any(1).tolist() == expected
+    assert selection.counted.all() and selection.kept.all()
+
+
+def test_zero_variance_drops_the_groups_that_teach_nothing() -> None:
+    found = groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
+    assert kept_deals(found, "zero_variance") == [1, 3]
+    assert kept_deals(found, {"zero_variance": {"tolerance": 0.02}}) == [1]
+    assert kept_deals(found, {"zero_variance": {"by": ["game"]}}) == [0, 1, 2, 3]
+    assert kept_deals(groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
+
+
+def test_zero_variance_looks_at_the_named_reward_alone() -> None:
+    found = groups([1.0, 1.0], [0.0, 1.0])
+    found[0] = trajectory(1.0, 0, "0001-0000", valid=False)
+    stages = [{"valid_act": {"bonus": 0.5}}]
+    assert kept_deals(found, "zero_variance", stages=stages) == [0, 1]
+    assert kept_deals(found, {"zero_variance": {"of": "deal"}}, stages=stages) == [1]
+
+
+def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
+    pairs = [(0.0, 1.0), (0.0, 2.0)]
+    found = [
+        trajectory(score, match=f"0001-{i:04d}", role=role)
+        for i, pair in enumerate(pairs)
+        for role, score in zip(("buyer", "seller"), pair, strict=True)
+    ]
+    selection = left(found, "zero_variance")
+    assert selection.kept.tolist() == [False, True] * 2
+    assert lost_deals(TurnBatch(found), selection) == 0.5
+
+
+def test_bands_by_hand() -> None:
+    # means 0, .25, .5, 1; deviations 0, .433, .5, 0
+    found = groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
+    assert kept_deals(found, "accuracy_band") == [1, 2]
+    assert kept_deals(found, {"accuracy_band": {"low": 0.25, "high": 0.25}}) == [1], "the bounds are inside"
+    assert kept_deals(found, {"std_band": {"low": 1e-3}}) == [1, 2]
+    assert kept_deals(found, {"std_band": {"low": 0.45}}) == [2]
+    assert kept_deals(found, {"std_band": {"top": 0.25}}) == [2]
+    assert kept_deals(found, {"std_band": {"top": 0.5}}) == [1, 2]
+    assert kept_deals(found, {"std_band": {"top": 0.75}}) == [0, 1, 2, 3], "the third ties with the fourth"
+    assert kept_deals(found, {"std_band": {"top": 0.75, "low": 0.1}}) == [1, 2]
+
+
+def test_groups_are_ranked_among_their_own_role() -> None:
+    """Sellers earn tens, buyers ones: by share over all, no buyer would be left."""
+    small = groups([0.0, 1.0], [0.0, 0.5])
+    large = [trajectory(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in small]
+    own = left(small + large, {"std_band": {"top": 0.5}}).kept.tolist()
+    pooled = left(small + large, {"std_band": {"top": 0.5, "among": []}}).kept.tolist()
+    assert own == [True, True, False, False] * 2
+    assert pooled == [False] * 4 + [True] * 4
+
+
+def test_high_entropy_keeps_the_turns_that_decide() -> None:
+    found = groups([1.0, 2.0, 3.0, 4.0, 5.0])
+    # means over two tokens: .1 .2 .3 .4 .5; the linear .3 quantile of five is .1 + .3 · 4 · .1 = .22
+    entropy = [np.array([m - 0.05, m + 0.05], np.float32) for m in (0.1, 0.2, 0.3, 0.4, 0.5)]
+    selection = left(found, {"high_entropy": {"quantile": 0.3}}, measures={"entropy": entropy})
+    assert selection.learned.tolist() == [False, False, True, True, True]
+    assert selection.counted.all() and selection.kept.all()
+    assert left(found, {"high_entropy": {"quantile": 0.0}}, measures={"entropy": entropy}).learned.all()
+    assert CreditSpec(select=["high_entropy"]).needs == {"entropy"}
+
+
+@pytest.mark.parametrize(("unit", "count"), [("turn", 6), ("trajectory", 6), ("group", 2)])
+def test_the_control_takes_its_fraction_of_what_is_left(unit: str, count: int) -> None:
+    found = groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
+    selection = left(found, {"random": {"fraction": 0.5, "unit": unit}})
+    gone = selection.kept if unit == "group" else selection.learned
+    assert (~gone).sum() == count * (3 if unit == "group" else 1)
+    assert selection.kept.all() == (unit != "group") and selection.counted.sum() == selection.kept.sum()
+    again = left(found, {"random": {"fraction": 0.5, "unit": unit}})
+    assert (again.learned == selection.learned).all(), "its chance is the batch's"
+    twice = left(found, {"random": {"fraction": 0.5, "unit": unit}}, {"random": {"fraction": 1.0, "unit": unit}})
+    assert not twice.learned.any()
+
+
+def test_later_rules_judge_by_what_earlier_ones_left() -> None:
+    found = groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    found[2] = trajectory(0.0, 0, "0001-0002", finish="length")
+    assert kept_deals(found, "zero_variance", {"overlong": {"counted": False}}) == [0, 1]
+    assert kept_deals(found, {"overlong": {"counted": False}}, "zero_variance") == [1]
+
+
+def test_nothing_to_select_from_is_no_error() -> None:
+    for name in SELECTORS:
+        rule = {name: {"fraction": 0.5}} if name == "random" else name
+        assert not len(left([], rule, measures={"entropy": []}).kept)
+
+
+def test_a_deal_is_lost_by_its_share() -> None:
+    found = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
+    kept = np.array([False, True, True, True, True, True, True, True, False, False])
+    whole = Selection.everything(TurnBatch(found))
+    assert lost_deals(TurnBatch(found), whole) == 0
+    assert lost_deals(TurnBatch(found), whole.drop(TurnBatch(found), ~kept)) == 0.25 + 1.0
+
+
+# -- properties --------------------------------------------------------------------------------------------
+
+DRAWN = [name for name in SELECTORS if name != "random"]
+lots = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["stop", "length"]), st.booleans()),
+    min_size=1,
+    max_size=16,
+)
+
+
+def drawn(lot: list[tuple[int, float, str, bool]]) -> list[Trajectory]:
+    return [
+        trajectory(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
+        for i, (seed, score, finish, valid) in enumerate(lot)
+    ]
+
+
+def entropies(found: list[Trajectory]) -> dict[str, Any]:
+    """One that follows the match, whatever the order."""
+    return {"entropy": [np.full(2, int(t.match[5:]) % 5 / 10, np.float32) for t in found]}
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "random"])
+@given(lot=lots, first=st.sampled_from(DRAWN))
+def test_selection_only_takes_away(name: str, lot: list[Any], first: str) -> None:
+    found = drawn(lot)
+    rule = {name: {"fraction": 0.4, "unit": "group"}} if name == "random" else name
+    before = left(found, first, measures=entropies(found))
+    after = left(found, first, rule, measures=entropies(found))
+    for what in ("learned", "counted", "kept"):
+        assert not (getattr(after, what) & ~getattr(before, what)).any()
+    assert not (after.counted & ~after.kept).any() and not (after.learned & ~after.kept).any()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@given(lot=lots, data=st.data())
+def test_the_order_of_matches_does_not_matter(name: str, lot: list[Any], data: st.DataObject) -> None:
+    found = drawn(lot)
+    order = data.draw(st.permutations(range(len(found))))
+    mixed = [found[i] for i in order]
+    one = left(found, name, measures=entropies(found))
+    other = left(mixed, name, measures=entropies(mixed))
+    for what in ("learned", "counted", "kept"):
+        assert getattr(one, what)[order].tolist() == getattr(other, what).tolist()
+
+
+@pytest.mark.parametrize("name", ["void_turns", "overlong", "zero_variance", "accuracy_band"])
+@given(lot=lots, more=lots)
+def test_other_groups_stay_as_they_are(name: str, lot: list[Any], more: list[Any]) -> None:
+    """What is added in other deals, or for another role, changes nothing here."""
+    found = drawn(lot)
+    others = [trajectory(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(more)]
+    others += [trajectory(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(more)]
+    alone, among = left(found, name), left(found + others, name)
+    for what in ("learned", "counted", "kept"):
+        assert getattr(among, what)[: len(found)].tolist() == getattr(alone, what).tolist()

@@ -1,0 +1,72 @@
+"""What a claim's study is made of: settings, arms, seeds, and a verdict by a rule stated before looking."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from world import Arm, World
+
+from arena.statistics import Interval, difference_ci
+
+
+class Verdict(NamedTuple):
+    """What the numbers say of a claim."""
+
+    verdict: str
+    """`holds`, `holds only where …`, or `does not hold here`."""
+    because: str
+
+
+class Ends:
+    """The last value of every seed: by setting, arm and figure."""
+
+    def __init__(self, values: Mapping[tuple[str, str, str], list[float]], figure: str) -> None:
+        self.values, self.figure = values, figure
+
+    def of(self, setting: str, arm: str, figure: str = "") -> list[float]:
+        """One value per seed, of the claim's first figure or another one."""
+        return self.values[setting, arm, figure or self.figure]
+
+    def minus(self, setting: str, a: str, b: str, figure: str = "") -> Interval:
+        """How far arm a ends above arm b, with its 95 % interval (Welch)."""
+        return difference_ci(self.of(setting, b, figure), self.of(setting, a, figure))
+
+    def above(self, setting: str, a: str, b: str, figure: str = "") -> bool:
+        """Whether the interval of a - b lies above 0."""
+        return self.minus(setting, a, b, figure).low > 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A world and how much of it is played."""
+
+    world: Callable[[int], World]
+    """From the seed."""
+    arms: Mapping[str, Arm]
+    steps: int
+    """Turns of each arm and seed."""
+    matches: int = 32
+    group: int = 8
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published claim and how it is put to the test."""
+
+    claim: str
+    """One sentence."""
+    source: str
+    published: str
+    rule: str
+    """How the verdict is reached, written down before looking."""
+    settings: Mapping[str, Setting]
+    figures: Sequence[str]
+    """Drawn and summed up; the first is the one that matters."""
+    verdict: Callable[[Ends], Verdict]
+    compare: Sequence[tuple[str, str]]
+    """Pairs of arms (a, b) whose difference a - b is reported with its interval, where a setting has both."""
+    seeds: int = 10
+    also: Callable[[], dict[str, Any]] | None = None
+    """Further numbers that are no learning curves."""
+    notes: str = ""
+    """What a reader has to know to judge it."""
