@@ -1,16 +1,19 @@
 """From settings to an experiment: a recipe, over which a file and `--set` lie; checked as a whole."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
 from agents import strict_yaml
 from agents.names import nearest
+from arena.clock import Clock
 from arena.credit.critics import critic_complaint
 from arena.experiment import Experiment, GameSpec, LeagueSpec, OpponentSpec, PolicySpec, PoolSpec, SeatSpec, TableSpec
 from arena.parts import Kind
@@ -116,6 +119,9 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     _check_tables(experiment)
     if complaint := critic_complaint(experiment.credit):
         raise ConfigError(complaint)
+    _check_groups(experiment)
+    _check_pairs(experiment)
+    _check_shown(experiment)
     if experiment.league:
         _check_league(experiment, experiment.league)
     return experiment
@@ -140,6 +146,43 @@ def _check_tables(experiment: Experiment) -> None:
             f"tables[{counts.index(0)}].share: none of the {matches} matches of an iteration "
             "would be played there: raise it, or play.matches"
         )
+
+
+def _check_groups(experiment: Experiment) -> None:
+    """Who compares matches of one deal has more than one of them."""
+    credit = experiment.credit
+    named = (credit.estimator, *credit.stages, *credit.select)
+    for part in (inner for one in named for inner in (one, *one.parts)):
+        if experiment.play.group == 1 and "seed" in (part.whole().settings.get("by") or ()):
+            raise ConfigError(
+                f"credit: {part.name} compares matches of one deal, and each deal is played once: set play.group, such "
+                f"as play.group=8, or give {part.name} another `by` than {', '.join(part.whole().settings['by'])}"
+            )
+
+
+def _check_pairs(experiment: Experiment) -> None:
+    """REFUEL's regression has pairs to compare, and its objective is theirs."""
+    credit, learn = experiment.credit, experiment.learn
+    if "refuel" not in (learn.loss.name, *(part.name for part in (credit.estimator, *credit.estimator.parts))):
+        return
+    wanted = {"play.branch: 1": experiment.play.branch > 0}
+    if learn.loss.name == "refuel":
+        wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
+        wanted["credit.transforms: []"] = not credit.transforms
+        wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
+    if missing := [setting for setting, given in wanted.items() if not given]:
+        where = "learn.loss" if learn.loss.name == "refuel" else "credit.estimator"
+        raise ConfigError(f"{where}: refuel compares two answers to the same words: set {' and '.join(missing)}")
+
+
+def _check_shown(experiment: Experiment) -> None:
+    """What is shown is to be imitated, never to be shunned."""
+    if experiment.learn.shown is None:
+        return
+    for k in range(1, experiment.iterations + 1):
+        weight: float = experiment.learn.shown.weight(Clock(k, experiment.iterations))
+        if not 0 <= weight < math.inf:
+            raise ConfigError(f"learn.shown.weight: {weight:g} in iteration {k}: it has to be 0 or more")
 
 
 def _check_league(experiment: Experiment, league: LeagueSpec) -> None:
@@ -171,6 +214,8 @@ def apportion(count: int, shares: Sequence[float]) -> list[int]:
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any], model: Any = Experiment) -> dict[str, Any]:
     """One source over another, key by key; another part in a part's place takes it whole, settings and all."""
+    if get_origin(model) is UnionType:  # `Model | None`
+        model = get_args(model)[0]
     merged, fields = dict(below), getattr(model, "model_fields", {})
     for key, value in above.items():
         old, field = merged.get(key), fields.get(key)

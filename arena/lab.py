@@ -26,15 +26,17 @@ from arena.gold import gold_of
 from arena.league.opponents import Matchmaker, WinRates
 from arena.league.pool import Pool, version_name
 from arena.league.ratings import Ratings
+from arena.learn.batches import Sample
 from arena.learn.samples import samples_of
 from arena.match import MatchPlan
 from arena.measures import measure
 from arena.metrics import iteration_metrics
 from arena.orchestrator import play_all
-from arena.planning import branch_plans, demonstration_plans, generator, iteration_plans
+from arena.planning import branch_plans, generator, iteration_plans
 from arena.policies import Guests, Policies
-from arena.records import MatchRecord, Trajectory, trajectories
+from arena.records import MatchRecord, Trajectory
 from arena.seating import House, endpoint_for, set_tables
+from arena.shown import Shown
 from arena.stage import Stage
 from arena.store import checkpoints
 from arena.store.matchlog import MatchBatch
@@ -106,7 +108,7 @@ class Lab:
         return row
 
     def play(self, k: int) -> list[MatchRecord]:
-        """All matches of the iteration; with `play.resample`, others in place of what selection drops of them."""
+        """All matches of the iteration and their branches; with `play.resample`, others in place of what is dropped."""
         self.failures: list[MatchRecord] = []
         records, deals = list[MatchRecord](), 0
         for _ in range(1 + self.experiment.play.resample):
@@ -114,10 +116,12 @@ class Lab:
                 break
             self.watcher.phase(k, "play")
             plans = iteration_plans(self.experiment, k, self.tables, self.policies, self.matchmaker, due, deals)
-            records, deals = records + self._played(k, plans), deals + due
+            played = self._played(plans)
+            branched = self._played(branch_plans(self.experiment, k, plans, played))
+            records, deals = [*records, *played, *branched], deals + due
         return records
 
-    def _played(self, k: int, plans: list[MatchPlan]) -> list[MatchRecord]:
+    def _played(self, plans: list[MatchPlan]) -> list[MatchRecord]:
         """The matches of these plans; each is in the log within a second of its end."""
         spec, log = self.experiment.play, MatchBatch(self.run_folder.log)
 
@@ -129,14 +133,9 @@ class Lab:
 
         async def play() -> list[MatchRecord]:
             guests = Guests(self.policies, self.pool)
-
-            async def played(these: list[MatchPlan]) -> list[MatchRecord]:
-                return await play_all(
-                    these, lambda plan: self.stage.play(plan, guests), ended, spec.in_flight, spec.attempts
-                )
-
-            records = await played(plans)
-            return records + await played(branch_plans(self.experiment, k, plans, records))
+            return await play_all(
+                plans, lambda plan: self.stage.play(plan, guests), ended, spec.in_flight, spec.attempts
+            )
 
         try:
             return asyncio.run(play())
@@ -162,16 +161,18 @@ class Lab:
         self.watcher.phase(k, "learn")
         credited, learned = list(credited), {}
         for name in self.trainers:
-            learned[name] = self._update(k, name, credited, "learn")
+            learned[name] = self._update(k, name, credited, "learn", self.shown.samples(name, self._clock(k)))
             again = self._update(k, name, self.crediting.recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in again.items()}
         return learned
 
-    def _update(self, k: int, name: str, credited: Sequence[Credited], place: str) -> dict[str, float]:
-        """One update of a policy, on what of this is its own; nothing happens where nothing is."""
+    def _update(
+        self, k: int, name: str, credited: Sequence[Credited], place: str, shown: Sequence[Sample] = ()
+    ) -> dict[str, float]:
+        """One update of a policy, on what of this is its own and what is shown; nothing happens where nothing is."""
         samples = samples_of([c for c in credited if c.trajectory.policy == name], self._temperatures())
-        samples, clock = self.policies.referenced(name, samples), Clock(k, self.experiment.iterations)
-        return self.trainers[name].update(samples, self._rng(k, place, name), clock) if samples else {}
+        samples = [*self.policies.referenced(name, samples), *shown]
+        return self.trainers[name].update(samples, self._rng(k, place, name), self._clock(k)) if samples else {}
 
     def publish(self) -> None:
         """Serve the weights as they are now, under the next version."""
@@ -206,11 +207,7 @@ class Lab:
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
-            plans = demonstration_plans(self.experiment, 0, name, spec.matches, self.tables, self.policies)
-            records = asyncio.run(self.stage.demonstrate(plans, spec.brains, self._rng(0, "demonstrations")))
-            shown = [t for r in records for t in trajectories(r) if t.policy == name]
-            credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
-            samples = samples_of(credited, self._temperatures())
+            samples = self.shown.by_brains(name, 0, spec.brains, spec.matches)
             self.trainers[name].imitate(samples, spec.lr, spec.epochs, spec.minibatches, self._rng(0, "imitate", name))
             self.engine.publish(name, 0, self.trainers[name].model)
         self.admit(0)
@@ -249,6 +246,7 @@ class Lab:
             self.critic.load(checkpoint.folder / "critic")
         house = House(self.policies, self.engine, endpoint_for(self.experiment), self.experiment.seed)
         self.stage = Stage(self.tables, house, self.experiment.play.limits)
+        self.shown = Shown(self.experiment, self.stage, self.trainers)
         self.pool.check(self.trainers)
         self._serve_references()
 
@@ -294,6 +292,9 @@ class Lab:
     def _roles(self) -> dict[str, Role]:
         """By name: a role's name is the same role at every table."""
         return {role.role: role for table in self.tables for role in table.roles.values()}
+
+    def _clock(self, k: int) -> Clock:
+        return Clock(k, self.experiment.iterations)
 
     def _rng(self, k: int, *place: str) -> np.random.Generator:
         return generator(self.experiment.seed, k, *place)

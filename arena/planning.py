@@ -55,7 +55,8 @@ def branch_plans(
 
     The turns are drawn uniformly; a match with fewer of them is branched at each.
     """
-    rng, planned = generator(experiment.seed, k, "branch"), {plan.id: plan for plan in plans}
+    planned = {plan.id: plan for plan in plans}
+    rng = generator(experiment.seed, k, "branch", *list(planned)[:1])
     found = []
     for record in records:
         own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]

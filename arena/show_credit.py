@@ -23,9 +23,13 @@ def show_comparison(console: Console, run: Path, found: Comparison, match: str) 
     count = f"{len(found.turns)} turns of {found.turns['match'].nunique()} matches"
     console.print(Text(f"{run}: {count}", style="bold"), soft_wrap=True)
     overview = found.overview()
+    silent = [name for name, zeros in overview["zeros"].items() if zeros == 1]
     for name in ("zeros", "praised"):
         overview[name] = overview[name].map("{:.0%}".format)
     _print(console, overview)
+    if silent:
+        alone = "nothing in its groups differs; groups of one deal need play.group above 1"
+        console.print(Text(f"0 on every turn: {', '.join(map(str, silent))} ({alone})", style="dim"), soft_wrap=True)
     console.print(Text("\ncorrelation over all turns"))
     _print(console, found.correlations())
     console.print(Text("\nmean advantage by role, in deviations of the estimator (0 favours nobody)"))

@@ -7,18 +7,20 @@ with a memory see what they would have seen. Selection and transforms are left o
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from arena.clock import Clock
 from arena.config import ConfigError
-from arena.credit.assign import turn_rewards
+from arena.credit.assign import Credited, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.critics import CRITICS, critic_for
 from arena.credit.tokens import TokenAdvantages, gathered
 from arena.experiment import CreditSpec, Experiment
 from arena.parts import Chosen
-from arena.records import MatchRecord, trajectories
+from arena.records import MatchRecord, trained
 from arena.store.reader import RunReader
 
 
@@ -72,30 +74,55 @@ def compare(
 ) -> Comparison:
     """What each estimator says of the turns of a run's trained policies, by default in all its iterations.
 
-    Earlier iterations are walked through for those that remember. ConfigError for an estimator that needs what no log
-    holds, or a run without a turn to speak of.
+    Earlier iterations are walked through for those that remember, and for their critics: the run's own where the log
+    is all that it needs, else `linear`. ConfigError for an estimator that needs what no log holds, or a run without a
+    turn to speak of.
     """
     reader, names = RunReader(run), column_names(estimators)
-    for chosen in estimators:
-        if missing := chosen.needs:
-            raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(missing))}, which no match log holds")
-    memories: list[dict[str, object]] = [{} for _ in estimators]
+    judges = [_Judge(chosen, experiment) for chosen in estimators]
     frames = []
     for k in reader.iterations():
         rows = reader.log.read(k)
-        found = [t for row in rows for t in trajectories(MatchRecord.from_json(row)) if t.trained and t.turns]
-        batch = TurnBatch(found, Clock(k, experiment.iterations), np.random.default_rng((experiment.seed, k)))
+        batch = TurnBatch(trained(map(MatchRecord.from_json, rows)), Clock(k, experiment.iterations))
         rewards = _rewards(reader, k, batch, experiment.credit)
-        said = [
-            _by_turn(batch, chosen(replace(batch, memory=memory), rewards))
-            for chosen, memory in zip(estimators, memories, strict=True)
-        ]
+        said = [judge(batch, rewards, np.random.default_rng((experiment.seed, k))) for judge in judges]
         if iterations is None or k in iterations:
             frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, said, strict=True))))
     if not any(len(frame) for frame in frames):
         raise ConfigError(f"{run} has no turn of a trained policy to give credit to: choose another run or iteration")
     table = pd.concat(frames, ignore_index=True)
     return Comparison(table.sort_values(["iteration", "match", "turn"], ignore_index=True, kind="stable"), names)
+
+
+class _Judge:
+    """An estimator on its way through a log, with what it remembers and its critic."""
+
+    def __init__(self, chosen: Chosen, experiment: Experiment) -> None:
+        self.estimator, self.memory = chosen, dict[str, Any]()
+        self.critic = None
+        if chosen.needs:
+            critic = _critic(chosen, experiment.credit.critic)
+            self.critic = critic_for(CreditSpec(estimator=chosen, critic=critic), seed=experiment.seed)
+
+    def __call__(self, batch: TurnBatch, rewards: Floats, rng: np.random.Generator) -> Floats:
+        """[T] what it says of an iteration's turns, before its critic learns what came of them."""
+        measures = self.critic.look(batch.trajectories) if self.critic else {}
+        found = self.estimator(replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
+        said = gathered(batch, found.values) if isinstance(found, TokenAdvantages) else found
+        if self.critic:
+            cuts = batch.starts[1:-1]
+            parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(said, cuts), strict=True)
+            self.critic.fit([Credited(t, r, a) for t, r, a in parts], rng)
+        return said
+
+
+def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
+    """The critic that an estimator can do with when there is only a log."""
+    offline = [own] if own and "policies" not in own.needs and not own.whole().settings.get("fresh") else []
+    for critic in (*offline, Chosen("critic", "linear")):
+        if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
+            return critic
+    raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(chosen.needs))}, which no match log holds")
 
 
 def column_names(estimators: Sequence[Chosen]) -> list[str]:
@@ -119,10 +146,6 @@ def _rewards(reader: RunReader, k: int, batch: TurnBatch, spec: CreditSpec) -> F
     noted = {(row.match, row.turn): row.reward for row in reader.credit(k)}
     pairs = [(t.match, turn.index) for t in batch.trajectories for turn in t.turns]
     return np.array([noted.get(pair, 0.0) for pair in pairs])
-
-
-def _by_turn(batch: TurnBatch, found: Floats | TokenAdvantages) -> Floats:
-    return gathered(batch, found.values) if isinstance(found, TokenAdvantages) else found
 
 
 def _frame(k: int, batch: TurnBatch, rewards: Floats) -> pd.DataFrame:

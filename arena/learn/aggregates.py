@@ -17,7 +17,10 @@ Weights = NDArray[np.float64]
 
 
 def token_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Every token weighs the same, 1 / tokens: DAPO's token-level loss (Yu et al. 2025)."""
+    """Every token weighs the same, 1 / tokens: DAPO's token-level loss (Yu et al. 2025).
+
+    Of the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own.
+    """
     return learned / np.float64(max(1, learned.sum()))
 
 
@@ -27,12 +30,20 @@ def turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
 
 
 def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
-    """Every stream weighs the same, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024)."""
+    """Every stream weighs the same, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024).
+
+    A token of a short wrong answer is pushed down harder than one of a long. Streams without a token in the loss are
+    not counted, as in verl; TRL counts them.
+    """
     return _mean_of_means(streams, learned)
 
 
 def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Annotated[int, Field(ge=1)]) -> Weights:
-    """Every token weighs 1 / (streams · length), whatever its own stream's length: Dr. GRPO (Liu et al. 2025)."""
+    """Every token weighs 1 / (streams · length), whatever its own stream's length: Dr. GRPO (Liu et al. 2025).
+
+    `length` is a scale: the paper takes the longest answer allowed, and 1 makes it LUSPO's sum over tokens. As in TRL;
+    verl divides by the length alone, not by the number of streams.
+    """
     return learned / (max(1, len(np.unique(streams[learned]))) * length)
 
 

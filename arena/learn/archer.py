@@ -34,14 +34,17 @@ class Twin(torch.nn.Module):
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        self.two = torch.nn.ModuleList(
-            torch.nn.Sequential(torch.nn.Linear(features, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 1))
-            for _ in range(2)
-        )
+        shapes = {"inner": (features, hidden), "inner_bias": (1, hidden), "outer": (hidden, 1), "outer_bias": (1, 1)}
+        for name, shape in shapes.items():
+            scale = (features if name.startswith("inner") else hidden) ** -0.5
+            drawn = torch.empty(2, *shape).uniform_(-scale, scale)
+            self.register_parameter(name, torch.nn.Parameter(drawn))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """[2, B] what each says of [B, features]."""
-        return torch.stack([network(features).squeeze(-1) for network in self.two])
+        both = features.expand(2, *features.shape)
+        hidden = torch.baddbmm(self.inner_bias, both, self.inner).relu()
+        return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
 
 
 class Networks(torch.nn.Module):
@@ -223,8 +226,7 @@ class Archer:
         torch.autograd.backward(q_loss + v_loss)
         self.optimizer.step()
         with torch.no_grad():
-            for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):
-                slow.lerp_(fast, self.polyak)
+            torch._foreach_lerp_(list(self.target.parameters()), list(self.networks.parameters()), self.polyak)
         return q_loss.item(), v_loss.item()
 
 

@@ -130,9 +130,9 @@ def _entropy_past(tokens: TokenBatch) -> np.ndarray:
     What an iteration has seen is kept apart until the clock shows the next one.
     """
     last = int(tokens.places.max()) + 1 if len(tokens.places) else 0
-    kept: dict[str, Any] = tokens.memory.setdefault("entropy_band", {"iteration": tokens.clock.iteration})
+    kept: dict[str, Any] = tokens.memory.setdefault("entropy_band", {"now": tokens.clock.iteration})
     mean, iterations, sums, counts = (_padded(kept.get(name, []), last) for name in _KEPT)
-    if kept["iteration"] != tokens.clock.iteration:
+    if kept["now"] != tokens.clock.iteration:
         seen = counts > 0
         iterations += seen
         mean += np.where(seen, sums / np.maximum(counts, 1.0) - mean, 0.0) / np.maximum(iterations, 1.0)
@@ -142,7 +142,7 @@ def _entropy_past(tokens: TokenBatch) -> np.ndarray:
     counts += np.bincount(places, minlength=len(counts))
     values = (mean, iterations, sums, counts)
     kept.update({name: value.tolist() for name, value in zip(_KEPT, values, strict=True)})
-    kept["iteration"] = tokens.clock.iteration
+    kept["now"] = tokens.clock.iteration
     return np.where(iterations > 0, mean, np.nan)
 
 

@@ -19,7 +19,6 @@ from arena.learn.moments import Moments
 from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.watch import Watch
 
-
 Item = TypeVar("Item")
 
 

@@ -101,6 +101,18 @@ def _rewards(experiment: Experiment) -> dict[str, Any]:
     return {"stages": experiment.credit.stages, "weights": experiment.credit.weights}
 
 
+def test_a_critic_is_taught_on_the_way_and_never_sees_what_is_to_come(tmp_path: Path) -> None:
+    records = [record(k, i, [float(i % 3), 2.0 * (i % 2)]) for k in (1, 2) for i in range(6)]
+    folder, experiment = kept(tmp_path / "run", records)
+    found = compare(folder, experiment, chosen("gae_turn", "mars")).turns
+    first = found[found.iteration == 1]  # all values are 0 yet: plain returns, which mars centres
+    np.testing.assert_allclose(first["gae_turn"] - first["gae_turn"].mean(), first["mars"], atol=1e-6)
+    second = found[found.iteration == 2]
+    assert abs(second["gae_turn"].mean()) < abs(first["gae_turn"].mean()) / 4
+    with pytest.raises(ConfigError, match="gae_token needs token_values, which no match log holds"):
+        compare(folder, experiment, chosen("gae_token"))
+
+
 def test_tables_by_hand(tmp_path: Path) -> None:
     config = CONFIG.replace("credit: {weights: {deal: 0.5}, stages: [{valid_act: {bonus: 0.25}}]}", "")
     folder, experiment = kept(tmp_path / "run", [record(1, 0, [1.0, 3.0]), record(1, 1, [0.0, 0.0])], config)

@@ -1,6 +1,7 @@
 """Corrections: weights worked by hand, constant under autograd, and what they do to the gradient of a stale batch."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from test_trainer import samples, tiny
 from token_batches import batch, numbers, tensor
 
+from arena.experiment import LearnSpec
 from arena.learn.batches import TokenBatch
 from arena.learn.corrections import CORRECTIONS
 from arena.learn.losses import policy_gradient
+from arena.learn.trainer import PolicyTrainer
 from arena.parts import choose
 
 UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
@@ -141,6 +145,15 @@ def test_importance_weights_take_the_bias_away_and_the_cap_leaves_a_little() -> 
         )
     ]
     assert biases[0] < 1e-12 < biases[1] < biases[2]
+
+
+def test_a_sampler_that_is_off_is_corrected_in_an_update() -> None:
+    """exp(-.25) = .7788 for every token, once the gate lets such a gap through."""
+    model = tiny()
+    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    loss = {"policy_gradient": {"correction": {"truncated": {"cap": 2.0}}}}
+    told = PolicyTrainer("p", model, LearnSpec(loss=loss, gate_tolerance=0.3)).update(given, np.random.default_rng(0))
+    assert told["correction"] == pytest.approx(math.exp(-0.25), rel=1e-4)
 
 
 def test_every_correction_is_tried_here() -> None:

@@ -228,7 +228,7 @@ learn: {lr: 1e-3, minibatches: 1, regularisers: {}, gate_tolerance: 0.01}
 
 
 TIC_TAC_TOE = """{game: {name: tic_tac_toe}, seats: {
-  x: {role: nano_tic_tac_toe, policy: shared}, o: {role: nano_tic_tac_toe, policy: random}}}"""
+  first: {role: nano_tic_tac_toe, policy: shared}, second: {role: nano_tic_tac_toe, policy: random}}}"""
 
 
 def experiment(*assignments: str) -> Experiment:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.stream import Stream
@@ -118,6 +118,7 @@ def test_through_assign_in_order_and_after_selection(monkeypatch: pytest.MonkeyP
     assert credited[0].advantages.tolist() == pytest.approx([expected[0], expected[1:4].mean()], abs=1e-4)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=5), st.randoms())
 def test_permuting_trajectories_permutes_tokens(tokens: list[list[int]], random: Any) -> None:
     rng = np.random.default_rng(0)

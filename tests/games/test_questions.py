@@ -141,7 +141,9 @@ def test_payoffs_by_hand():
     # A wolf and a lion are told apart by no question; a dog is in no book.
     game = play(hiding(TwentyQuestions, "lion"), "ASK milk", "ASK milk", "GUESS dog", "GUESS wolf")
     assert game.payoffs() == {"guesser": pytest.approx(1 - 4 * 0.01)}
-    assert game.report() == {"ended": "solved", "turns": 4, "solved": True, "questions": 2, "guesses": 2}
+    counts = {"turns": 4, "questions": 2, "guesses": 2}
+    assert game.report() == {"ended": "solved", "solved": True, **counts, "answer": game.hidden.names[0]}
+    assert "lion" in game.hidden.names
     assert "lion" in game.observe("guesser")["messages"][-1]["text"]
     steps = play(hiding(TwentyQuestions, "lion", reward="steps"), "ASK milk", "ASK hair", "GUESS lion")
     assert steps.payoffs() == {"guesser": -2.0}

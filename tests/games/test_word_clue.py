@@ -52,7 +52,8 @@ def test_a_round_by_hand():
     game.step("CLUE fruit 1")
     game.step("GUESS apple")
     assert game.payoffs() == {"giver": 1.5, "guesser_1": 1.5}
-    assert game.report() == {"ended": "rounds", "turns": 5, "found": 2, "missed": 1, "share": 2 / 3, "rounds": 2}
+    counts = {"turns": 5, "found": 2, "missed": 1, "share": 2 / 3, "rounds": 2}
+    assert game.report() == {"ended": "rounds", **counts, "answer": "bear, apple, river"}
 
 
 def test_the_last_target_ends_the_match():

@@ -70,7 +70,7 @@ def test_payoffs_by_hand():
     assert game.infos["guesser"]["public"] == {"guesses": ["speed --Y-Y"], "turns_left": 5}
     game.step("GUESS abide")
     assert game.payoffs() == {"guesser": pytest.approx(0.98)}
-    assert game.report() == {"ended": "solved", "turns": 2, "solved": True, "best_guess": 5}
+    assert game.report() == {"ended": "solved", "turns": 2, "solved": True, "best_guess": 5, "answer": "abide"}
     steps = Wordle(words=words, reward="steps", max_turns=2)
     for guesses, pay in ((["abide"], 0.0), (["speed", "abide"], -1.0), (["speed", "erase"], -2.0)):
         steps.reset(seed=0, options={"word": "abide"})

@@ -17,6 +17,5 @@ def refuel(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0) -> Float
     values, found = batch.returns(rewards, gamma), np.zeros(len(rewards))
     for pair in pairs(batch.trajectories):
         first, second = batch.starts[[pair.first, pair.second]] + pair.place
-        found[first] = values[first] - values[second]
-        found[second] = -found[first]
+        found[first], found[second] = values[first] - values[second], values[second] - values[first]
     return found

@@ -32,8 +32,8 @@ def gigpo(
 
     A_step is zero for an anchor seen once and among equal G_k, A_episode as for `grpo`; the sum also where they
     cancel. An anchor is what was new to the mover, not its whole history: in games that do not restate their
-    position, different positions may share one. Source: GiGPO (Feng et al. 2025) and verl-agent, whose older versions
-    take the episode's mean over turns in place of trajectories, and which gives a group of one its bare return.
+    position, different positions may share one. Source: GiGPO (Feng et al. 2025), the paper's formula; verl-agent by
+    default takes the episode's mean over turns, not trajectories, and gives a group of one its bare return.
     """
     std = mode == "mean_std_norm"
     tasks = batch.trajectory_groups(by)

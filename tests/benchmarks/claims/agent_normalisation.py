@@ -39,7 +39,7 @@ class Stalls(World):
         for _ in range(TURNS):
             for place, seat in enumerate(SEATS):
                 cards = matches.rng.integers(CARDS, size=matches.count)
-                answers = matches.act(seat, cards + CARDS * self._own(place), ALL)
+                answers = matches.act(seat, cards + CARDS * self._own(place))
                 matches.reward(seat, "answer", WORTH[self._own(place), cards, answers] * (1.0, self.stake)[place == 0])
         for seat, sign in zip(SEATS, (1.0, -1.0), strict=True):
             matches.reward(seat, "offset", sign * self.offset)

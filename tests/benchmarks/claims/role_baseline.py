@@ -29,7 +29,7 @@ class Kuhn(World):
     """Kuhn poker with a toll."""
 
     toll: float = 0.0
-    sums: Floats = field(default_factory=lambda: np.zeros((len(STATES), 2)))
+    sums: Floats = field(default_factory=lambda: np.full((len(STATES), 2), 1e-12))
     """Of the policies so far, each information state's weighted by its own seat's part in reaching it."""
     name = "kuhn"
     seats = {"first": ("first", "shared"), "second": ("second", "shared")}
