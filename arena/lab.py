@@ -284,7 +284,7 @@ class Lab:
     def _measured(self, needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
         """What credit asks of models about these."""
         heat, gold = self._temperatures(), gold_of(self.experiment.credit)
-        return measure(needs, found, self.policies, self.engine, heat, gold, self.critic if needs else None)
+        return measure(needs, found, self.policies, self.engine, heat, gold, self.critic)
 
     def _temperatures(self) -> dict[str, float]:
         return {name: role.sampling.temperature for name, role in self._roles().items()}

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engines.base import Engine
-from arena.credit.critics import Critic, Measures
+from arena.credit.critics import VALUES, Critic, Measures
 from arena.gold import Gold, beliefs
 from arena.policies import Policies, reference_name
 from arena.records import Trajectory
@@ -59,4 +59,4 @@ def measure(
             for i in members:
                 own = [next(rest) for _ in trajectories[i].streams]
                 found[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
-    return found | (critic.look(trajectories) if critic else {})
+    return found | (critic.look(trajectories) if critic and wanted & VALUES else {})

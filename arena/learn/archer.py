@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from arena.credit.assign import Credited
+from arena.credit.batch import TurnBatch
 from arena.credit.critics.linear import per_trajectory
 from arena.credit.critics.words import replies, states, texts
 from arena.learn.moments import MOMENTS
@@ -34,17 +35,19 @@ class Twin(torch.nn.Module):
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        shapes = {"inner": (features, hidden), "inner_bias": (1, hidden), "outer": (hidden, 1), "outer_bias": (1, 1)}
-        for name, shape in shapes.items():
-            scale = (features if name.startswith("inner") else hidden) ** -0.5
-            drawn = torch.empty(2, *shape).uniform_(-scale, scale)
-            self.register_parameter(name, torch.nn.Parameter(drawn))
+        self.inner, self.inner_bias = _drawn(features, hidden, features), _drawn(1, hidden, features)
+        self.outer, self.outer_bias = _drawn(hidden, 1, hidden), _drawn(1, 1, hidden)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """[2, B] what each says of [B, features]."""
         both = features.expand(2, *features.shape)
         hidden = torch.baddbmm(self.inner_bias, both, self.inner).relu()
         return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
+
+
+def _drawn(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
+    """[2, rows, columns] uniform within ± 1 / √inputs, as torch's linear layers begin."""
+    return torch.nn.Parameter(torch.empty(2, rows, columns).uniform_(-(inputs**-0.5), inputs**-0.5))
 
 
 class Networks(torch.nn.Module):
@@ -183,11 +186,10 @@ class Archer:
         trajectories = [c.trajectory for c in credited if c.trajectory.turns]
         seen, said = self._features(trajectories)
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
-        last = np.zeros(len(rewards), bool)
-        last[np.cumsum([len(t.turns) for t in trajectories]) - 1] = True
+        last = torch.from_numpy(TurnBatch(trajectories).last)
         asked = [context for t in trajectories for context in contexts(t)] if self.fresh else []
         earned = torch.from_numpy(rewards).float()
-        return Replay(seen.half(), said.half(), earned, torch.from_numpy(last), asked)
+        return Replay(seen.half(), said.half(), earned, last, asked)
 
     def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """States with what the policy of this iteration says there: its own turns, and replayed ones asked anew."""
@@ -226,7 +228,8 @@ class Archer:
         torch.autograd.backward(q_loss + v_loss)
         self.optimizer.step()
         with torch.no_grad():
-            torch._foreach_lerp_(list(self.target.parameters()), list(self.networks.parameters()), self.polyak)
+            for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):
+                slow.lerp_(fast, self.polyak)
         return q_loss.item(), v_loss.item()
 
 

@@ -52,8 +52,8 @@ def masked(
     | as published | settings |
     |---|---|
     | IcePop (Ling team 2025; prime-rl's low is .2) | level token, low .5, high 5, weigh |
-    | geometric mask (Geo-RS, Li et al. 2025) | level sequence, by mean, .999 to 1.001 in verl |
-    | Seq-MIS, TRL's `sequence_mask` | level sequence, by product, high 3 (low 0), weigh |
+    | geometric mask (verl's Geo-RS) | level sequence, by mean, .999 to 1.001 |
+    | Seq-MIS (Liu et al. 2025), TRL's default | level sequence, by product, low 0, high 3, weigh |
 
     By product long streams are masked first, whatever their tokens are like; by mean length does not matter. Zero
     where a whole step lies outside: then there is nothing to learn from.

@@ -10,13 +10,21 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from arena.learn.batches import TokenBatch
 from arena.learn.losses import TokenLoss
 from arena.parts import Chosen, Kind, needs
 
+
+def _not_negative(weight: Chosen) -> Chosen:
+    if isinstance(weight.plain(), float | int) and weight.plain() < 0:
+        raise ValueError("0 or more belongs here: less would drive away what is to be held")
+    return weight
+
+
 Weight = Annotated[Chosen, Kind("schedule")]
+Hold = Annotated[Chosen, Kind("schedule"), AfterValidator(_not_negative)]
 Turns = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Ratio = Annotated[float, Field(ge=0)]
 
@@ -29,7 +37,7 @@ def kl(
     tokens: TokenBatch,
     loss: TokenLoss,
     *,
-    weight: Weight = Chosen("schedule", "constant", {"value": 0.01}),
+    weight: Hold = Chosen("schedule", "constant", {"value": 0.01}),
     estimate: Literal["k1", "k2", "k3"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
@@ -87,7 +95,7 @@ def entropy(
 ) -> torch.Tensor:
     """The entropy bonus: minus `weight` times the entropy of the distribution each token was drawn from.
 
-    Usual: .001 (UFO, EPO), 0 (DAPO and most after it).
+    Usual: .001 (UFO, EPO); DAPO and GSPO have none.
     """
     scale: float = weight(tokens.clock)
     return -scale * tokens.entropy
@@ -99,7 +107,7 @@ def entropy_band(
     *,
     low: Ratio = 0.8,
     high: Ratio = 1.2,
-    weight: Weight = Chosen("schedule", "constant", {"value": 1e-4}),
+    weight: Hold = Chosen("schedule", "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
     """EPO's entropy smoothing as a hinge: `weight` times how far entropy is outside a band round its own past.

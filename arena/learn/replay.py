@@ -181,8 +181,10 @@ class SelfImitation:
         for policy in sorted({e.policy for e in known}) if weight > 0 else ():
             better = [e for e in known if e.policy == policy and e.score > median[e.task]]
             if len(better) > self.threshold:
-                drawn = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
-                found += self._credited([better[i] for i in sorted(drawn.tolist())], median, weight)
+                places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
+                drawn = [better[i] for i in sorted(places.tolist())]
+                old = recalled(self.log, drawn, batch.trajectories)
+                found += [self._worth(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
                 known = [e for e in known if e.policy != policy]
         self.memory["admitted"] = [[*e] for e in known]
         return found
@@ -210,29 +212,26 @@ class SelfImitation:
             and (self.pattern is None or any(re.search(self.pattern, turn.raw) for turn in one.turns))
         ]
 
-    def _credited(self, drawn: Sequence[Entry], median: dict[str, float], weight: float) -> list[Credited]:
-        found = []
-        for entry, old in zip(drawn, recalled(self.log, drawn), strict=True):
-            gain = entry.score - median[entry.task]
-            if self.std:
-                gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
-            count = len(old.turns)
-            found.append(Credited(old, np.zeros(count), np.full(count, weight * gain)))
-        return found
+    def _worth(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
+        """The trajectory at what it is worth by now; its rewards have been counted before."""
+        gain = entry.score - median
+        if self.std:
+            gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
+        count = len(one.turns)
+        return Credited(one, np.zeros(count), np.full(count, weight * gain))
 
 
-def recalled(log: LogReader, entries: Sequence[Entry]) -> list[Trajectory]:
-    """The trajectories of these entries, marked as replayed, from the run's match log."""
-    known: dict[tuple[str, str], Trajectory] = {}
-    for iteration in sorted({entry.iteration for entry in entries}):
-        ids = {entry.match for entry in entries if entry.iteration == iteration}
-        for row in log.read(iteration, ids=ids):
-            for one in trajectories(MatchRecord.from_json(row)):
-                known[one.match, one.seat] = replace(one, replayed=True)
-    for entry in entries:
+def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
+    """The trajectories of these entries, marked as replayed: of those that are held, or from the run's match log."""
+    known = {(one.match, one.seat): one for one in held}
+    absent = [entry for entry in entries if (entry.match, entry.seat) not in known]
+    for iteration in sorted({entry.iteration for entry in absent}):
+        for row in log.read(iteration, ids={entry.match for entry in absent if entry.iteration == iteration}):
+            known |= {(one.match, one.seat): one for one in trajectories(MatchRecord.from_json(row))}
+    for entry in absent:
         if (entry.match, entry.seat) not in known:
             raise StoreError(f"{log.folder} has no match {entry.match}, which is to be replayed: it was removed")
-    return [known[entry.match, entry.seat] for entry in entries]
+    return [replace(known[entry.match, entry.seat], replayed=True) for entry in entries]
 
 
 def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:

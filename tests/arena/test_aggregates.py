@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.learn.aggregates import AGGREGATES
@@ -64,6 +64,7 @@ def steps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return turns, np.unique(owner, return_inverse=True)[1][turns], np.array(learned)
 
 
+@settings(deadline=None)
 @given(steps(), st.randoms())
 def test_order_does_not_matter(step: Any, random: Any) -> None:
     order = list(range(len(step[0])))
@@ -72,6 +73,7 @@ def test_order_does_not_matter(step: Any, random: Any) -> None:
         assert weights(name, *(column[order] for column in step)) == pytest.approx(weights(name, *step)[order])
 
 
+@settings(deadline=None)
 @given(steps(), st.integers(1, 4))
 def test_padding_does_not_matter(step: Any, more: int) -> None:
     """Tokens out of the loss, in streams there are and in a new one, change no other token's weight."""
@@ -83,6 +85,7 @@ def test_padding_does_not_matter(step: Any, more: int) -> None:
         assert found[: len(turns)] == pytest.approx(weights(name, *step)) and not found[len(turns) :].any()
 
 
+@settings(deadline=None)
 @given(steps())
 def test_means_weigh_1_in_all(step: Any) -> None:
     for name in ("token_mean", "turn_mean", "stream_mean"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_batches import batch, gradient, tensor
 
@@ -103,6 +103,7 @@ def test_on_policy_every_rule_is_reinforce(clip: str, advantage: float) -> None:
     assert slope == pytest.approx(-advantage) and not clipped
 
 
+@settings(deadline=None)
 @given(st.floats(-5, 5), st.floats(-3, 3))
 def test_no_rule_pushes_a_token_the_wrong_way_or_harder_than_its_bound(log_ratio: float, advantage: float) -> None:
     for clip in CLIPS:
@@ -112,6 +113,7 @@ def test_no_rule_pushes_a_token_the_wrong_way_or_harder_than_its_bound(log_ratio
             assert abs(slope) <= 5 * abs(advantage) + 1e-12
 
 
+@settings(deadline=None)
 @given(st.floats(-3, 3), st.floats(-3, 3))
 def test_aepo_and_ppo_differ_in_gradient_only(log_ratio: float, advantage: float) -> None:
     old = torch.zeros(1, dtype=torch.float64)

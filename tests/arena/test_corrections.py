@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trainer import samples, tiny
 from token_batches import batch, numbers, tensor
@@ -108,6 +108,7 @@ def test_what_the_old_weights_sampled_weighs_1(correction: dict[str, Any]) -> No
     assert weights(played(*[1.0] * 5, **UNITS), name, **correction[name]) == [1] * 5
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-8, 8), min_size=5, max_size=5))
 def test_weights_stay_within_their_bounds(gaps: list[float]) -> None:
     tokens = played(*[math.exp(gap) for gap in gaps], **UNITS)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_lab import Quiet, start
 
@@ -103,6 +103,7 @@ def test_a_gain_of_exactly_zero_is_a_turn_like_any_other() -> None:
 chances = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=6)
 
 
+@settings(deadline=None)
 @given(st.lists(chances, min_size=1, max_size=5))
 def test_gains_sum_to_the_last_belief_minus_the_first(found: list[list[float]]) -> None:
     made = [trajectory(beliefs, 1.0, i) for i, beliefs in enumerate(found)]
@@ -111,6 +112,7 @@ def test_gains_sum_to_the_last_belief_minus_the_first(found: list[list[float]]) 
     assert batch.totals(gains) == pytest.approx([b[-1] - b[0] for b in found], abs=1e-5)
 
 
+@settings(deadline=None)
 @given(st.lists(chances, min_size=2, max_size=5), st.sampled_from(["joint", "separate"]))
 def test_whitened_values_have_mean_zero(found: list[list[float]], normalise: str) -> None:
     batch = batch_of([trajectory(b, float(i % 2)) for i, b in enumerate(found)])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trainer import samples, tiny
 from token_batches import batch, gradient, numbers, tensor
@@ -116,6 +116,12 @@ def test_a_constant_weight_of_0_keeps_no_reference() -> None:
     assert not LearnSpec(regularisers={"entropy_band": {}}).holds_on
 
 
+def test_nobody_is_driven_away_from_the_reference_by_mistake() -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        LearnSpec(regularisers={"kl": {"weight": -0.1}})
+    assert term(near_reference(tensor(-1.0)), "entropy", weight=-0.5).item() == 0.5, "an entropy penalty is allowed"
+
+
 # -- entropy -----------------------------------------------------------------------------------------------
 
 
@@ -185,6 +191,7 @@ def test_tokens_out_of_the_loss_are_in_no_past() -> None:
     assert memory["entropy_band"]["mean"] == [1]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0, 5), min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 5))
 def test_a_band_resumed_from_its_json_goes_on_the_same(updates: list[list[float]], stop: int) -> None:
     through, resumed = ({}, {})  # type: dict[str, Any], dict[str, Any]

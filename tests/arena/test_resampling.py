@@ -9,6 +9,8 @@ import pytest
 from test_lab import Quiet, finished, kept, log, start, started_warm, unbroken, warm
 
 from arena.config import Experiment
+from arena.credit.batch import TurnBatch
+from arena.credit.rewards import STAGES
 from arena.lab import Lab
 from arena.match import MatchPlan
 from arena.records import MatchRecord, Turn
@@ -73,21 +75,32 @@ def test_what_is_not_dropped_is_not_played_again(warm: str, tmp_path: Path) -> N
     assert lab.play(1) == records, "the first round is that of a run without"
 
 
-def test_selection_is_asked_often_and_credit_remembers_once(warm: str, tmp_path: Path) -> None:
+def test_selection_is_asked_often_and_credit_remembers_once(
+    warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """RAE's baseline moves with the final batch alone: as in a run that had played just that batch at once."""
-    one = dealt(tmp_path / "one", warm, "play.resample=30", "credit.estimator=rae")
+
+    def counting(batch: TurnBatch, rewards: Any) -> dict[str, Any]:
+        """A stage that remembers how often it was asked."""
+        batch.memory["counting"] = batch.memory.get("counting", 0) + 1
+        return {}
+
+    monkeypatch.setitem(STAGES, "counting", counting)
+    rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
+    one = dealt(tmp_path / "one", warm, "play.resample=30", *rules)
     records = one.play(1)
-    assert one.crediting.state()["memory"] == {}
+    assert one.crediting.state() == {"memory": {}, "replay": {}}
     one.crediting.credit(1, records)
-    other = dealt(tmp_path / "other", warm, "credit.estimator=rae")
+    other = dealt(tmp_path / "other", warm, *rules)
     other.crediting.credit(1, records)
-    assert one.crediting.state() == other.crediting.state() and one.crediting.state()["memory"]
+    assert one.crediting.state() == other.crediting.state() and one.crediting.state()["replay"]
+    assert one.crediting.state()["memory"]["counting"] == 1 and one.crediting.state()["memory"]["rae"]
 
 
 def resampled(warm: str) -> Experiment:
     return started_warm(
         warm, "play.matches=6", "play.group=2", "play.resample=3",
-        "credit.select=[{accuracy_band: {low: -0.5, high: 0.5}}]",
+        "credit.select=[{zero_variance: {of: illegal}}]",
         "credit.estimator=rae",
     )  # fmt: skip
 

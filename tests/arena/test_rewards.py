@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -109,6 +109,7 @@ def test_gates_parts_are_gated_by_those_before_them() -> None:
 amounts = st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5)), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(st.lists(amounts, min_size=1, max_size=5), st.floats(0, 6))
 def test_gating_never_raises_a_total_of_rewards_that_are_no_penalties(turns: list[Any], threshold: float) -> None:
     found = [trajectory(len(t), won=[a for a, _ in t], tools=[b for _, b in t]) for t in turns]
@@ -132,6 +133,7 @@ def test_dense_by_hand() -> None:
     assert run(found, stage)["quest"] == [0.5, 0, 0.5, 0, 0.25, 0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=6), min_size=1, max_size=4), st.booleans())
 def test_dense_totals_at_most_one(quests: list[list[float]], won: bool) -> None:
     found = [trajectory(len(q), quest=q, won=[0.0] * (len(q) - 1) + [float(won)]) for q in quests]
@@ -209,6 +211,7 @@ def test_kl_penalty_by_hand() -> None:
 logprobs = st.lists(st.floats(-50, 0, width=32), min_size=4, max_size=4)
 
 
+@settings(deadline=None)
 @given(logprobs, logprobs)
 def test_k2_and_k3_never_pay(old: list[float], reference: list[float]) -> None:
     one, said = told(old, reference)
@@ -325,6 +328,7 @@ def by_match(found: list[tuple[Trajectory, np.ndarray]], name: str) -> dict[str,
 
 
 @pytest.mark.parametrize("name", FIXED)
+@settings(deadline=None)
 @given(plays, plays, st.randoms())
 def test_the_order_of_matches_and_other_roles_matches_change_nothing(
     name: str, mine: list[Any], others: list[Any], chance: Any
@@ -343,8 +347,8 @@ def test_the_order_of_matches_and_other_roles_matches_change_nothing(
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_nobody_to_reward_is_no_error(name: str) -> None:
     measures: dict[str, Any] = {"gold": [], "old": [], "reference": []}
-    settings = {"part": "right"} if name == "shuffle" else WHOLE.get(name, {})
-    empty = named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **settings)])
+    chosen = {"part": "right"} if name == "shuffle" else WHOLE.get(name, {})
+    empty = named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **chosen)])
     assert all(not len(column) for column in empty.values())
 
 
@@ -387,12 +391,13 @@ iterations: 1
 policies: {p: {model: nano}}
 game: {name: wordle}
 seats: {guesser: {role: nano_player, policy: p}}
+play: {matches: 4, group: 2}
 """
 
 
 def test_a_refusal_names_the_file_and_line() -> None:
     text = RUN + "credit:\n  stages:\n    - valid_act\n    - format: {pattern: '(a'}\n"
-    with pytest.raises(ConfigError, match=r"mine\.yaml:9: .*no regular expression") as refusal:
+    with pytest.raises(ConfigError, match=r"mine\.yaml:10: .*no regular expression") as refusal:
         compose([text_layer("mine.yaml", text)])
     assert "\n" not in str(refusal.value)
 

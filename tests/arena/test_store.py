@@ -525,8 +525,8 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
     first_look = reader._sealed
     looks = []
 
-    def sealed_meanwhile(iteration: int, streams: bool) -> list[dict[str, object]] | None:
-        found = first_look(iteration, streams)
+    def sealed_meanwhile(iteration: int, streams: bool, ids: None) -> list[dict[str, object]] | None:
+        found = first_look(iteration, streams, ids)
         if not looks:
             log.seal(iteration)
         looks.append(found)

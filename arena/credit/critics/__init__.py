@@ -2,8 +2,8 @@
 
 A critic is `critic(surroundings, *, settings) -> Critic`, marked with what it `gives`. In every iteration it first
 looks at the trajectories, with what it learned from earlier iterations only; then estimators that need its values
-work; then it is fitted to what the turns led to. Walking a match log iteration by iteration in the same order, as
-`arena credit` does, gives the same values again for `linear` and for `archer` without fresh replies.
+work; then it is fitted to what the turns led to. Walking a match log iteration by iteration in the same order gives
+the values of `linear` again, and those of `archer` without fresh replies given the run's own draws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Critic(Protocol):
         """What it says of each trajectory, by the names that it gives; see `arena.measures`."""
 
     def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Learn what these turns led to; figures worth watching, `explained` of the variance of returns among them."""
+        """Learn what these turns led to; figures worth watching, such as the `explained` share of returns' variance."""
 
     def save(self, folder: Path) -> None:
         """Write all that it knows into an empty folder: JSON and safetensors."""
@@ -156,18 +156,20 @@ def archer(
 
 
 CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer)}
+GIVES: dict[str, frozenset[str]] = {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}
+VALUES = frozenset().union(*GIVES.values())
+"""All that some critic gives."""
 
 
 def critic_complaint(rule: CreditSpec) -> str:
     """What is wrong where a part needs values that no critic of the rule gives, with those that would; else nothing."""
-    known: dict[str, frozenset[str]] = {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}
-    given = known[rule.critic.name] if rule.critic else frozenset()
+    given = GIVES[rule.critic.name] if rule.critic else frozenset()
     parts = [("estimator", rule.estimator), *(("stages", p) for p in rule.stages)]
     parts += [*(("select", p) for p in rule.select), *(("transforms", p) for p in rule.transforms)]
     for place, part in parts:
-        needed = part.needs & frozenset().union(*known.values())
+        needed = part.needs & VALUES
         if needed - given:
-            fitting = " or ".join(name for name, gives in known.items() if needed <= gives)
+            fitting = " or ".join(name for name, gives in GIVES.items() if needed <= gives)
             instead = f", not {rule.critic.name}" if rule.critic else ""
             return f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}"
     return ""

@@ -5,15 +5,17 @@ no vocabulary has to be kept and words that share a feature disturb each other w
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
-from arena.credit.batch import Floats, Ints, TurnBatch
+from arena.credit.batch import Floats, TurnBatch
 from arena.records import Trajectory, Turn
 
+Hashes = NDArray[np.uint64]
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -24,56 +26,66 @@ def states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) ->
     mover; the words of its earlier messages and of its own earlier replies.
     """
     batch = TurnBatch(trajectories)
+    heard, said = [_heard(turn) for turn in batch.turns], [_words(turn.raw) for turn in batch.turns]
     facts = [_facts(t, k) for t in trajectories for k in range(len(t.turns))]
-    new = hashed([_heard(turn, "new", grams) for turn in batch.turns], features)
-    old = hashed([[*_heard(turn, "old", grams), *_said(turn, "own", grams)] for turn in batch.turns], features)
-    return _unit(hashed(facts, features)) + _unit(new) + _unit(_before(batch, old))
+    past = _hashed(heard, "heard", features, grams) + _hashed(said, "own", features, grams)
+    new = _hashed(heard, "new", features, grams)
+    return _unit(_hashed(facts, "fact", features)) + _unit(new) + _unit(_before(batch, past))
 
 
-def replies(trajectories: Sequence[Trajectory], features: int, grams: int = 2) -> Floats:
+def replies(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
     """[T, features] what was written in each turn, of length 1."""
     return texts([turn.raw for t in trajectories for turn in t.turns], features, grams)
 
 
-def texts(written: Sequence[str], features: int, grams: int = 2) -> Floats:
-    """[len, features] texts by their n-grams of up to `grams` words, of length 1."""
-    return _unit(hashed([_grams(text, "said", grams) for text in written], features))
+def texts(written: Sequence[str], features: int, grams: int = 1) -> Floats:
+    """[len, features] texts by their runs of up to `grams` words, of length 1."""
+    return _unit(_hashed([_words(text) for text in written], "said", features, grams))
 
 
-def hashed(terms: Iterable[Iterable[str]], features: int) -> Floats:
-    """[rows, features] the sum of each row's terms, every term one feature and a sign."""
-    rows = [[_place(term, features) for term in row] for row in terms]
-    sizes = [len(row) for row in rows]
-    places = np.array([place for row in rows for place in row], np.int64)
-    at: Ints = np.repeat(np.arange(len(rows)), sizes) * features + np.abs(places) - 1
-    return np.bincount(at, np.sign(places), len(rows) * features).reshape(len(rows), features).astype(np.float64)
-
-
-def _facts(trajectory: Trajectory, place: int) -> list[str]:
+def _facts(trajectory: Trajectory, place: int) -> Hashes:
     agent = f"{trajectory.game} {trajectory.role} {trajectory.policy}"
-    return [f"game {trajectory.game}", f"role {trajectory.role}", f"agent {agent}", f"turn {place} of {agent}"]
+    told = (f"game {trajectory.game}", f"role {trajectory.role}", f"agent {agent}", f"turn {place} of {agent}")
+    return np.array([_hash(fact) for fact in told], np.uint64)
 
 
-def _heard(turn: Turn, kind: str, grams: int) -> list[str]:
-    return [g for m in turn.messages for g in _grams(f"{m['sender']}: {m['text']}", kind, grams)]
-
-
-def _said(turn: Turn, kind: str, grams: int) -> list[str]:
-    return list(_grams(turn.raw, kind, grams))
-
-
-@lru_cache(maxsize=1 << 14)
-def _grams(text: str, kind: str, grams: int) -> tuple[str, ...]:
-    words = _WORD.findall(text.lower())
-    runs = (words[i : i + n] for n in range(1, grams + 1) for i in range(len(words) - n + 1))
-    return tuple(f"{kind} {' '.join(run)}" for run in runs)
+def _heard(turn: Turn) -> Hashes:
+    said = [_words(f"{m['sender']}: {m['text']}") for m in turn.messages]
+    return np.concatenate(said) if said else np.zeros(0, np.uint64)
 
 
 @lru_cache(maxsize=1 << 16)
-def _place(term: str, features: int) -> int:
-    """The term's feature, counted from 1, with its sign."""
-    number = int.from_bytes(blake2b(term.encode(errors="replace"), digest_size=8).digest(), "big")
-    return (1 + (number >> 1) % features) * (1 if number & 1 else -1)
+def _words(text: str) -> Hashes:
+    """The hashes of a text's words and marks, in order, whatever their case."""
+    return np.array([_hash(word) for word in _WORD.findall(text.lower())], np.uint64)
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(errors="replace"), digest_size=8).digest(), "big")
+
+
+def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) -> Floats:
+    """[rows, features] the sum over each row's runs of up to `grams` words; the same word differs from kind to kind."""
+    owner = np.repeat(np.arange(len(rows)), np.array([len(row) for row in rows], np.int64))
+    run = words = np.concatenate([np.zeros(0, np.uint64), *rows])
+    found = np.zeros(len(rows) * features)
+    for size in range(1, grams + 1):
+        if size > 1:  # a run is mixed from the one that is a word shorter and the word that follows it
+            run = _mixed(run[:-1]) ^ words[size - 1 :]
+        within = owner[: len(run)] == owner[size - 1 :]
+        number = _mixed(run[within] ^ np.uint64(_hash(f"{size} {kind}")))
+        feature = (number >> np.uint64(1)) % np.uint64(features)
+        sign = 2.0 * (number & np.uint64(1)).astype(np.float64) - 1.0
+        found += np.bincount(owner[: len(run)][within] * features + feature.astype(np.int64), sign, len(found))
+    return found.reshape(len(rows), features)
+
+
+def _mixed(numbers: Hashes) -> Hashes:
+    """Scattered over all 64 bits: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
 
 
 def _before(batch: TurnBatch, values: Floats) -> Floats:

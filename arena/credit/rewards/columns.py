@@ -55,8 +55,12 @@ def on_last(batch: TurnBatch, values: Floats) -> Floats:
 def earlier(batch: TurnBatch, values: Floats, units: Ints) -> tuple[Floats, Floats]:
     """[T] the sum over all turns of the same unit [T] with an earlier place than the turn's, and how many there are."""
     width = int(batch.place.max(initial=-1)) + 1
-    cells, size = units * width + batch.place, (int(units.max(initial=-1)) + 1) * width
-    sums, counts = np.zeros((size // max(width, 1), width + 1)), np.zeros((size // max(width, 1), width + 1))
-    for found, weights in ((sums, values), (counts, np.ones(len(values)))):
-        found[:, 1:] = np.bincount(cells, weights, size).reshape(found[:, 1:].shape).cumsum(1)
-    return sums[units, batch.place], counts[units, batch.place]
+    cells, rows = units * width + batch.place, int(units.max(initial=-1)) + 1
+
+    def before(weights: Floats) -> Floats:
+        table = np.zeros((rows, width + 1))
+        table[:, 1:] = np.bincount(cells, weights, rows * width).reshape(rows, width).cumsum(1)
+        found: Floats = table[units, batch.place]
+        return found
+
+    return before(values), before(np.ones(len(values)))

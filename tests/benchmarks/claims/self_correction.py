@@ -9,7 +9,7 @@ same for all questions, so this alone carries over to the held-out ones, of whic
 from collections.abc import Mapping
 
 import numpy as np
-from world import NEVER, Floats, Ints, Matches, World
+from world import NEVER, Floats, Matches, World
 
 QUESTIONS, TRUE = 40, 0.8
 FIRST = np.log(0.6 / 0.4)
@@ -40,13 +40,15 @@ class Questions(World):
         """Two turns; the second is two tokens where it answers afresh."""
         right = self.right[matches.deals]
         first = matches.act("player", matches.deals)
-        matches.reward("player", "correct", (first == right).astype(float))
+        matches.reward("player", "correct", first == right)
+        matches.reward("player", "first", first == right)
         looks_right = (first == right) == (matches.rng.random(matches.count) < TRUE)
         choice = matches.act("player", 2 * QUESTIONS + ~looks_right)
         second = np.where(choice == TURN, 1 - first, first)
         rows = np.flatnonzero(choice == AFRESH)
         second[rows] = matches.more("player", QUESTIONS + matches.deals[rows], rows)
-        matches.reward("player", "correct", (second == right).astype(float))
+        matches.reward("player", "correct", second == right)
+        matches.reward("player", "second", second == right)
         matches.figure("train_first", first == right)
         matches.figure("train_second", second == right)
 
@@ -66,5 +68,3 @@ class Questions(World):
         afresh = (true @ looks[:, AFRESH] * first + false @ looks[:, AFRESH] * (1 - first)) * fresh
         return float((right + afresh).mean())
 
-
-_ = Ints

@@ -24,7 +24,8 @@ from arena.statistics import Interval, mean_ci
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
-STUDIES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in ("world", "claim", "study", "controls"))
+SHARED = ("world", "claim", "study", "controls", "gradients")
+STUDIES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in SHARED)
 Curves = dict[str, list[float]]
 
 

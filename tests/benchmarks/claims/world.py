@@ -132,7 +132,7 @@ class Matches:
     def reward(self, seat: str, name: str, values: Any, rows: Rows = ALL) -> None:
         """Add a named reward to the seat's latest turn; 0 is no reward."""
         matches = np.arange(self.count)[rows]
-        for m, value in zip(matches.tolist(), _full(values, len(matches)).tolist(), strict=True):
+        for m, value in zip(matches.tolist(), _full(values, len(matches)).astype(float).tolist(), strict=True):
             if value:
                 rewards = self._turns[seat][m][-1].rewards
                 rewards[name] = rewards.get(name, 0.0) + value
@@ -141,7 +141,7 @@ class Matches:
         """Append a number to a measure of the seat's trajectory, for `batch.measures[name]`."""
         matches = np.arange(self.count)[rows]
         kept = self._notes[seat].setdefault(name, [[] for _ in range(self.count)])
-        for m, value in zip(matches.tolist(), _full(values, len(matches)).tolist(), strict=True):
+        for m, value in zip(matches.tolist(), _full(values, len(matches)).astype(float).tolist(), strict=True):
             kept[m].append(value)
 
     def figure(self, name: str, values: Any) -> None:

@@ -1,0 +1,70 @@
+"""Tables at which a policy without weights babbles: it writes texts drawn by the request's seed alone."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.policy import Policy
+from agents.weights import load_tokenizer, resolve
+from arena.experiment import GameSpec, LimitsSpec
+from arena.match import MatchPlan
+from arena.records import MatchRecord
+from arena.seating import House, lay_table, seatings
+from arena.stage import Stage
+
+FRAME = ChatFrame(load_tokenizer(resolve("nano")))
+TEXTS = ("OFFER 1 0 0", "OFFER 0 1 1", "OFFER 0 0 0 | please", "ACCEPT", "hm", "BET", "PASS")
+POLICIES = {name: Policy(name, Path(), None, None, FRAME, True, 3) for name in ("p", "q")}
+
+
+class Babbler:
+    """An engine that answers anything, with log-probabilities made up by the same draw."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: Request) -> Completion:
+        self.asked.append(request)
+        rng = np.random.default_rng(request.seed)
+        ids = (*FRAME.encode(str(rng.choice(TEXTS))), FRAME.stop_id)
+        return Completion(ids, tuple(rng.normal(-1.0, 0.1, len(ids)).tolist()), "stop", 3)
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+class Nobody:
+    """Guests, of which there are none."""
+
+    @asynccontextmanager
+    async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
+        yield
+
+
+def stage(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any) -> Stage:
+    """A stage with one table of a game, seats held by `p`, `q`, or brains."""
+    if roles is None:
+        roles = {seat: f"nano_{seat}" for seat in holders}
+    house: Any = House(POLICIES, Babbler(), None, 5)  # type: ignore[arg-type]
+    return Stage([lay_table(GameSpec(name=game, options=options), roles)], house, LimitsSpec())
+
+
+def plan(on: Stage, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
+    """A match at the stage's table."""
+    (table,) = on.tables
+    seats, game = seatings(table, holders, on.house.policies), table.game
+    return MatchPlan(f"0001-{number:04d}", 1, game.name, dict(game.options), 100 + number, seats, **changes)
+
+
+def untimed(record: MatchRecord) -> dict[str, Any]:
+    """The record without clock times."""
+    row = record.to_json()
+    return row | {"started": "", "seconds": 0.0, "turns": [{**turn, "seconds": 0.0} for turn in row["turns"]]}
