@@ -65,7 +65,7 @@ class Crediting:
     def _tried(self, k: int, found: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
         """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""
         needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
-        batch = self._batch(k, found, needs, self._memory)
+        batch = self._batch(k, found, needs, deepcopy(self._memory))
         return batch, turn_rewards(batch, self.rule)
 
     def _batch(self, k: int, found: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]) -> TurnBatch:
