@@ -5,6 +5,7 @@ from copy import deepcopy
 from math import ceil
 from typing import Any
 
+from arena.chance import generator
 from arena.clock import Clock
 from arena.config import Experiment
 from arena.credit.assign import Credited, assign, select, turn_rewards
@@ -12,7 +13,6 @@ from arena.credit.batch import Floats, TurnBatch
 from arena.credit.critics import Measures
 from arena.credit.selection import lost_deals
 from arena.learn.replay import Replay
-from arena.planning import generator
 from arena.records import MatchRecord, Trajectory, trained
 from arena.store.reader import LogReader
 

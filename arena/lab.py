@@ -17,6 +17,7 @@ import torch
 from agents.engines.in_process import InProcessEngine
 from agents.role import Role
 from arena.board import Board
+from arena.chance import generator
 from arena.clock import Clock
 from arena.config import Experiment, PoolSpec
 from arena.credit.assign import Credited
@@ -32,7 +33,7 @@ from arena.match import MatchPlan
 from arena.measures import measure
 from arena.metrics import iteration_metrics
 from arena.orchestrator import play_all
-from arena.planning import branch_plans, generator, iteration_plans
+from arena.planning import branch_plans, iteration_plans
 from arena.policies import Guests, Policies
 from arena.records import MatchRecord, Trajectory
 from arena.seating import House, endpoint_for, set_tables

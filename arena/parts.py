@@ -111,7 +111,7 @@ class Kinds:
         )
 
 
-def choose(kind: str, name: str, **settings: Any) -> Chosen:
+def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
     """A part by name, its settings checked; ValueError for a name or setting that does not exist or fit."""
     return _choose(kind, {name: settings})
 

@@ -7,16 +7,12 @@ import numpy as np
 
 from agents.policy import Policy
 from arena.branching import Branch
+from arena.chance import generator, number
 from arena.config import Experiment, TableSpec, apportion
 from arena.league.opponents import Matchmaker
 from arena.match import MatchPlan
 from arena.records import MatchRecord, Seating
 from arena.seating import Table, seatings
-
-
-def generator(seed: int, k: int, *place: str) -> np.random.Generator:
-    """The chance of one use in one iteration of a run; nothing of it needs to be saved."""
-    return np.random.default_rng((seed, k, *map(_number, place)))
 
 
 def iteration_plans(
@@ -86,7 +82,7 @@ def _plans(
     seed: int, k: int, deals: Sequence[tuple[Table, dict[str, Seating]]], group: int = 1, before: int = 0
 ) -> list[MatchPlan]:
     """A plan for each match, numbered: `group` of them for each deal, each with draws of its own."""
-    place = (seed, k, _number("deals"), *([before] if before else []))
+    place = (seed, k, number("deals"), *([before] if before else []))
     seeds = np.random.SeedSequence(place).generate_state(len(deals), np.uint64)
     return [
         MatchPlan(
@@ -100,8 +96,3 @@ def _plans(
         )
         for i, (t, seats) in enumerate(deal for deal in deals for _ in range(group))
     ]
-
-
-def _number(name: str) -> int:
-    """A number for a named use of chance."""
-    return int.from_bytes(name.encode().ljust(8, b"\0"), "big")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.chance import generator
 from arena.clock import Clock
 from arena.config import ConfigError, Experiment
 from arena.credit.assign import Credited
@@ -19,7 +20,7 @@ from arena.experiment import ShownSpec
 from arena.learn.batches import Sample
 from arena.learn.samples import samples_of
 from arena.match import MatchPlan
-from arena.planning import demonstration_plans, generator
+from arena.planning import demonstration_plans
 from arena.records import Trajectory, trajectories
 from arena.seating import seatings
 from arena.stage import Stage

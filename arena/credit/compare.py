@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from arena.chance import generator
 from arena.clock import Clock
 from arena.config import ConfigError
 from arena.credit.assign import Credited, turn_rewards
@@ -82,13 +83,15 @@ def compare(
     judges = [_Judge(chosen, experiment) for chosen in estimators]
     frames = []
     for k in reader.iterations():
-        rows = reader.log.read(k)
-        batch = TurnBatch(trained(map(MatchRecord.from_json, rows)), Clock(k, experiment.iterations))
+        found = trained(map(MatchRecord.from_json, reader.log.read(k)))
+        if not found:
+            continue
+        batch = TurnBatch(found, Clock(k, experiment.iterations))
         rewards = _rewards(reader, k, batch, experiment.credit)
-        said = [judge(batch, rewards, np.random.default_rng((experiment.seed, k))) for judge in judges]
+        said = [judge(batch, rewards) for judge in judges]
         if iterations is None or k in iterations:
             frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, said, strict=True))))
-    if not any(len(frame) for frame in frames):
+    if not frames:
         raise ConfigError(f"{run} has no turn of a trained policy to give credit to: choose another run or iteration")
     table = pd.concat(frames, ignore_index=True)
     return Comparison(table.sort_values(["iteration", "match", "turn"], ignore_index=True, kind="stable"), names)
@@ -98,21 +101,24 @@ class _Judge:
     """An estimator on its way through a log, with what it remembers and its critic."""
 
     def __init__(self, chosen: Chosen, experiment: Experiment) -> None:
-        self.estimator, self.memory = chosen, dict[str, Any]()
+        self.estimator, self.memory, self.seed = chosen, dict[str, Any](), experiment.seed
         self.critic = None
         if chosen.needs:
             critic = _critic(chosen, experiment.credit.critic)
             self.critic = critic_for(CreditSpec(estimator=chosen, critic=critic), seed=experiment.seed)
 
-    def __call__(self, batch: TurnBatch, rewards: Floats, rng: np.random.Generator) -> Floats:
+    def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
         """[T] what it says of an iteration's turns, before its critic learns what came of them."""
+        rng = generator(self.seed, batch.clock.iteration, "credit")
         measures = self.critic.look(batch.trajectories) if self.critic else {}
         found = self.estimator(replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
         said = gathered(batch, found.values) if isinstance(found, TokenAdvantages) else found
         if self.critic:
             cuts = batch.starts[1:-1]
             parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(said, cuts), strict=True)
-            self.critic.fit([Credited(t, r, a) for t, r, a in parts], rng)
+            self.critic.fit(
+                [Credited(t, r, a) for t, r, a in parts], generator(self.seed, batch.clock.iteration, "critic")
+            )
         return said
 
 

@@ -60,8 +60,8 @@ class PolicyTrainer:
         what is shown. Gate, ratio and regularisers have nothing to do with that: nobody sampled it with a probability.
         """
         watch, self._clock = Watch(), clock
-        shown = [s for s in samples if s.source == "shown"]
-        weight = self.rule.shown.weight(clock) if self.rule.shown and shown else 0.0
+        weight = self.rule.shown.weight(clock) if self.rule.shown else 0.0
+        shown = [s for s in samples if s.source == "shown" and weight]
         samples = [s for s in samples if s.source != "shown"]
         units = [[i] for i in range(len(samples))]
         if self._pairs:
@@ -76,7 +76,7 @@ class PolicyTrainer:
             parts, lessons = _parts(units, self.rule.minibatches, rng), _parts(shown, self.rule.minibatches, rng)
             for part, lesson in zip(parts, lessons, strict=True):
                 which = [i for unit in part for i in unit]
-                self._step(samples, old, which, watch, lesson if weight else [], weight, gated=old is None)
+                self._step(samples, old, which, watch, lesson, weight, gated=old is None)
         self.engine.eval()
         return watch.means()
 
@@ -109,8 +109,8 @@ class PolicyTrainer:
         learned = any(w.any() for w in weights.values())
         if not learned and not shown:
             return
-        gaps = self._pull(samples, old, part, weights, watch) if learned else []
-        self._pull_shown(shown, weight, watch)
+        gaps = self._backward(samples, old, part, weights, watch) if learned else []
+        self._backward_shown(shown, weight, watch)
         if gated:
             self._gate(gaps)
         watch.gap(gaps)
@@ -119,7 +119,7 @@ class PolicyTrainer:
         self.steps += 1
         watch.norm(self.engine.get_global_grad_norm())
 
-    def _pull(
+    def _backward(
         self,
         samples: Sequence[Sample],
         old: list[np.ndarray] | None,
@@ -152,7 +152,7 @@ class PolicyTrainer:
             watch.step(tokens, objective, token)
         return gaps
 
-    def _pull_shown(self, shown: Sequence[Sample], weight: float, watch: Watch) -> None:
+    def _backward_shown(self, shown: Sequence[Sample], weight: float, watch: Watch) -> None:
         """Add the gradient of `weight` times the mean of -log p over what is shown."""
         count = sum(int(s.learned.sum()) for s in shown)
         for batch in pack([s.stream for s in shown], [s.temperature for s in shown], self.rule.token_budget):

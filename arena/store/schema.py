@@ -95,7 +95,11 @@ _STREAM = pa.struct(
 )
 MATCHES = _schema(
     [
-        _field("id", pa.string(), "iteration-number, with -rN when played again after a failure"),
+        _field(
+            "id",
+            pa.string(),
+            "iteration-number, with -bT for its branch at turn T, -rN when played again after a failure",
+        ),
         _field("iteration", pa.int32(), "iteration that played it"),
         _field("game", pa.string(), "name of the game"),
         _field("options", pa.string(), "the game's options, JSON"),

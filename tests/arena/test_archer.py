@@ -74,7 +74,7 @@ def told(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
     return q, v.mean(1)
 
 
-def errors(seed: int, iterations: int = 15, **given: Any) -> tuple[float, float]:
+def errors(seed: int, iterations: int = 10, **given: Any) -> tuple[float, float]:
     """Mean |Q - exact| and |V - exact| over the last five iterations of 16 walks of a fixed policy."""
     rng, critic, right = np.random.default_rng(seed), archer(seed, **given), np.full(GOAL + 1, 0.6)
     q, v = exact(right)
@@ -97,13 +97,12 @@ def test_the_exact_values_are_those_of_many_walks() -> None:
     assert sums[1:GOAL] / counts[1:GOAL] == pytest.approx(exact(right)[1], abs=0.03)
 
 
-def test_values_come_near_the_exact_ones_with_many_steps_and_replay() -> None:
-    q, v = errors(0)
-    assert q < 0.08 and v < 0.1, "of values between 0.1 and 0.85"
-    few, _ = errors(0, steps=1)
-    forgetful, _ = errors(0, replay=0)
-    assert few > 3 * q, "one step per iteration is far from done"
-    assert forgetful > q, "turns of this iteration alone are fewer"
+def test_values_come_near_the_exact_ones_with_many_steps_and_nearer_with_replay() -> None:
+    for seed in range(2):
+        (q, v), (few, _), (forgetful, _) = (errors(seed, **given) for given in ({}, {"steps": 1}, {"replay": 0}))
+        assert q < 0.1 and v < 0.1, "of values between 0.1 and 0.85"
+        assert few > 2 * q, "one step per iteration is far from done"
+        assert forgetful > q, "the turns of this iteration alone are fewer"
 
 
 def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int = 8, most: int = 60) -> int:
@@ -196,9 +195,12 @@ def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
 
 
-def test_no_turn_is_no_error() -> None:
-    critic = archer()
+def test_no_turn_is_no_error(tmp_path: Path) -> None:
+    critic, again = archer(), archer(1)
     assert critic.fit([], np.random.default_rng(0)) == {} and critic.look([]) == {"values": [], "action_values": []}
+    critic.save(tmp_path)
+    again.load(tmp_path)
+    assert len(again.replay) == again.fits == 0
 
 
 def test_fresh_replies_need_an_engine() -> None:

@@ -369,3 +369,18 @@ def test_the_estimator_without_branches_is_refused_with_any_loss() -> None:
             "credit.estimator={weighted_sum: {parts: [{estimator: mars}, {estimator: refuel}]}}",
         )  # fmt: skip
     experiment("learn.loss=policy_gradient", "credit.transforms=[whiten]", "learn.aggregate=token_mean")
+
+
+@pytest.mark.slow
+def test_a_policy_learns_to_be_understood(tmp_path: Path) -> None:
+    """Where only valid acts pay, they become the rule within eight iterations."""
+    given, watcher = (
+        experiment(
+            "iterations=8", "play.matches=32", "learn.lr=5e-4", "game.options.illegal=end",
+            "credit.stages=[{valid_act: {bonus: 1.0}}]", "credit.weights={deal: 0.0, illegal: 0.0}",
+        ),
+        Quiet(),
+    )  # fmt: skip
+    Lab(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, watcher).run()
+    rates = [row["valid_rate"] for row in watcher.rows]
+    assert rates[0] < 0.8 and np.mean(rates[-2:]) > 0.9

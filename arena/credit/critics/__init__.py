@@ -142,7 +142,8 @@ def archer(
 
     Q_i ← r + γ (1 - d) V_i^tgt(s'), V_i ← Q_i^tgt(s, a ~ π), i = 1, 2, by squared error; per iteration `steps` steps
     of Adam, each on `batch` turns, the targets moving `polyak` of the way after each. `values` is min V,
-    `action_values` min Q; both are 0 until `warmup` iterations have been learned from.
+    `action_values` min Q; both are 0 until `warmup` iterations have been learned from. γ is this critic's own: where
+    another estimator than `archer` uses its values, give both the same.
 
     Q learns from the newest `replay` turns (0: those of this iteration only). V learns where π is known to have
     spoken: at this iteration's own turns, whose replies the current policy just gave, and at `fresh` replayed turns

@@ -2,13 +2,13 @@
 
 Two seats take three turns each. Every turn draws a card, the seat names one of four answers, and each answer to each
 card earns something between 0 and 1; what one seat does is nothing to the other, so the best policy is known and a
-seat's skill is exact. On top the seat `first` is paid `offset`, whatever it did, when the match ends or in parts turn by turn,
-and `second` pays as much; `stake` multiplies what `first` earns for its answers. One policy plays both seats.
+seat's skill is exact. On top the seat `first` is paid `offset`, whatever it did, when the match ends or in parts turn
+by turn, and `second` pays as much; `stake` multiplies what `first` earns for its answers. One policy plays both seats.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from claim import Claim, Ends, Setting, Verdict
@@ -33,7 +33,7 @@ class Stalls(World):
     """Whether the seats read the same cards and the same answers are right for both, so that one table row serves
     both; otherwise a row belongs to a seat."""
     name = "stalls"
-    seats = {seat: (seat, "shared") for seat in SEATS}
+    seats: ClassVar = {seat: (seat, "shared") for seat in SEATS}
 
     def tables(self) -> dict[str, Floats]:
         return {"shared": np.zeros((CARDS if self.shared else 2 * CARDS, ANSWERS))}
@@ -60,6 +60,7 @@ class Stalls(World):
 
 AGENT: list[Any] = ["game", "role", "policy"]
 LEARN = LearnSpec(lr=0.05, regularisers={})
+REUSED = LearnSpec(lr=0.05, regularisers={}, epochs=2, minibatches=4)
 OURS, POOLED, OUTCOME, SHUFFLED = "agent-specific", "pooled", "outcome only", "agent-specific, shuffled"
 RELEASED, TURNS_APART = "MARS as released", "agent-specific, turn by turn"
 ESTIMATORS: dict[str, Any] = {
@@ -89,7 +90,7 @@ SWEEP = {f"offset {offset:g}": setting(Stalls(offset)) for offset in OFFSETS}
 SETTINGS = SWEEP | {
     "offset 3, paid turn by turn": setting(Stalls(3.0, each_turn=True)),
     "offset 3, seats share rows": setting(Stalls(3.0, shared=True)),
-    "offset 3, each batch used 8 times": setting(Stalls(3.0), learn=LEARN.model_copy(update={"epochs": 2, "minibatches": 4})),
+    "offset 3, each batch used twice, in parts": setting(Stalls(3.0), learn=REUSED),
     "stake 10": setting(Stalls(stake=10.0)),
     "stake 10, with deviation": setting(Stalls(stake=10.0), WITH_DEVIATION),
 }
@@ -101,8 +102,8 @@ def verdict(ends: Ends) -> Verdict:
     """By the rule."""
     gains = {place: ends.minus(place, OURS, POOLED) for place in SWEEP}
     better = [offset for offset, gain in zip(OFFSETS, gains.values(), strict=True) if gain.low > 0]
-    told = ", ".join(f"{o:g}: {g.estimate:+.3f} [{g.low:+.3f}, {g.high:+.3f}]" for o, g in zip(OFFSETS, gains.values(), strict=True))
-    because = f"skill, agent-specific - pooled, by offset (a match's return deviates by {RETURN_DEVIATION:.2f}): {told}"
+    told = "; ".join(f"{place} {g.estimate:+.3f} [{g.low:+.3f}, {g.high:+.3f}]" for place, g in gains.items())
+    because = f"skill, agent-specific - pooled: {told}; a match's return deviates by {RETURN_DEVIATION:.2f}"
     if not better or not ends.above(f"offset {better[-1]:g}", OURS, SHUFFLED):
         return Verdict("does not hold here", because)
     if 0.0 in better:
@@ -133,12 +134,14 @@ CLAIM = Claim(
     figures=("skill", "skill_first", "skill_second"),
     verdict=verdict,
     compare=[(OURS, POOLED), (OURS, OUTCOME), (OURS, SHUFFLED), (OURS, RELEASED), (TURNS_APART, OURS)],
+    shown={place: (OURS, POOLED) for place in SWEEP} | {"offset 3": (OURS, POOLED, OUTCOME, SHUFFLED, RELEASED)},
     also=also,
     notes=(
         "Skill is exact: 0 for answers at random, 1 for the best. `offset` is paid to one seat and taken from the "
         "other, so seats earn twice as much apart; it makes no difference to what is best. In a game that is won or "
         "lost by 1 with 75, 90 or 97 % wins for one side, the mean return lies 0.6, 1.3 or 2.8 deviations from 0. "
         "In a table seats with rows of their own do not disturb each other but for the gradient clip: what pooling "
-        "costs here is variance alone, since a constant within a seat is a baseline, if a bad one."
+        "costs here is variance alone, since a constant within a seat is a baseline, if a bad one. "
+        "The learning rate and the turns played were chosen in trials on other seeds."
     ),
 )

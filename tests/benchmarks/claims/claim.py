@@ -1,7 +1,7 @@
 """What a claim's study is made of: settings, arms, seeds, and a verdict by a rule stated before looking."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from world import Arm, World
@@ -66,6 +66,8 @@ class Claim:
     compare: Sequence[tuple[str, str]]
     """Pairs of arms (a, b) whose difference a - b is reported with its interval, where a setting has both."""
     seeds: int = 10
+    shown: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Setting -> its arms that the table of all claims tells of; empty is everything."""
     also: Callable[[], dict[str, Any]] | None = None
     """Further numbers that are no learning curves."""
     notes: str = ""

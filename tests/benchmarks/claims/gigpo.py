@@ -46,7 +46,8 @@ class House(World):
 
     def play(self, matches: Matches) -> None:
         room, taken, right = (np.zeros(matches.count, int) for _ in range(3))
-        for self.minute in range(self.horizon):
+        for minute in range(self.horizon):
+            self.minute = minute
             inside = np.flatnonzero(room < ROOMS)
             if not len(inside):
                 break
@@ -91,22 +92,23 @@ ARMS = {
     "GiGPO shuffled": arm({"shuffled": {"of": GIGPO, "by": DEAL}}),
     "GRPO, early wins pay more": arm("grpo", early=1.0),
     "discounted returns, no anchors": arm(RETURNS),
+    "GiGPO, undiscounted": arm({"gigpo": {"mode": "mean_std_norm", "gamma": 1.0}}),
     "Dr. GRPO": arm("dr_grpo"),
     "GiGPO, mean only": arm("gigpo"),
 }
-GRPO, OURS, SHUFFLED, PRICED, PLAIN, DR, MEAN = ARMS
+GRPO, OURS, SHUFFLED, PRICED, PLAIN, UNDISCOUNTED, DR, MEAN = ARMS
 
 
-def setting(world: House, steps: int = 40_000, *names: str) -> Setting:
+def setting(world: House, steps: int = 60_000, *names: str) -> Setting:
     """The same of everything but the world."""
     return Setting(lambda seed: replace(world), {name: ARMS[name] for name in names or ARMS}, steps, matches=64)
 
 
 SETTINGS = {
-    "loops, 12 turns": setting(House(12)),
+    "loops, 12 turns": setting(House(12), 20_000),
     "loops, 24 turns": setting(House(24)),
-    "loops, 24 turns, clocked": setting(House(24, "clock"), 40_000, GRPO, OURS),
-    "loops, 24 turns, stamped": setting(House(24, "stamp"), 40_000, GRPO, OURS, DR, MEAN),
+    "loops, 24 turns, clocked": setting(House(24, "clock"), 60_000, GRPO, OURS),
+    "loops, 24 turns, stamped": setting(House(24, "stamp"), 20_000, GRPO, OURS, DR, MEAN),
     "one way": setting(House(ROOMS, loops=False), 15_000, GRPO, OURS, SHUFFLED),
 }
 SPARSE, LOOPS, CLOCKED, STAMPED, ONE_WAY = SETTINGS
@@ -132,9 +134,7 @@ def verdict(ends: Ends) -> Verdict:
     if rivals:
         because += f"; but no better than {' and '.join(rivals)}, which know no anchors"
     else:
-        gained = {
-            name: ends.minus(LOOPS, GRPO, name, "turns").estimate / -turns.estimate for name in (PRICED, PLAIN)
-        }
+        gained = {name: ends.minus(LOOPS, GRPO, name, "turns").estimate / -turns.estimate for name in (PRICED, PLAIN)}
         told = " and ".join(f"{share:.0%} with {name}" for name, share in gained.items())
         because += f". Of the turns gained, {told} alone, which know no anchors"
     if not twin:
@@ -154,11 +154,14 @@ CLAIM = Claim(
     settings=SETTINGS,
     figures=("success", "turns"),
     verdict=verdict,
-    compare=[(OURS, GRPO), (OURS, SHUFFLED), (OURS, PRICED), (OURS, PLAIN), (MEAN, DR)],
+    compare=[(OURS, GRPO), (OURS, SHUFFLED), (OURS, PRICED), (OURS, PLAIN), (UNDISCOUNTED, GRPO), (MEAN, DR)],
+    shown={SPARSE: (GRPO, OURS, SHUFFLED)},
     notes=(
         "Success and turns per match are exact. GRPO is the outcome-only arm. GiGPO's step term also brings a "
         f"discount of {GAMMA} which GRPO has not, so two arms take the discount without the anchors: GRPO with the "
-        "outcome discounted by the time it took, and discounted returns-to-go compared within the deal. `one way` has "
-        "no loops and shares anchors only between matches: there the step term is the episode term again."
+        "outcome discounted by the time it took, and discounted returns-to-go compared within the deal; a third takes "
+        "the anchors without the discount. `one way` has "
+        "no loops and shares anchors only between matches: there the step term is the episode term again. "
+        "The learning rate and the turns played were chosen in trials on other seeds."
     ),
 )

@@ -7,11 +7,12 @@ NashConv is exact whatever the toll.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyspiel
 from claim import Claim, Ends, Setting, Verdict
+from gradients import gradient_noise
 from world import Arm, Floats, Ints, Matches, World
 
 from arena.experiment import CreditSpec, LearnSpec
@@ -32,7 +33,7 @@ class Kuhn(World):
     sums: Floats = field(default_factory=lambda: np.full((len(STATES), 2), 1e-12))
     """Of the policies so far, each information state's weighted by its own seat's part in reaching it."""
     name = "kuhn"
-    seats = {"first": ("first", "shared"), "second": ("second", "shared")}
+    seats: ClassVar = {"first": ("first", "shared"), "second": ("second", "shared")}
     deals = len(DEALS)
 
     def tables(self) -> dict[str, Floats]:
@@ -77,3 +78,73 @@ def state(cards: Ints, heard: str) -> Ints:
 def spoken(probs: Floats) -> pyspiel.TabularPolicy:
     """A table as OpenSpiel has it."""
     return pyspiel.TabularPolicy({name: list(enumerate(row)) for name, row in zip(STATES, probs.tolist(), strict=True)})
+
+
+AGENT: list[Any] = ["game", "role", "policy"]
+RAE, NONE, POOLED, MARS, SHUFFLED = "RAE", "no baseline (outcome only)", "pooled mean", "mean per role", "RAE, shuffled"
+LEARN = LearnSpec(lr=0.02, regularisers={"entropy": {"weight": 0.03}})  # type: ignore[dict-item]
+ARMS = {
+    name: Arm(CreditSpec(estimator=estimator), LEARN)  # type: ignore[arg-type]
+    for name, estimator in {
+        RAE: "rae",
+        NONE: {"rae": {"decay": 1.0 - 1e-12}},  # a baseline that stays where it begins, at 0
+        POOLED: {"mars": {"by": ["game"]}},
+        MARS: "mars",
+        SHUFFLED: {"shuffled": {"of": "rae", "by": AGENT}},
+    }.items()
+}
+TOLLS = (0.0, 2.0, 10.0)
+SETTINGS = {
+    f"toll {toll:g}": Setting(lambda seed, toll=toll: Kuhn(toll), ARMS, steps=40_000, matches=64, group=1)  # type: ignore[misc]
+    for toll in TOLLS
+}
+
+
+def verdict(ends: Ends) -> Verdict:
+    """By the rule."""
+    gains = {place: ends.minus(place, NONE, RAE) for place in SETTINGS}
+    told = "; ".join(f"{place} {g.estimate:+.3f} [{g.low:+.3f}, {g.high:+.3f}]" for place, g in gains.items())
+    because = f"NashConv of the mean policy, without baseline - with RAE: {told}"
+    better = [p for p, gain in gains.items() if gain.low > 0 and ends.above(p, SHUFFLED, RAE)]
+    if not better:
+        return Verdict("does not hold here", because)
+    return Verdict("holds" if better[0] == "toll 0" else f"holds only from {better[0]} on", because)
+
+
+def also() -> dict[str, Any]:
+    """How noisy one batch's gradient is, before anything was learnt."""
+    arms = {name: ARMS[name] for name in (MARS, RAE, NONE, POOLED)}
+    return {
+        "gradient_noise": {
+            place: gradient_noise(lambda item=item: item.world(0), arms, item.matches, item.group)  # type: ignore[misc]
+            for place, item in SETTINGS.items()
+        }
+    }
+
+
+CLAIM = Claim(
+    claim="A running baseline per role (RAE) stabilises self-play of zero-sum games, which goes wrong without it",
+    source="SPIRAL, ICLR 2026",
+    published="without RAE a language model stops thinking after about 200 updates, its gradients fade and its "
+    "reasoning scores fall; with RAE Qwen3-4B-Base goes from 34.0 to 44.5 on average",
+    rule=(
+        "At each toll the interval of the mean policy's NashConv, no baseline - RAE, is looked at. Holds if it lies "
+        "above 0 at toll 0, Kuhn's own -1/18; holds only from a toll on if it does so there; RAE must also be nearer "
+        "to equilibrium than its own shuffled advantages."
+    ),
+    settings=SETTINGS,
+    figures=("mean_nash_conv", "nash_conv", "value_error"),
+    verdict=verdict,
+    compare=[(NONE, RAE), (NONE, MARS), (RAE, MARS), (POOLED, NONE), (SHUFFLED, RAE)],
+    shown={place: (RAE, NONE, MARS, SHUFFLED) for place in SETTINGS},
+    also=also,
+    notes=(
+        "NashConv is exact, 0 in equilibrium, 11/12 for acts at random; the value error is how far the policy's own "
+        "value for `first` is from -1/18. `mean_nash_conv` is of the mean of all policies so far, since in self-play "
+        "the latest one circles; an entropy bonus of 0.03, the same for all, keeps both a little above 0. Rewards come "
+        "with the outcome alone, so `no baseline` is the outcome-only arm. The collapse that SPIRAL reports is one of "
+        "thinking, a table does not think: what can be seen here is variance and its price, not that collapse. In a "
+        "zero-sum game the mean over both seats is 0 but for unequal numbers of turns: pooling is no baseline at all. "
+        "Learning rate, entropy bonus and turns played were chosen in trials on other seeds."
+    ),
+)

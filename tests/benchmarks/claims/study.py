@@ -36,11 +36,20 @@ def play(claim: Claim, seeds: int) -> dict[tuple[str, str], list[Curves]]:
         for name, arm in setting.arms.items():
             started = time.perf_counter()
             learners = (Learner(setting.world(s), arm, s, setting.matches, setting.group) for s in range(seeds))
-            runs[place, name] = [learner.run(setting.steps) for learner in learners]
+            runs[place, name] = [with_means(claim, learner.run(setting.steps)) for learner in learners]
             ends = [mean_ci([run[f][-1] for run in runs[place, name]]) for f in claim.figures]
             told = "; ".join(f"{f} {short(end)}" for f, end in zip(claim.figures, ends, strict=True))
             print(f"{place}, {name}: {told}; {time.perf_counter() - started:.0f} s", flush=True)
     return runs
+
+
+def with_means(claim: Claim, curves: Curves) -> Curves:
+    """The curves, and for a figure named `X_over_the_run` the mean of X up to each point."""
+    for name in claim.figures:
+        if name.endswith("_over_the_run"):
+            values = np.array(curves[name.removesuffix("_over_the_run")])
+            curves[name] = (np.cumsum(values) / np.arange(1, len(values) + 1)).tolist()
+    return curves
 
 
 def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], seconds: float) -> dict[str, Any]:
@@ -92,12 +101,13 @@ def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], s
 
 
 def ours(claim: Claim, ends: dict[tuple[str, str, str], list[float]]) -> str:
-    """The first figure of every arm in one line."""
+    """The first figure of the arms that the claim shows, in one line."""
     figure = claim.figures[0]
+    shown = claim.shown or {place: list(setting.arms) for place, setting in claim.settings.items()}
     told = (
-        (f"{place}: " if len(claim.settings) > 1 else "")
-        + ", ".join(f"{arm} {short(mean_ci(ends[place, arm, figure]))}" for arm in setting.arms)
-        for place, setting in claim.settings.items()
+        (f"{place}: " if len(shown) > 1 else "")
+        + ", ".join(f"{arm} {short(mean_ci(ends[place, arm, figure]))}" for arm in arms)
+        for place, arms in shown.items()
     )
     return f"{figure}. " + "; ".join(told)
 
