@@ -15,15 +15,15 @@ def gradient_noise(
     """Of each arm, over batches played by the policy at its beginning, the same batches for every arm.
 
     `cosine`: mean cosine between one batch's gradient and the first arm's mean gradient, which stands for the true
-    one. `noise`: √trace of the covariance of a batch's gradient over its mean's part along that direction. A tenth as
-    many batches come first and only fill memories, such as running baselines.
+    one; 0 for a batch without a gradient. `noise`: √trace of the covariance of a batch's gradient over its mean's part
+    along that direction. A tenth as many batches come first and only fill memories, such as running baselines.
     """
     kept = {name: _gradients(Learner(world(), arm, 0, matches, group), batches) for name, arm in arms.items()}
     true = next(iter(kept.values())).mean(0)
     true /= np.linalg.norm(true)
     return {
         name: {
-            "cosine": round(float((found @ true / np.linalg.norm(found, axis=1)).mean()), 4),
+            "cosine": round(float((found @ true / np.maximum(np.linalg.norm(found, axis=1), 1e-12)).mean()), 4),
             "noise": round(float(np.sqrt(found.var(0, ddof=1).sum()) / (found.mean(0) @ true)), 3),
         }
         for name, found in kept.items()

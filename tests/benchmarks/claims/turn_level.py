@@ -98,10 +98,10 @@ def setting(world: Blunder) -> Setting:
 
 
 SETTINGS = {
-    "late blunder costs 10": setting(Blunder("late")),
-    "late blunder forfeits all": setting(Blunder("late", "forfeits")),
-    "early blunder costs 10": setting(Blunder("early")),
-    "no blunder": setting(Blunder("none")),
+    "a late blunder costs 10": setting(Blunder("late")),
+    "a late blunder forfeits all": setting(Blunder("late", "forfeits")),
+    "an early blunder costs 10": setting(Blunder("early")),
+    "no turn is a blunder": setting(Blunder("none")),
 }
 COSTS, FORFEITS, EARLY, NONE = SETTINGS
 
@@ -114,14 +114,19 @@ def verdict(ends: Ends) -> Verdict:
     won = [place for place, gain in gains.items() if gain.low > 0 and ends.above(place, OURS, SHUFFLED)]
     if {COSTS, FORFEITS} <= set(won):
         return Verdict("holds", because)
-    return Verdict(f"holds only where: {', '.join(won)}" if won else "does not hold here", because)
+    return Verdict(f"holds only where {' and '.join(won)}" if won else "does not hold here", because)
 
 
 def also() -> dict[str, Any]:
     """How noisy one batch's gradient is, before anything was learnt."""
     return {
         "gradient_noise": {
-            place: gradient_noise(lambda item=item: item.world(0), item.arms, item.matches, item.group)  # type: ignore[misc]
+            place: gradient_noise(
+                lambda item=item: item.world(0),  # type: ignore[misc]
+                {name: arm for name, arm in item.arms.items() if name != SHUFFLED},
+                item.matches,
+                item.group,
+            )
             for place, item in SETTINGS.items()
         }
     }
