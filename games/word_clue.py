@@ -112,9 +112,8 @@ class WordClue(TextGame):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Targets found, wrong guesses, the share of the targets that was found, rounds begun; answer, the targets."""
-        found, missed = len(self.found), len(self.missed)
-        answer = ", ".join(self.targets)
-        return {"found": found, "missed": missed, "share": found / self.aims, "rounds": self.round, "answer": answer}
+        counts = {"found": len(self.found), "missed": len(self.missed), "rounds": self.round}
+        return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
 
     def _give(self, act: str) -> str:
         if not (read := CLUE.fullmatch(act)):

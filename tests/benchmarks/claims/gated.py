@@ -95,11 +95,15 @@ def judge(ends: Ends) -> Verdict:
     won = [place for place in TASKS if ends.above(place, "gated", "direct")]
     over = [place for place in TASKS if ends.above(place, "gated", "outcome only")]
     told = "; ".join(
-        f"{place}: gated {ends.minus(place, 'gated', 'direct').estimate:+.2f} on direct, "
+        f"{place}: gated {ends.minus(place, 'gated', 'direct').estimate:+.2f} on direct "
+        f"({ends.minus(place, 'gated on solving', 'direct').estimate:+.2f} on solving), "
         f"{ends.minus(place, 'gated', 'outcome only').estimate:+.2f} on outcome only"
         for place in TASKS
     )
+    hijacked = [p for p in TASKS if ends.above(p, "outcome only", "direct")]
+    richer = [p for p in hijacked if ends.above(p, "direct", "outcome only", "reward")]
     told += f". Above outcome only: {', '.join(over) or 'nowhere'}"
+    told += f". Direct earns more and solves less than outcome only in {len(richer)} of {len(TASKS)}"
     if len(won) == len(TASKS):
         return Verdict("holds", told)
     return Verdict(f"holds only where: {'; '.join(won)}" if won else "does not hold here", told)

@@ -97,6 +97,7 @@ ARMS = {
     "GiGPO, mean only": arm("gigpo"),
 }
 GRPO, OURS, SHUFFLED, PRICED, PLAIN, UNDISCOUNTED, DR, MEAN = ARMS
+RIVALS = (PRICED, PLAIN, UNDISCOUNTED)
 
 
 def setting(world: House, steps: int = 60_000, *names: str) -> Setting:
@@ -130,13 +131,9 @@ def verdict(ends: Ends) -> Verdict:
         f"{turns.estimate:+.1f} [{turns.low:+.1f}, {turns.high:+.1f}] turns a match within 24; without shared anchors "
         f"the two are {'the same to the last bit' if twin else 'NOT the same'}"
     )
-    rivals = [name for name in (PRICED, PLAIN) if not ends.above(LOOPS, name, OURS, "turns")]
-    if rivals:
-        because += f"; but no better than {' and '.join(rivals)}, which know no anchors"
-    else:
-        gained = {name: ends.minus(LOOPS, GRPO, name, "turns").estimate / -turns.estimate for name in (PRICED, PLAIN)}
-        told = " and ".join(f"{share:.0%} with {name}" for name, share in gained.items())
-        because += f". Of the turns gained, {told} alone, which know no anchors"
+    gained = {name: ends.minus(LOOPS, GRPO, name, "turns").estimate / -turns.estimate for name in RIVALS}
+    told = ", ".join(f"{name} {share:.0%}" for name, share in gained.items())
+    because += f". Of these turns other arms gain: {told}"
     if not twin:
         return Verdict("does not hold here", because)
     return Verdict("holds" if wins else "does not hold here", because)

@@ -4,7 +4,8 @@
     python tests/benchmarks/claims/study.py table      # all results as one Markdown table
 
 Every study has an outcome-only arm and a matched-random one. Numbers are means over seeds with Student-t intervals,
-differences have Welch's; the verdict follows from them by the rule that the study's file states.
+differences have Welch's (neither knows that a rate ends at 0 and 1); the verdict follows from them by the rule that
+the study's file states.
 """
 
 import argparse
