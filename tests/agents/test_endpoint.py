@@ -313,7 +313,8 @@ def test_requests_per_minute():
 
         begun = time.monotonic()
         asyncio.run(all_asked())
-        assert len(server.asked) == 122 and time.monotonic() - begun > 0.4
+        # a starved machine may time out and ask again, so at least as many
+        assert len(server.asked) >= 122 and time.monotonic() - begun > 0.4
 
 
 # Players
