@@ -36,11 +36,14 @@ class Reply:
 
 
 class ReplySpec(BaseModel):
-    """The reply format of a role: field names for `tagged` and `json`; `free` is `ACT | talk` in one line."""
+    """The reply format of a role: field names for `tagged` and `json`; `free` is `ACT | talk` in one line.
+
+    `whole` gives the game every line of the reply but the private field: for acts that hold code or calls of tools.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    format: Literal["tagged", "json", "free"] = "free"
+    format: Literal["tagged", "json", "free", "whole"] = "free"
     action: FieldName | None = None
     """Names the field that the game reads."""
     public: FieldName | None = None
@@ -53,7 +56,9 @@ class ReplySpec(BaseModel):
         names = [name for name in (self.action, self.public, self.private) if name is not None]
         if self.format == "free" and names:
             raise ValueError("format free has no fields: remove action, public and private")
-        if self.format != "free" and self.action is None:
+        if self.format == "whole" and (self.action or self.public):
+            raise ValueError("format whole gives the game all but the private field: remove action and public")
+        if self.format in ("tagged", "json") and self.action is None:
             raise ValueError(f"format {self.format} needs the name of its action field: add `action: act`")
         if len(set(names)) < len(names):
             raise ValueError("action, public and private must have different names")
@@ -68,6 +73,8 @@ class ReplySpec(BaseModel):
                 return self._tagged(text)
             case "json":
                 return self._json(text)
+            case "whole":
+                return self._whole(text)
         lines = visible(text, keep="\n").strip().split("\n")
         action, _, public = lines[0].partition("|")
         return _reply(action, public, "")
@@ -76,6 +83,9 @@ class ReplySpec(BaseModel):
         """The reply that reads as these fields, as an example or a script writes it."""
         if self.format == "free":
             return f"{action} | {public}" if public else action
+        if self.format == "whole":
+            thought = f"<{self.private}>{private}</{self.private}>\n" if self.private and private else ""
+            return f"{thought}{action}"
         named = [(self.private, private), (self.public, public), (self.action, action)]
         fields = {name: value for name, value in named if name is not None and value}
         if self.format == "json":
@@ -86,6 +96,11 @@ class ReplySpec(BaseModel):
         private, text = _cut_out(text, self.private) if self.private else ("", text)
         public = _last(text, self.public) if self.public else ""
         return _reply(_last(text, str(self.action)), public, private)
+
+    def _whole(self, text: str) -> Reply:
+        private, text = _cut_out(text, self.private) if self.private else ("", text)
+        act = visible(text, keep="\n").strip()[:FIELD_LENGTH]
+        return Reply("", act, one_line(private, FIELD_LENGTH), ok=bool(act))
 
     def _json(self, text: str) -> Reply:
         fields = _first_object(text)

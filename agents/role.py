@@ -117,6 +117,8 @@ class Role(Part):
 
     def write(self, game_text: str) -> str:
         """What a player of this role writes for the game to get `ACT` or `ACT | talk`."""
+        if self.reply.format == "whole":
+            return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
         return self.reply.write(action.strip(), public.strip())
 

@@ -47,7 +47,7 @@ def _overlooked(role: Role) -> Iterable[str]:
         yield "persona: no template shows it"
     if "rules" not in in_system | in_turn and not role.system:
         yield "system: is empty and no template shows `rules`: the model is not told what to do"
-    if role.reply.format != "free" and not any(f"{role.reply.action}" in text for text in _told(role)):
+    if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _told(role)):
         yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
 
 

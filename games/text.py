@@ -118,6 +118,8 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """Whether all seats are always paid the same."""
     stakes: float = 0.0
     """What a seat can lose in this game at most, as a number >= 0."""
+    whole_acts: bool = False
+    """Whether a "|" is a part of the act (of code, say), and nobody can talk beside it."""
 
     def __init__(
         self,
@@ -193,14 +195,17 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Ends the match with a one-word reason; the referee announces the rest after the current act."""
         self.ended, self._announcement = reason, announcement
 
-    def tell(self, text: str, *seats: str) -> None:
-        """The referee says something to these seats, without any to all; what is told within `play` follows the act."""
+    def tell(self, text: str, *seats: str, sender: str = REFEREE) -> None:
+        """Says something to these seats, without any to all; what is told within `play` follows the act.
+
+        The referee speaks, unless the rules know another voice that has no seat, such as a tool.
+        """
         if self._playing:
-            self._told.append((text, seats))
+            self._told.append((text, seats, sender))
             return
-        self._transcript.append(f"{REFEREE}: {text}")
+        self._transcript.append(f"{sender}: {text}")
         for seat in seats or self.seats:
-            self._inboxes[seat].append({"sender": REFEREE, "text": text})
+            self._inboxes[seat].append({"sender": sender, "text": text})
 
     # What the world sees: PettingZoo's methods and ours.
 
@@ -216,7 +221,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._totals: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._parts: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._paid = self._playing = False
-        self._told: list[tuple[str, tuple[str, ...]]] = []
+        self._told: list[tuple[str, tuple[str, ...], str]] = []
         self._transcript: list[str] = []
         self._cumulative_rewards = dict.fromkeys(self.seats, 0.0)
         self.terminations = dict.fromkeys(self.seats, False)
@@ -300,7 +305,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     def _take(self, seat: str, action: str | None) -> None:
         if not isinstance(action, str) or len(action) > ACTION_LENGTH:
             raise IllegalAct(f"an act is a text of at most {ACTION_LENGTH} characters")
-        act, _, talk = action.partition("|")
+        act, _, talk = (action, "", "") if self.whole_acts else action.partition("|")
         self._playing = True
         try:
             heard = self.play(seat, act)
@@ -315,8 +320,8 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             for other in self.seats:
                 if other != seat:
                     self._inboxes[other].append({"sender": seat, "text": said})
-        for news, seats in self._told:
-            self.tell(news, *seats)
+        for news, seats, sender in self._told:
+            self.tell(news, *seats, sender=sender)
         self._told = []
         self.agent_selection = self.next_seat(seat)
 

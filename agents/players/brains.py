@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.names import nearest
 from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
-from agents.players.base import Brain
+from agents.players.base import Brain, View
 from agents.players.positions import begun
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
@@ -48,6 +48,46 @@ class Kind:
         return self.make(seed, game, argument) if self.read else self.make(seed)
 
 
+OWN: Mapping[str, str] = {
+    "noop": "simulators", "oracle": "simulators", "asker": "clinic", "random_asker": "clinic",
+}  # fmt: skip
+"""Players that come with their games, for listings; a game may have more, which only its own matches know."""
+
+
+class Scripted:
+    """A player that comes with its game, as a simulator's do; its rules stand there."""
+
+    def __init__(self, answer: Callable[[View], str]) -> None:
+        self.answer = answer
+
+    def act(self, view: View) -> str:
+        """What the game's player answers."""
+        return self.answer(view)
+
+
+def _own(name: str, games: str) -> Kind:
+    """The row of players that come with their games."""
+
+    def make(seed: int, game: Any, argument: None) -> Brain:
+        return Scripted(game.players[name](game, seed))
+
+    def none(argument: str | None) -> None:
+        if argument is not None:
+            raise ValueError("takes no argument")
+
+    def unfit(game: Any, argument: None) -> str:
+        return "" if name in _players(game) else f"{name} plays {games}, not {game.name}"
+
+    make.__doc__ = Scripted.__doc__
+    return Kind(make, games, read=none, unfit=unfit)
+
+
+def _players(game: Any) -> Mapping[str, Any]:
+    """The players that come with a game."""
+    players: Mapping[str, Any] = getattr(game, "players", {})
+    return players
+
+
 def _for_games(makers: Mapping[str, Callable[[int], Brain]], games: Mapping[str, tuple[str, ...]]) -> dict[str, Kind]:
     return {name: Kind(make, ", ".join(games[name]), games[name]) for name, make in makers.items()}
 
@@ -65,6 +105,7 @@ BRAINS: Mapping[str, Kind] = {
     **_for_games(matrix_players.BRAINS, matrix_players.GAMES),
     **_for_games(bidders.BRAINS, bidders.GAMES),
     **_for_games(guessers.BRAINS, guessers.GAMES),
+    **{name: _own(name, games) for name, games in OWN.items()},
 }
 
 
@@ -74,7 +115,7 @@ def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
     `game` is an AEC text game, reset or not; it is left as it is. With a seat, that seat's acts must be listed
     for a brain that picks among them; without one, any seat's.
     """
-    kind, argument = _found(spec)
+    kind, argument = _found(spec, game)
     if game is None:
         return
     _check_fit(spec, kind, argument, game)
@@ -87,13 +128,15 @@ def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
 
 def make_brain(spec: str, seed: int, game: Any) -> Brain:
     """The brain of this spec for one seat of one match; `game` is the match's own game, for those that search it."""
-    kind, argument = _found(spec)
+    kind, argument = _found(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
-def _found(spec: str) -> tuple[Kind, Any]:
-    """The row that a spec names, and its argument's value."""
+def _found(spec: str, game: Any = None) -> tuple[Kind, Any]:
+    """The row that a spec names, and its argument's value; a game's own player goes before others of that name."""
+    if spec in _players(game):
+        return _own(spec, game.name), None
     name, colon, text = (spec, "", "") if spec in BRAINS else spec.partition(":")
     if name not in BRAINS or (colon and not BRAINS[name].read):
         alone = f" ({name} takes no argument)" if name in BRAINS else ""

@@ -101,9 +101,10 @@ def test_fields_are_short_lines_without_anything_invisible() -> None:
         ({"format": "tagged"}, "needs the name of its action field"),
         ({"format": "json", "public": "say"}, "needs the name of its action field"),
         ({"format": "free", "private": "think"}, "format free has no fields"),
+        ({"format": "whole", "action": "a"}, "all but the private field"),
         ({"format": "tagged", "action": "a", "public": "a"}, "different names"),
         ({"format": "tagged", "action": "a>"}, "String should match"),
-        ({"format": "xml"}, "Input should be 'tagged', 'json' or 'free'"),
+        ({"format": "xml"}, "Input should be 'tagged', 'json', 'free' or 'whole'"),
         ({"format": "json", "action": "a", "secret": "b"}, "Extra inputs"),
     ],
 )
@@ -172,3 +173,12 @@ def test_huge_replies_are_read(spec: ReplySpec) -> None:
     """Hangs where reading is not linear in the reply's length."""
     for unit in (*MARKS, "<think><offer>", "</offer></think>", "\ud800", "\u202e"):
         spec.parse(unit * (200_000 // len(unit)))
+
+
+def test_whole_keeps_every_line_and_every_bar_but_not_the_private_part() -> None:
+    spec = ReplySpec(format="whole", private="think")
+    read = spec.parse("<think>let me | see</think>\n```python\nfor i in (1, 2):\n\tprint(i | 4)\x00\n```\n")
+    assert read.action == "```python\nfor i in (1, 2):\n print(i | 4)\n```"
+    assert read.private == "let me | see" and read.ok and not read.public
+    assert spec.parse(spec.write("a\nb | c", private="d")).action == "a\nb | c"
+    assert not spec.parse("<think>never closed\nanswer").ok

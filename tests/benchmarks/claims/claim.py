@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from world import Arm, World
 
-from arena.statistics import Interval, difference_ci
+from arena.statistics import Interval, difference_ci, mean_ci
 
 
 class Verdict(NamedTuple):
@@ -20,16 +20,19 @@ class Verdict(NamedTuple):
 class Ends:
     """The last value of every seed: by setting, arm and figure."""
 
-    def __init__(self, values: Mapping[tuple[str, str, str], list[float]], figure: str) -> None:
-        self.values, self.figure = values, figure
+    def __init__(self, values: Mapping[tuple[str, str, str], list[float]], figure: str, paired: bool = False) -> None:
+        self.values, self.figure, self.paired = values, figure, paired
 
     def of(self, setting: str, arm: str, figure: str = "") -> list[float]:
         """One value per seed, of the claim's first figure or another one."""
         return self.values[setting, arm, figure or self.figure]
 
     def minus(self, setting: str, a: str, b: str, figure: str = "") -> Interval:
-        """How far arm a ends above arm b, with its 95 % interval (Welch)."""
-        return difference_ci(self.of(setting, b, figure), self.of(setting, a, figure))
+        """How far arm a ends above arm b, with its 95 % interval: Welch's, or Student's over seeds where paired."""
+        one, other = self.of(setting, a, figure), self.of(setting, b, figure)
+        if self.paired:
+            return mean_ci([x - y for x, y in zip(one, other, strict=True)])
+        return difference_ci(other, one)
 
     def above(self, setting: str, a: str, b: str, figure: str = "") -> bool:
         """Whether the interval of a - b lies above 0."""
@@ -68,6 +71,8 @@ class Claim:
     seeds: int = 10
     shown: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Setting -> its arms that the table of all claims tells of; empty is everything."""
+    paired: bool = False
+    """Whether arms are compared seed by seed: where each seed draws a world of its own, the same for all arms."""
     also: Callable[[], dict[str, Any]] | None = None
     """Further numbers that are no learning curves."""
     notes: str = ""

@@ -4,8 +4,8 @@
     python tests/benchmarks/claims/study.py table      # all results as one Markdown table
 
 Every study has an outcome-only arm and a matched-random one. Numbers are means over seeds with Student-t intervals,
-differences have Welch's (neither knows that a rate ends at 0 and 1); the verdict follows from them by the rule that
-the study's file states.
+differences have Welch's, or Student's over seeds where a study says `paired`; none of them knows that a rate ends at
+0 and 1. The verdict follows from them by the rule that the study's file states.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def with_means(claim: Claim, curves: Curves) -> Curves:
 def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], seconds: float) -> dict[str, Any]:
     """All that is kept of a study."""
     ends = {(s, a, f): [run[f][-1] for run in found] for (s, a), found in runs.items() for f in found[0]}
-    verdict = claim.verdict(Ends(ends, claim.figures[0]))
+    verdict = claim.verdict(Ends(ends, claim.figures[0], claim.paired))
     command = f"python tests/benchmarks/claims/study.py {name}"
     return {
         "claim": claim.claim,
@@ -69,6 +69,7 @@ def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], s
         "because": verdict.because,
         "rule": claim.rule,
         "notes": claim.notes,
+        "paired": claim.paired,
         "figure": claim.figures[0],
         "seeds": len(next(iter(runs.values()))),
         "environment_steps": {place: setting.steps for place, setting in claim.settings.items()},
@@ -78,7 +79,7 @@ def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], s
                     arm: {f: mean_ci(ends[place, arm, f])._asdict() for f in claim.figures} for arm in setting.arms
                 },
                 "differences": {
-                    f"{a} - {b}": {f: Ends(ends, f).minus(place, a, b)._asdict() for f in claim.figures}
+                    f"{a} - {b}": {f: Ends(ends, f, claim.paired).minus(place, a, b)._asdict() for f in claim.figures}
                     for a, b in claim.compare
                     if a in setting.arms and b in setting.arms
                 },
@@ -145,13 +146,14 @@ def draw(claim: Claim, runs: dict[tuple[str, str], list[Curves]], path: Path) ->
                 axis.plot(steps, curves.mean(0), color=f"C{colour}", linewidth=2, label=arm)
             axis.set_title(f"{name.replace('_', ' ')}\n{place}", fontsize=9)
             axis.grid(alpha=0.3)
-        row[0].legend(frameon=False, fontsize=8)
+        row[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel("turns played")
     figure.tight_layout()
     kept = io.BytesIO()
     figure.savefig(kept, dpi=100)
-    Image.open(kept).convert("RGB").quantize(64).save(path, optimize=True)  # a fifth of the size
+    few = Image.open(kept).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)  # a fifth of the size
 
 
 def table() -> str:

@@ -26,9 +26,8 @@ play samples from, and `World.text` is what a state's message says (anchors comp
 
 `Learner(world, arm, seed, matches, group).run(steps)` learns until at least `steps` turns were played and gives curves
 over turns: the world's figures, `zero_share` (turns with advantage 0) and `turns` (per match). Matches of one group
-share deal and `seed`. There is no critic: `gae_turn` finds values of
-0, so it is the bare return-to-go. Several settings, arms, seeds and a
-verdict make a `Claim` (`claim.py`), which `study.py` runs.
+share deal and `seed`. There is no critic: `gae_turn` finds values of 0, so it is the bare return-to-go. Several
+settings, arms, seeds and a verdict make a `Claim` (`claim.py`), which `study.py` runs.
 """
 
 from collections import defaultdict

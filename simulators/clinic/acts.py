@@ -1,0 +1,69 @@
+"""A doctor's acts, as they are written and read, and the rules in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from games.text import IllegalAct
+from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, number_of
+from simulators.clinic.table import FREQUENT, VERY_FREQUENT, Table
+
+ACT = re.compile(r"\s*(ask|test|diagnose|a|t|d)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
+VERBS: Mapping[str, str] = {"a": "ASK", "t": "TEST", "d": "DIAGNOSE"}
+
+
+def names(kind: str, table: Table) -> tuple[str, ...]:
+    """What there is to ask (a), to test (t) or to diagnose (d)."""
+    if kind == "a":
+        return tuple(sign.name for sign in SYMPTOMS[: table.symptoms.shape[1]])
+    return tuple(TESTS) if kind == "t" else table.names
+
+
+def read_act(text: str, table: Table) -> tuple[str, int]:
+    """Kind and index of an act: a verb or its first letter, and a name or its number from 1; else IllegalAct."""
+    found = ACT.fullmatch(text)
+    if found is None:
+        raise IllegalAct("write ASK and a symptom, TEST and a test, or DIAGNOSE and a disease")
+    kind = found[1][0].lower()
+    which = number_of(found[2], names(kind, table))
+    if which is None:
+        raise IllegalAct(f"{VERBS[kind]} one of those that are listed")
+    return kind, which
+
+
+def written(kind: str, which: int, table: Table, terse: bool) -> str:
+    """The act in words, or as a letter and digits, equally many for all of a kind."""
+    listed = names(kind, table)
+    if terse:
+        return f"{kind.upper()}{which + 1:0{len(str(len(listed)))}}"
+    return f"{VERBS[kind]} {listed[which]}"
+
+
+def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
+    """All that may be done; in terse mode the first and last number of each kind."""
+    if terse:
+        ends = [(kind, len(names(kind, table)) - 1) for kind in VERBS]
+        return " ".join(f"{written(kind, 0, table, True)}-{written(kind, last, table, True)}" for kind, last in ends)
+    tests = "; ".join(f"{test} ({', '.join(shown)})" for test, shown in TESTS.items())
+    lines = [
+        "You are the doctor in an invented world: find out which disease the patient has. ASK symptom: the patient "
+        "says yes, no or unsure, and may be wrong. TEST name: shows its findings and is never wrong. DIAGNOSE disease "
+        f"ends the match. Your budget is of questions and tests together. {pay}",
+        f"Symptoms: {', '.join(names('a', table))}.",
+        f"Tests: {tests}.",
+        f"Diseases: {', '.join(table.names)}.",
+    ]
+    return "\n".join([*lines, *(_book(table) if open_book else ())])
+
+
+def _book(table: Table) -> Iterator[str]:
+    """The table in words: what is mostly, often and at times seen in each disease."""
+    signs = (*names("a", table), *FINDINGS)
+    yield "Book (usual; often; at times):"
+    for disease, name in enumerate(table.names):
+        chances = [*table.symptoms[disease], *table.findings[disease]]
+        usual = [sign for sign, chance in zip(signs, chances, strict=True) if chance >= VERY_FREQUENT]
+        often = [sign for sign, chance in zip(signs, chances, strict=True) if FREQUENT <= chance < VERY_FREQUENT]
+        times = [sign for sign, chance in zip(signs, chances, strict=True) if 0.1 <= chance < FREQUENT]
+        yield f"{name}: {', '.join(usual)}; {', '.join(often)}; {', '.join(times)}."

@@ -1,0 +1,57 @@
+"""What a doctor knows of a patient so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS
+from simulators.extractor import Stance
+
+SAID: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
+MARKS: Mapping[Stance, str] = {"inform": "y", "deny": "n", "unknown": "u"}
+
+
+@dataclass
+class Chart:
+    """By index of the table."""
+
+    complaint: tuple[int, ...] = ()
+    answers: dict[int, Stance] = field(default_factory=dict)
+    """By symptom, those of the complaint left out."""
+    findings: dict[int, bool] = field(default_factory=dict)
+    strain: int = 0
+    """How far the patient's patience was tried: 1 for a question, 2 for one that it has answered before."""
+    gone: bool = False
+
+    def knows(self, symptom: int) -> bool:
+        """Whether the patient has told of it."""
+        return symptom in self.answers or symptom in self.complaint
+
+    def note_test(self, test: int, findings: tuple[bool, ...]) -> str:
+        """Adds what a test shows of all a patient's findings, and tells it in words."""
+        first, shown = bounds(test)
+        self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
+        return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
+
+    def facts(self) -> dict[str, Any]:
+        """In words."""
+        return {
+            "complaint": [SYMPTOMS[symptom].name for symptom in self.complaint],
+            "answers": {SYMPTOMS[symptom].name: SAID[stance] for symptom, stance in self.answers.items()},
+            "findings": {FINDINGS[finding]: "yes" if there else "no" for finding, there in self.findings.items()},
+        }
+
+    def marks(self, symptoms: int) -> str:
+        """A mark for each symptom (c complaint, y yes, n no, u unsure, . not asked), then for each finding (+ - .)."""
+        asked = (MARKS[self.answers[n]] if n in self.answers else "." for n in range(symptoms))
+        told = ["c" if n in self.complaint else mark for n, mark in enumerate(asked)]
+        shown = [{None: ".", True: "+", False: "-"}[self.findings.get(n)] for n in range(len(FINDINGS))]
+        return f"{''.join(told)} {''.join(shown)}"
+
+
+def bounds(test: int) -> tuple[int, tuple[str, ...]]:
+    """The index of the first finding that a test shows, and the names of all that it shows."""
+    shown = list(TESTS.values())
+    return sum(map(len, shown[:test])), shown[test]

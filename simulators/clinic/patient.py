@@ -1,0 +1,105 @@
+"""The patient's side of a match: what it is due to say, who words it, and what is read from the words.
+
+With person "render" a text that the extractor does not read as exactly the act due is asked for once more, then the
+template stands in; each costs the patient's seat 0.1 (part `reading`). With "free" whatever was said is what the
+extractor reads. The seat shares the doctor's `diagnosis` and pays 0.1 for each fact that is not in its record
+(`wrong`), for each secret told unasked (`secret`), and where no answer to the question can be read (`unread`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simulators.clinic.record import Record
+from simulators.clinic.signs import SYMPTOMS
+from simulators.extractor import Stance, Vocabulary
+from simulators.person import PERSONAS, Act, Renderings, Speech, listed, worded
+
+FINE = 0.1
+OPENINGS = ("Hello doctor. I have {them}.", "Good morning. I have {them} these days.", "Doctor, I have {them}.")
+UNWELL = ("Hello doctor. I do not feel well.", "Good morning. Something is wrong with me.", "Doctor, I feel ill.")
+SHORT: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
+"""The shortest answers; in free play what a seat may say is listed as these."""
+
+
+@dataclass
+class Patient:
+    """A record, and the state of telling it."""
+
+    record: Record
+    rng: np.random.Generator
+    """For wordings alone, so that these never change the record."""
+    person: Speech
+    renderings: Renderings = field(default_factory=Renderings)
+    counts: dict[str, int] = field(default_factory=lambda: {"wrong": 0, "secret": 0, "unread": 0})
+    """Of a freely played seat."""
+    due: int | None = None
+    """The symptom that was asked about and is not answered yet."""
+    template: str = ""
+
+    def opening(self) -> str:
+        """What it complains of, all at once."""
+        things = [SYMPTOMS[sign].it for sign in self.record.complaint]
+        wordings = OPENINGS if things else UNWELL
+        return wordings[self.rng.integers(len(wordings))].format(them=listed(things))
+
+    def ask(self, sign: int) -> None:
+        """It is asked about a symptom."""
+        self.due = sign
+        manner = PERSONAS[self.record.persona].manner
+        self.template = worded(self.act, SYMPTOMS[sign].it, manner, self.rng)
+
+    @property
+    def act(self) -> Act:
+        """The answer that its record gives to what it was asked."""
+        assert self.due is not None
+        return Act(self.record.answers[self.due], SYMPTOMS[self.due].name)
+
+    def facts(self) -> dict[str, Any]:
+        """What its seat sees: the act to word, or the whole record."""
+        if self.person == "render":
+            return (
+                {"say": "", "template": ""} if self.due is None else {"say": str(self.act), "template": self.template}
+            )
+        said: dict[Stance, list[str]] = {"inform": [], "deny": [], "unknown": []}
+        for sign, stance in zip(SYMPTOMS, self.record.answers, strict=False):
+            said[stance].append(sign.name)
+        secret = [sign.name for sign in SYMPTOMS[: len(self.record.answers)] if sign.secret]
+        asked = "" if self.due is None else SYMPTOMS[self.due].name
+        answer = "" if self.due is None else SHORT[self.record.answers[self.due]]
+        return {"asked": asked, "answer": answer, "have": said["inform"], "unsure": said["unknown"], "secret": secret}
+
+    def hear(self, text: str, words: Vocabulary) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
+        """What a seat's text becomes: what the doctor hears, the facts in it, and what it costs; None: ask again."""
+        assert self.due is not None
+        asked = SYMPTOMS[self.due].name
+        said = words.read(text, asked)
+        if self.person == "render":
+            heard = self.renderings.settled(text, said, {asked: self.record.answers[self.due]}, self.template)
+            if heard is None:
+                return None
+            fine = {} if heard == text else {"reading": -FINE}
+            return heard, {self.due: self.record.answers[self.due]}, fine
+        index = {sign.name: number for number, sign in enumerate(SYMPTOMS)}
+        facts = {index[topic]: stance for topic, stance in said.items() if topic in index}
+        fines = {
+            "wrong": sum(self.record.answers[sign] != stance for sign, stance in facts.items()),
+            "secret": sum(SYMPTOMS[sign].secret and sign != self.due for sign in facts),
+            "unread": int(self.due not in facts),
+        }
+        for name, count in fines.items():
+            self.counts[name] += count
+        facts.setdefault(self.due, "unknown")
+        return text, facts, {name: -FINE * count for name, count in fines.items() if count}
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """How its seat, where it has one, carried the facts."""
+        if self.person == "script":
+            return {}
+        if self.person == "render":
+            return self.renderings.figures()
+        return {f"told_{name}": count for name, count in self.counts.items()}

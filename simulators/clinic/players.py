@@ -1,0 +1,98 @@
+"""The clinic's yardsticks: who does nothing, who guesses, who knows, and who asks as well as can be worked out.
+
+At the patient's seat, where there is one, `oracle` says what the record says, `noop` nothing and all others a bare yes,
+no or not sure at random.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulators.base import Answer, Seen
+from simulators.clinic import acts
+from simulators.clinic.patient import SHORT
+
+if TYPE_CHECKING:
+    from simulators.clinic.clinic import Clinic
+
+SURE = 0.98
+"""The chance at which a disease is named without asking on."""
+WORTHLESS = 1e-3
+"""Bits: what adds less is not asked."""
+
+
+def noop(game: Clinic, seed: int) -> Answer:
+    """Says nothing, so that no disease is named."""
+    return lambda view: ""
+
+
+def at_random(game: Clinic, seed: int) -> Answer:
+    """Any listed act."""
+    rng = random.Random(seed)
+    return lambda view: rng.choice(view.legal or list(SHORT.values()))
+
+
+def oracle(game: Clinic, seed: int) -> Answer:
+    """Knows the record: the doctor names the disease at once, the patient answers by the book."""
+
+    def answer(view: Seen) -> str:
+        if view.seat != game.seats[0]:
+            return str(view.private["answer" if "answer" in view.private else "template"])
+        return acts.written("d", game.patient.record.disease, game.table, game.terse)
+
+    return answer
+
+
+def asker(game: Clinic, seed: int) -> Answer:
+    """Asks or tests what tells most of the disease by the exact posterior, then names the likeliest."""
+
+    def choose() -> tuple[str, int] | None:
+        weights = game.solver.weights(game.chart, game.budget)
+        if weights.sum(axis=0).max() >= SURE:
+            return None
+        gains = game.solver.question_gains(weights)
+        gains[[symptom for symptom in range(game.symptoms) if game.chart.knows(symptom)]] = 0.0
+        tests = [0.0 if n in game.tested else gain for n, gain in enumerate(game.solver.test_gains(weights).values())]
+        best = ("t", int(np.argmax(tests))) if max(tests) > gains.max() else ("a", int(gains.argmax()))
+        return best if max(*tests, float(gains.max())) > WORTHLESS else None
+
+    return _solver(game, seed, choose)
+
+
+def random_asker(game: Clinic, seed: int) -> Answer:
+    """Asks any symptoms that were not told yet until the budget is spent, then names the likeliest disease."""
+    rng = random.Random(seed)
+
+    def choose() -> tuple[str, int] | None:
+        unknown = [symptom for symptom in range(game.symptoms) if not game.chart.knows(symptom)]
+        return ("a", rng.choice(unknown)) if unknown else None
+
+    return _solver(game, seed, choose)
+
+
+def _solver(game: Clinic, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
+    """Who asks what `choose` gives while it may and something is given, then names the likeliest disease."""
+    patient = at_random(game, seed)
+
+    def answer(view: Seen) -> str:
+        if view.seat != game.seats[0]:
+            return patient(view)
+        chosen = choose() if game.left else None
+        if chosen is None:
+            chosen = "d", int(game.solver.posterior(game.chart, game.budget).argmax())
+        return acts.written(*chosen, game.table, game.terse)
+
+    return answer
+
+
+PLAYERS: Mapping[str, Callable[[Clinic, int], Answer]] = {
+    "noop": noop,
+    "random": at_random,
+    "oracle": oracle,
+    "asker": asker,
+    "random_asker": random_asker,
+}

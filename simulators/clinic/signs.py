@@ -1,0 +1,111 @@
+"""What the clinic talks about: signs, tests and diseases. The diseases are invented, and so is who has which sign."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from games.book import fold
+from simulators.extractor import Vocabulary, vocabulary
+
+
+class Sign(NamedTuple):
+    """A symptom: its name, how it stands after "I have", other words for it, and whether it is told only when asked."""
+
+    name: str
+    it: str
+    synonyms: tuple[str, ...]
+    secret: bool = False
+
+
+def _signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
+    rows = [[part.strip() for part in line.split(";")] for line in lines.strip().splitlines()]
+    return tuple(Sign(name, it, tuple(more), secret) for name, it, *more in rows)
+
+
+# name; after "I have"; synonyms
+OPEN = _signs("""
+fever; a fever; feverish; high temperature; temperature
+cough; a cough; coughing
+headache; a headache; headaches; head hurts; head aches
+tiredness; unusual tiredness; tired; exhausted; fatigue; worn out
+nausea; nausea; nauseous; queasy; sick to my stomach
+vomiting; vomiting; throwing up; vomit
+diarrhea; diarrhea; diarrhoea; loose stools; the runs
+constipation; constipation; constipated
+rash; a rash; skin rash; spots on my skin
+itching; itching; itchy; itch; itches
+chest pain; chest pain; pain in my chest; chest hurts
+back pain; back pain; backache; pain in my back; back hurts
+joint pain; joint pain; painful joints; aching joints; joints hurt
+muscle pain; muscle pain; sore muscles; aching muscles; muscles hurt
+sore throat; a sore throat; throat hurts; pain in my throat
+runny nose; a runny nose; nose is running; sniffles
+earache; an earache; ear pain; ear hurts
+dizziness; dizziness; dizzy; lightheaded
+fainting; fainting fits; fainted; passed out; blackouts
+palpitations; palpitations; racing heart; heart races; pounding heart
+breathlessness; shortness of breath; short of breath; breathless; out of breath
+wheezing; wheezing; wheeze; whistling breath
+night sweats; night sweats; sweating at night; sweaty nights
+chills; chills; shivers; shivering
+weight loss; weight loss; lost weight; losing weight
+poor appetite; a poor appetite; no appetite; not hungry; lost my appetite
+thirst; great thirst; thirsty; always thirsty
+swollen legs; swollen legs; swollen ankles; swelling
+tremor; a tremor; trembling; shaky hands; hands shake
+numbness; numbness; numb
+tingling; tingling; pins and needles
+blurred vision; blurred vision; blurry vision; blurry eyes; see blurred
+red eyes; red eyes; bloodshot eyes; eyes are red
+hoarseness; a hoarse voice; hoarse; lost my voice
+heartburn; heartburn; acid reflux; burning stomach
+bloating; bloating; bloated; swollen belly
+stiff neck; a stiff neck; neck is stiff; neck stiffness
+nosebleeds; nosebleeds; nosebleed; nose bleeds; bleeding nose
+bruising; easy bruising; bruises; bruise easily
+hair loss; hair loss; losing hair; hair falls out
+""")
+SECRET = _signs(
+    """
+low mood; a low mood; depressed; hopeless
+heavy drinking; a drinking habit; drink a lot; too much alcohol; drinking too much
+memory loss; memory loss; forgetful; bad memory; forget things
+bloody stool; blood in my stool; bloody stools; blood in the toilet
+""",
+    secret=True,
+)
+SYMPTOMS = (*OPEN[:6], SECRET[0], *OPEN[6:12], SECRET[1], *OPEN[12:20], SECRET[2], *OPEN[20:30], SECRET[3], *OPEN[30:])
+"""In the order in which an option's smaller clinic takes them: every dozen or so holds a secret."""
+TESTS = {
+    "blood": ("low iron", "high white count", "high calcium"),
+    "urine": ("urine protein", "urine blood", "urine sugar"),
+    "xray": ("lung shadow", "large heart", "thin bones"),
+    "scan": ("large spleen", "liver cyst", "gallstones"),
+}
+"""What each test shows, exactly. The patient knows nothing of these."""
+FINDINGS = tuple(finding for shown in TESTS.values() for finding in shown)
+ONSETS = ("Bra", "Cor", "Dul", "Fen", "Gal", "Hes", "Jor", "Kel", "Lom", "Mav")
+ENDINGS = ("vane", "rith", "mora", "zell", "quin", "tosk", "pell", "ndra", "gax", "luno")
+MOST_DISEASES = len(ONSETS) * len(ENDINGS)
+
+
+def disease_names(count: int) -> tuple[str, ...]:
+    """Names of invented diseases, any two of the first ten unlike in both halves."""
+    return tuple(ONSETS[n % 10] + ENDINGS[(n // 10 + n) % 10] for n in range(count))
+
+
+@functools.cache
+def words(symptoms: int, diseases: int) -> Vocabulary:
+    """What can be understood in a clinic of this size: its symptoms, and its diseases, which no patient should name."""
+    spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in SYMPTOMS[:symptoms]}
+    return vocabulary(spoken | {name: (name,) for name in disease_names(diseases)})
+
+
+def number_of(text: str, names: tuple[str, ...]) -> int | None:
+    """The index that a name, or a number from 1, stands for; None if neither does."""
+    plain = fold(text)
+    if re.fullmatch("[0-9]{1,3}", plain):
+        return int(plain) - 1 if 0 < int(plain) <= len(names) else None
+    return next((index for index, name in enumerate(names) if fold(name) == plain), None)

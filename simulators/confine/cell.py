@@ -1,0 +1,229 @@
+"""The cell of one run of a model's code. A script: `code.py` starts it in an interpreter of its own, with a job.
+
+Three processes. The keeper (outside) clones the warden into new user, mount, process, network, ipc, host name and
+cgroup namespaces. The warden builds a root of the interpreter's own files, read-only, and an empty scratch directory,
+gives up every privilege and waits as process 1. The prisoner is its child: limits, a seccomp filter, and the
+interpreter started afresh on the model's code. When the warden goes, the kernel ends whatever is left inside; the
+warden goes when the keeper goes, the keeper when the caller goes or the time is up.
+
+On the report pipe they say, one line each: error and why; started; status, the prisoner's wait status and the seconds
+of CPU that it used. It imports little: that takes most of its time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import marshal
+import os
+import resource
+import signal
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+NOBODY = 65534
+BASE = "/proc"
+"""Where the new root is built: a directory that is always there, and that nothing else is needed from by then."""
+SCRATCH = "/scratch"
+
+NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
+DETACH = 2
+READ_ONLY_NO_SUID_NO_DEV = struct.pack("=QQQQ", 1 | 2 | 4, 0, 0, 0)
+AT_RECURSIVE = 0x8000
+CLOSE_ON_EXEC = 4
+DEATH_SIGNAL, DUMPABLE, SECCOMP, DROP_BOUNDING, NO_NEW_PRIVILEGES = 1, 4, 22, 24, 38
+NO_RANDOM_ADDRESSES = 0x0040000
+CAPABILITIES_V3 = struct.pack("=Ii", 0x20080522, 0)
+
+# Not CDLL: that lets go of the interpreter's lock, which a clone must hold.
+LIBC = ctypes.PyDLL(None, use_errno=True)
+X86 = os.uname().machine == "x86_64"
+CLONE, PIVOT_ROOT, CAPSET = (56, 155, 126) if X86 else (220, 41, 91)
+MOUNT_SETATTR, CLOSE_RANGE = 442, 436
+
+
+def asked(what: str, result: int) -> int:
+    """The result of a call into libc; OSError naming what was tried where it is negative."""
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+    return result
+
+
+def system(what: str, number: int, *arguments: int | bytes) -> int:
+    """A system call by its number."""
+    passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return asked(what, LIBC.syscall(ctypes.c_long(number), *passed))
+
+
+def control(what: str, option: int, value: int = 0) -> None:
+    """prctl with one argument."""
+    zero = ctypes.c_ulong(0)
+    asked(what, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """mount(2)."""
+    texts = [text.encode() or None for text in (source, target, kind)]
+    asked(f"mount {target}", LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None))
+
+
+def keep(job: dict[str, Any], report: int) -> None:
+    """The keeper: clones the warden, gives it its identity, waits for its end."""
+    control("parent's death", DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != job["parent"]:
+        return
+    with open("/proc/self/oom_score_adj", "w") as score:  # when memory is short, the prisoner goes first
+        score.write("1000")
+    gate, opener = os.pipe()
+    warden = system("clone with new namespaces", CLONE, NAMESPACES | signal.SIGCHLD, 0, 0, 0, 0)
+    if warden == 0:
+        os.close(opener)
+        guarded(report, lambda: ward(job, gate, report))
+    os.close(gate)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(warden, signal.SIGKILL))
+    try:
+        identify(warden)
+        os.write(opener, b"\0")
+        os.waitpid(warden, 0)
+    except OSError:
+        os.kill(warden, signal.SIGKILL)
+        raise
+
+
+def identify(warden: int) -> None:
+    """Maps the warden's user and group: as root to root for the building and nobody for the rest, else to nobody.
+
+    The kernel's limit on processes does not bind its own root, so nobody must be somebody else.
+    """
+    root = os.getuid() == 0 and all(holds(f"/proc/self/{kind}_map", NOBODY) for kind in ("uid", "gid"))
+    if not root:
+        with open(f"/proc/{warden}/setgroups", "w") as setgroups:
+            setgroups.write("deny")
+    for kind, own in (("uid", os.getuid()), ("gid", os.getgid())):
+        with open(f"/proc/{warden}/{kind}_map", "w") as ids:
+            ids.write(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n" if root else f"{NOBODY} {own} 1\n")
+
+
+def holds(path: str, identity: int) -> bool:
+    """Whether this identity exists in the namespace that we are in ourselves."""
+    with open(path) as ids:
+        spans = [[int(number) for number in line.split()] for line in ids]
+    return any(first <= identity < first + count for first, _, count in spans)
+
+
+def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
+    """The warden: builds the cell, gives up its privileges, starts the prisoner and says how it ended."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 does not even hear what it has no handler for
+    if not os.read(gate, 1):
+        os._exit(1)
+    build(job)
+    give_up()
+    control("keeper's death", DEATH_SIGNAL, signal.SIGKILL)
+    if gone(gate):  # it went before we asked to be told
+        os._exit(1)
+    os.write(report, b"started\n")
+    prisoner = os.fork()
+    if prisoner == 0:
+        guarded(report, lambda: imprison(job))
+    _, status = os.waitpid(prisoner, 0)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    os.write(report, f"status {status} {used.ru_utime + used.ru_stime}\n".encode())
+    os._exit(0)
+
+
+def build(job: dict[str, Any]) -> None:
+    """The new root: the interpreter's files and the code, read-only, and an empty scratch directory in memory."""
+    LIBC.sethostname(b"cell", 4)
+    mount("none", "/", flags=RECURSIVE | PRIVATE)
+    mount("none", BASE, "tmpfs", NOSUID | NODEV, "size=4m,mode=755")
+    os.mkdir(f"{BASE}/empty")
+    os.mkdir(BASE + SCRATCH)
+    for name in ("code.py", "stdin"):
+        with open(f"{BASE}/{name}", "w", encoding="utf-8", newline="") as file:
+            file.write(job[name])
+    for path in job["folders"] + job["files"]:
+        os.makedirs(os.path.dirname(BASE + path), exist_ok=True)
+        if path in job["folders"]:
+            os.makedirs(BASE + path, exist_ok=True)
+        else:
+            os.close(os.open(BASE + path, os.O_CREAT | os.O_WRONLY, 0o644))
+        mount(path, BASE + path, flags=BIND | RECURSIVE)
+    for path in job["hidden"]:
+        mount(f"{BASE}/empty", BASE + path, flags=BIND)
+    system("make the root read-only", MOUNT_SETATTR, -100, BASE.encode(), AT_RECURSIVE, READ_ONLY_NO_SUID_NO_DEV, 32)
+    limits = f"size={job['scratch_mb']}m,nr_inodes=1000,mode=700,uid={NOBODY},gid={NOBODY}"
+    mount("none", BASE + SCRATCH, "tmpfs", NOSUID | NODEV | NOEXEC, limits)
+    os.chdir(BASE)
+    system("pivot_root", PIVOT_ROOT, b".", b".")
+    asked("unmount the old root", LIBC.umount2(b".", DETACH))
+    os.chdir(SCRATCH)
+
+
+def give_up() -> None:
+    """No capability is left, none can come back, and the user is nobody."""
+    capability = 0
+    while LIBC.prctl(DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0) == 0:
+        capability += 1
+    if os.getuid() != NOBODY:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    system("drop the capabilities", CAPSET, CAPABILITIES_V3, bytes(24))
+    control("no new privileges", NO_NEW_PRIVILEGES, 1)
+    control("no dumps", DUMPABLE, 0)
+
+
+def imprison(job: dict[str, Any]) -> NoReturn:
+    """The prisoner: nothing open but its three streams, its limits, its filter, a fresh interpreter."""
+    os.dup2(os.open("/stdin", os.O_RDONLY), 0)
+    system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
+    for name, (soft, hard) in job["limits"].items():
+        resource.setrlimit(getattr(resource, name), (soft, hard))
+    LIBC.personality(ctypes.c_ulong(NO_RANDOM_ADDRESSES))  # so that a run's addresses are the next run's too
+    program = bytes.fromhex(job["filter"])
+    array = ctypes.create_string_buffer(program)
+    header = struct.pack("HP", len(program) // 8, ctypes.addressof(array))
+    asked("install the filter", LIBC.prctl(SECCOMP, ctypes.c_ulong(2), header))
+    os.execve(job["command"][0], job["command"], job["environment"])
+
+
+def gone(pipe: int) -> bool:
+    """Whether nobody holds the other end any more; nothing is ever written there."""
+    os.set_blocking(pipe, False)
+    try:
+        return not os.read(pipe, 1)
+    except BlockingIOError:
+        return False
+
+
+def guarded(report: int, work: Callable[[], None]) -> NoReturn:
+    """Does the work and ends the process here; what goes wrong is reported."""
+    try:
+        work()
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        os.write(report, f"error {why}\n".encode())
+    except Exception as error:  # noqa: BLE001 whoever waits must be told
+        os.write(report, f"error {type(error).__name__} {error}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def main() -> NoReturn:
+    """Reads the job from standard input; the report pipe's number is the argument."""
+    report = int(sys.argv[1])
+    os.set_inheritable(report, False)
+    with open(0, "rb", closefd=False) as stream:
+        job = marshal.load(stream)
+    signal.alarm(job["alarm"])
+    guarded(report, lambda: keep(job, report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""Runs Python that a model wrote in a child process that can reach nothing: see `cell.py` for the walls.
+
+No network, no files but a fresh scratch directory and the interpreter's own (without its site-packages), no other
+process; limits on time, memory, threads, files and output. Where such a cell cannot be had, ConfineError says what is
+missing: code is never run outside of one. Needs Linux on x86_64 or aarch64.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import marshal
+import math
+import os
+import platform
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from simulators.confine import ConfineError
+from simulators.confine.syscalls import MACHINES, filter_for
+
+Reason = Literal["", "timeout", "memory", "output", "killed", "refused"]
+
+LONGEST_CODE = 100_000
+"""Characters of code, and of standard input, that are accepted."""
+SCRATCH_MB = 16
+OPEN_FILES = 64
+THREADS = 32
+START_SECONDS = 30.0
+"""How long a cell may take to be built; on a quiet machine it takes 0.05 s."""
+MB = 1 << 20
+
+CELL = Path(__file__).with_name("cell.py")
+# The environment is ours alone, so that -I, which would ignore it, is not needed.
+OPTIONS = ("-s", "-P", "-S", "-B", "-X", "utf8")
+ENVIRONMENT = {"HOME": "/scratch", "TMPDIR": "/scratch", "PYTHONHASHSEED": "0"}
+
+SURVEY = """
+import ctypes, importlib, json, os, sys
+folders = [path for path in map(os.path.realpath, sys.path) if os.path.isdir(path)]
+for folder in folders:
+    for name in os.listdir(folder) if folder.endswith("lib-dynload") else ():
+        if not any(word in name for word in ("test", "xx", "_tkinter")):
+            try:
+                importlib.import_module(name.partition(".")[0])
+            except ImportError:
+                pass
+try:
+    ctypes.CDLL("libgcc_s.so.1")  # the C library loads it when a thread is ended
+except OSError:
+    pass
+class Loaded(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+files = [os.path.realpath(sys.executable), "/etc/ld.so.cache"]
+seen = lambda loaded, *_: files.append(os.fsdecode(loaded.contents.name or b"")) or 0
+ctypes.CDLL(None).dl_iterate_phdr(ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)(seen), None)
+print(json.dumps([folders, files]))
+"""
+"""Finds the interpreter's folders and files, with the shared libraries under the names they are loaded by."""
+
+TRIAL = """
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None)
+wrong = [path for path in ("/etc/passwd", "/proc/self", "/sys/kernel", "/dev/null", "/bin/sh") if os.path.exists(path)]
+wrong += ["network"] * (libc.socket(2, 1, 0) >= 0) + ["fork"] * (libc.fork() >= 0) + ["root"] * (os.getuid() == 0)
+started, stop = 0, threading.Event()
+threading.stack_size(65536)
+try:
+    while started < 100:
+        threading.Thread(target=stop.wait, daemon=True).start()
+        started += 1
+    wrong.append("threads")
+except RuntimeError:
+    stop.set()
+print(*wrong, sep=", ")
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went: what it printed, why it was stopped ("" if it ended by itself), how long it took."""
+
+    stdout: str
+    stderr: str
+    reason: Reason
+    seconds: float
+
+    def observation(self) -> str:
+        """The same as one text for the model."""
+        notes = {
+            "timeout": "[stopped: out of time]",
+            "memory": "[stopped: out of memory]",
+            "output": "[stopped: too much output]",
+            "killed": "[stopped: killed]",
+            "refused": "[refused]",
+        }
+        parts = [self.stdout.rstrip(), self.stderr.rstrip(), notes.get(self.reason, "")]
+        return "\n".join(part for part in parts if part) or "[no output]"
+
+
+def run_python(
+    code: str, *, seconds: float = 5.0, memory_mb: int = 512, output_bytes: int = 10_000, stdin: str = ""
+) -> Outcome:
+    """Runs the code to its end or to a limit: wall seconds, MB of address space, bytes of output altogether.
+
+    ConfineError where this system cannot confine it. Nothing that it started is left when this returns.
+    """
+    why = available()
+    if why:
+        raise ConfineError(why)
+    return _run(code, seconds, memory_mb, output_bytes, stdin)
+
+
+@functools.cache
+def available() -> str:
+    """Why generated code cannot be confined here and what to do; "" where it can: a run has tested the walls."""
+    if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
+        return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
+    try:
+        trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
+    except ConfineError as error:
+        return str(error)
+    if trial.reason or trial.stderr or trial.stdout.strip():
+        return f"generated code cannot be confined here: a trial was not held ({trial.observation()[:200]})"
+    return ""
+
+
+@functools.cache
+def _interpreter() -> dict[str, Any]:
+    """What of this system the cell shows: the standard library's folders and the files that Python loads."""
+    python = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+    try:
+        survey = subprocess.run(
+            [python, "-I", "-S", "-c", SURVEY],
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=True,
+            env={},
+        )
+        folders, files = json.loads(survey.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ConfineError(
+            f"generated code cannot be confined here: {python} says not what it is made of ({error})"
+        ) from error
+    folders = [one for one in folders if not any(one.startswith(other + "/") for other in folders)]
+    inside = tuple(folder + "/" for folder in folders)
+    files = sorted({one for one in files if os.path.isabs(one) and os.path.isfile(one) and not one.startswith(inside)})
+    packages = [f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")]
+    return {
+        "folders": folders,
+        "files": files,
+        "hidden": [path for path in packages if os.path.isdir(path)],
+        "command": [os.path.realpath(python), *OPTIONS, "/code.py"],
+        "environment": ENVIRONMENT,
+        "filter": filter_for(platform.machine()).hex(),
+        "scratch_mb": SCRATCH_MB,
+    }
+
+
+def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: str) -> Outcome:
+    if not 0 < seconds < math.inf or memory_mb < 64 or output_bytes < 0:
+        raise ValueError("seconds must be positive, memory_mb at least 64 and output_bytes at least 0")
+    if len(code) > LONGEST_CODE or len(stdin) > LONGEST_CODE:
+        return Outcome("", f"code and input may have {LONGEST_CODE:,} characters", "refused", 0.0)
+    try:
+        (code + stdin).encode()
+    except UnicodeEncodeError:
+        return Outcome("", "the code holds characters that no file can hold (lone surrogates)", "refused", 0.0)
+    cpu = math.ceil(seconds) + 1
+    limits = {
+        "RLIMIT_AS": (memory_mb * MB,) * 2,
+        "RLIMIT_CPU": (cpu, cpu + 1),
+        "RLIMIT_FSIZE": (SCRATCH_MB * MB,) * 2,
+        "RLIMIT_NOFILE": (OPEN_FILES,) * 2,
+        "RLIMIT_NPROC": (THREADS,) * 2,
+        "RLIMIT_CORE": (0, 0),
+        "RLIMIT_MEMLOCK": (0, 0),
+        "RLIMIT_SIGPENDING": (OPEN_FILES,) * 2,
+    }
+    job = {
+        **_interpreter(),
+        "code.py": code,
+        "stdin": stdin,
+        "limits": limits,
+        "parent": os.getpid(),
+        # Should we be stopped ourselves, the keeper still ends.
+        "alarm": math.ceil(START_SECONDS + seconds) + 5,
+    }
+    return _Watch(seconds, output_bytes).over(job, cpu)
+
+
+class _Watch:
+    """Watches one cell from outside: gathers its output and stops it when time or output is up."""
+
+    def __init__(self, seconds: float, output_bytes: int) -> None:
+        self.allowed, self.output_bytes = seconds, output_bytes
+        self.output = {"stdout": bytearray(), "stderr": bytearray(), "report": bytearray()}
+        self.reason: Reason = ""
+        self.started = 0.0
+
+    def over(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
+        """Runs the job's cell to its end."""
+        with os.fdopen(os.memfd_create("job"), "w+b") as order:
+            order.write(marshal.dumps(job))
+            order.seek(0)
+            report, given = os.pipe()
+            try:
+                cell = subprocess.Popen(
+                    [job["command"][0], "-I", "-S", "-B", str(CELL), str(given)],
+                    stdin=order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[given], env={},
+                    start_new_session=True, cwd="/",
+                )  # fmt: skip
+            except OSError as error:
+                os.close(report)
+                raise ConfineError(f"generated code cannot be confined here: no child process ({error})") from error
+            finally:
+                os.close(given)
+        try:
+            with cell, os.fdopen(report, "rb", buffering=0) as said:
+                try:
+                    self._gather(cell, said)
+                finally:
+                    _end(cell)
+        finally:
+            took = time.monotonic() - self.started
+        return self._outcome(took, cpu_limit)
+
+    def _gather(self, cell: subprocess.Popen[bytes], said: Any) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        with selectors.DefaultSelector() as ready:
+            for name, stream in (("stdout", cell.stdout), ("stderr", cell.stderr), ("report", said)):
+                assert stream is not None
+                ready.register(stream, selectors.EVENT_READ, name)
+            while ready.get_map():
+                events = ready.select(deadline - time.monotonic())
+                for key, _ in events:
+                    piece = os.read(key.fd, 65536)
+                    if not piece:
+                        ready.unregister(key.fileobj)
+                    self.output[key.data] += piece
+                if not self.started and self.output["report"]:
+                    self.started = time.monotonic()
+                    deadline = self.started + self.allowed
+                if len(self.output["stdout"]) + len(self.output["stderr"]) > self.output_bytes:
+                    self.reason = "output"
+                elif not events and time.monotonic() >= deadline:
+                    self.reason = "timeout"
+                if self.reason:
+                    return
+
+    def _outcome(self, took: float, cpu_limit: int) -> Outcome:
+        said = {line.partition(" ")[0]: line.partition(" ")[2] for line in self.output["report"].decode().splitlines()}
+        texts = [self.output[name].decode("utf-8", "replace") for name in ("stdout", "stderr")]
+        if "error" in said or "started" not in said:
+            why = said.get("error") or texts[1].strip()[-200:] or f"it did not start in {START_SECONDS:g} s"
+            raise ConfineError(f"generated code cannot be confined here: {why}; {_remedy()}")
+        status, cpu = said.get("status", f"{int(signal.SIGKILL)} 0").split()
+        code = os.waitstatus_to_exitcode(int(status))
+        reason = self.reason
+        if not reason and code < 0:
+            reason = "timeout" if float(cpu) >= cpu_limit - 0.1 else "killed"
+        if not reason and code and texts[1].rstrip().rpartition("\n")[2].startswith("MemoryError"):
+            reason = "memory"
+        shown = texts[0].encode()[: self.output_bytes].decode("utf-8", "ignore")
+        rest = max(0, self.output_bytes - len(shown.encode()))
+        return Outcome(shown, texts[1].encode()[:rest].decode("utf-8", "ignore"), reason, took)
+
+
+def _end(cell: subprocess.Popen[bytes]) -> None:
+    """Returns when nothing of the cell is left: the keeper ends the warden and waits for it."""
+    cell.terminate()
+    try:
+        cell.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        cell.kill()
+        cell.wait()
+
+
+def _remedy() -> str:
+    """What to change about this system so that the cell can be built."""
+    for setting, refusing, remedy in (
+        ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
+        ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
+    ):
+        try:
+            if Path("/proc/sys", setting).read_text().strip() == refusing:
+                return f"set: {remedy}"
+        except OSError:
+            continue
+    return (
+        "it needs Linux 5.14 or later with user namespaces; in a container: "
+        "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+    )

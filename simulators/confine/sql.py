@@ -1,0 +1,143 @@
+"""A database in memory that a model may ask in SQL. What it asks runs in a worker process: see `sql_worker.py`.
+
+The simulator's own code works on `connection`. A model's statement works on a copy of the database in the worker,
+which can neither open a file nor outgrow its memory; what it changed, where it may, comes back. Needs Linux on
+x86_64 or aarch64; elsewhere ConfineError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import platform
+import selectors
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from simulators.confine import ConfineError
+from simulators.confine.syscalls import COMPUTING, MACHINES, filter_for
+
+WORKER = Path(__file__).with_name("sql_worker.py")
+MEMORY = 256 << 20
+"""Address space of the worker, the copy of the database included."""
+GRACE = 1.0
+"""Seconds beyond its own limit after which the worker is ended: SQLite looks at the time only between its steps."""
+START_SECONDS = 30.0
+LONGEST = 10_000
+"""Characters of a statement."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one statement: wall seconds, steps of SQLite's machine (the same everywhere), rows and characters shown."""
+
+    seconds: float = 2.0
+    steps: int = 20_000_000
+    rows: int = 50
+    characters: int = 1_800
+
+
+class Database:
+    """A SQLite database in memory: `connection` for the simulator, `query` for what a model wrote.
+
+    A deep copy is a database of its own, so that a game that holds one can be cloned.
+    """
+
+    def __init__(self, script: str = "", limits: Limits | None = None) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.limits = limits or Limits()
+        if script:
+            self.connection.executescript(script)
+
+    def query(self, sql: str, *, write: bool = False) -> str:
+        """What one statement gives: {"columns": …, "rows": …} or {"changed": n} as compact JSON, else "Error: …".
+
+        It reads tables, views and the schema; with `write` it also inserts, updates and deletes rows. ConfineError
+        where this system cannot confine it.
+        """
+        if len(sql) > LONGEST:
+            return f"Error: a query has at most {LONGEST:,} characters"
+        try:
+            sql.encode()
+        except UnicodeEncodeError:
+            return "Error: the query holds characters that are none (lone surrogates)"
+        bounds = (self.limits.seconds, self.limits.steps, self.limits.rows, self.limits.characters)
+        text, image = _ask((self.connection.serialize(), sql, write, bounds), self.limits.seconds + GRACE)
+        if image:
+            self.connection.deserialize(image)
+        return text
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = type(self)(limits=self.limits)
+        self.connection.backup(twin.connection)
+        return twin
+
+
+class _Worker:
+    """One worker process and the pipes to it."""
+
+    def __init__(self) -> None:
+        if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
+            raise ConfineError(f"running SQL of models needs Linux on {' or '.join(MACHINES)}: {platform.platform()}")
+        python = getattr(sys, "_base_executable", "") or sys.executable
+        self.process = subprocess.Popen(
+            [python, "-I", "-S", "-B", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/"
+        )
+        self.owner = os.getpid()
+        ready = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY), START_SECONDS)
+        if ready != "":
+            self.end()
+            raise ConfineError(f"SQL of models cannot be confined here: {ready or 'its worker does not start'}")
+
+    def ask(self, request: Any, seconds: float) -> Any:
+        """The answer to a request; None where there is none in time, or the worker died of it."""
+        data, deadline = marshal.dumps(request), time.monotonic() + seconds
+        assert self.process.stdin and self.process.stdout
+        try:
+            self.process.stdin.write(len(data).to_bytes(4, "big") + data)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        got = bytearray()
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.process.stdout, selectors.EVENT_READ)
+            while len(got) < 4 or len(got) < 4 + int.from_bytes(got[:4], "big"):
+                piece = b""
+                if ready.select(max(0.0, deadline - time.monotonic())):
+                    piece = os.read(self.process.stdout.fileno(), 1 << 20)
+                if not piece:
+                    return None
+                got += piece
+        return marshal.loads(got[4:])
+
+    def end(self) -> None:
+        """Ends the process."""
+        self.process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate()
+
+
+_lock = threading.Lock()
+_workers: list[_Worker] = []
+
+
+def _ask(request: Any, seconds: float) -> tuple[str, bytes]:
+    """Asks the process's one worker, starting it where there is none; a worker that went over its limits is replaced."""
+    with _lock:
+        if _workers and _workers[0].owner != os.getpid():
+            _workers.clear()  # we are a fork, it belongs to our parent
+        if not _workers:
+            _workers.append(_Worker())
+        worker = _workers[0]
+        answer = worker.ask(request, seconds)
+        if answer is None or answer[0].startswith("Error: the query takes too much memory"):
+            _workers.clear()
+            worker.end()
+        return answer or ("Error: the query takes too long or too much memory", b"")

@@ -1,0 +1,210 @@
+"""Runs one SQL statement of a model at a time, on a copy of its database, and nothing else. A script for `sql.py`.
+
+It reads requests from standard input and answers on standard output. Before the first it gives up opening files,
+sockets and processes for good (seccomp), and takes a limit on its memory. Then, per statement: an authorizer that
+allows reading and, where told, writing rows, and calling pure functions; SQLite's own limits; a budget of steps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import marshal
+import os
+import resource
+import sqlite3
+import struct
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FUNCTIONS = frozenset(
+    """-> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count
+    cume_dist date datetime degrees dense_rank exp first_value floor format glob group_concat hex ifnull iif instr json
+    json_array json_array_length json_error_position json_extract json_group_array json_group_object json_insert
+    json_object json_patch json_pretty json_quote json_remove json_replace json_set json_type json_valid julianday lag
+    last_value lead length like likelihood likely ln log log10 log2 lower ltrim max min mod nth_value ntile nullif
+    octet_length percent_rank pi pow power printf quote radians rank replace round row_number rtrim sign sin sinh
+    sqrt strftime string_agg substr substring sum tan tanh time timediff total trim trunc typeof unhex unicode
+    unixepoch unlikely upper""".split()
+)
+"""What may be called: no file, no chance, no secrets of this build (random, load_extension, sqlite_version, …)."""
+TABLE_FUNCTIONS = frozenset({"json_each", "json_tree"})
+SCHEMA = frozenset({"sqlite_master", "sqlite_schema"})
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 200,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 50_000,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 32,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 10,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+STEPS_A_LOOK = 100
+"""Steps between two looks at the budget."""
+
+ACTIONS = {
+    getattr(sqlite3, f"SQLITE_{name.replace(' ', '_')}"): name
+    for name in (
+        "CREATE INDEX", "CREATE TABLE", "CREATE TEMP INDEX", "CREATE TEMP TABLE", "CREATE TEMP TRIGGER",
+        "CREATE TEMP VIEW", "CREATE TRIGGER", "CREATE VIEW", "DELETE", "DROP INDEX", "DROP TABLE", "DROP TEMP INDEX",
+        "DROP TEMP TABLE", "DROP TEMP TRIGGER", "DROP TEMP VIEW", "DROP TRIGGER", "DROP VIEW", "INSERT", "PRAGMA",
+        "TRANSACTION", "UPDATE", "ATTACH", "DETACH", "ALTER TABLE", "REINDEX", "ANALYZE", "CREATE VTABLE",
+        "DROP VTABLE", "SAVEPOINT",
+    )
+}  # fmt: skip
+CHANGES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
+
+
+class Guard:
+    """The authorizer and the budget of one statement; `refusal` says what it did not allow."""
+
+    def __init__(self, connection: sqlite3.Connection, write: bool, steps: int, seconds: float) -> None:
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        self.tables = {str(name).lower() for (name,) in names}
+        self.modules = {str(name).lower() for (name,) in connection.execute("PRAGMA module_list")}
+        self.write, self.steps, self.deadline, self.refusal = write, steps, time.monotonic() + seconds, ""
+
+    def allow(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
+        """SQLite asks at every part of a statement before it runs; what is not listed here is denied."""
+        table = (first or "").lower()
+        if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION:
+            return self._unless((second or "").lower() not in FUNCTIONS, f"the function {second} is not allowed")
+        if action == sqlite3.SQLITE_READ:
+            # A subquery of which no column is read is asked about under its own name.
+            alias = not second and table not in self.modules and not table.startswith("pragma_")
+            known = table in self.tables or table in SCHEMA or table in TABLE_FUNCTIONS
+            return self._unless(not known and not alias, f"the table {first} is not allowed")
+        if action in CHANGES and self.write:
+            own = table in self.tables and not table.startswith("sqlite_")
+            return self._unless(not own, f"the table {first} cannot be changed")
+        return self._unless(True, f"{ACTIONS.get(action, 'this')} is not allowed" + self._reads_only(action))
+
+    def _reads_only(self, action: int) -> str:
+        return ": the database is read-only" if action in CHANGES else ""
+
+    def _unless(self, denied: bool, refusal: str) -> int:
+        if not denied:
+            return sqlite3.SQLITE_OK
+        self.refusal = self.refusal or refusal
+        return sqlite3.SQLITE_DENY
+
+    def look(self) -> int:
+        """Whether the budget is used up; then SQLite stops the statement and undoes it."""
+        self.steps -= STEPS_A_LOOK
+        if self.steps < 0:
+            self.refusal = "the query takes too many steps"
+        elif time.monotonic() > self.deadline:
+            self.refusal = "the query takes too long"
+        return bool(self.refusal)
+
+
+def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
+    """What the statement gives, as text, and the changed database, if it was."""
+    seconds, steps, rows, characters = bounds
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+    if image:
+        connection.deserialize(image)
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    guard = Guard(connection, write, steps, seconds)
+    if not write:
+        connection.execute("PRAGMA query_only = ON")
+    for limit, most in LIMITS.items():
+        connection.setlimit(limit, most)
+    connection.set_authorizer(guard.allow)
+    connection.set_progress_handler(guard.look, STEPS_A_LOOK)
+    before = connection.total_changes
+    try:
+        cursor = connection.execute(sql)
+        text = shown(cursor, rows, characters)
+        changed = connection.total_changes > before
+        cursor.close()
+    except MemoryError:
+        return "Error: the query takes too much memory", b""
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        return f"Error: {(guard.refusal or str(error))[:300]}", b""
+    return text, connection.serialize() if changed else b""
+
+
+def shown(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
+    """The columns and the first rows as compact JSON; how many rows changed where there are none to show."""
+    if cursor.description is None:
+        return compact({"changed": max(0, cursor.rowcount)})
+    columns = compact([name for name, *_ in cursor.description])
+    lines: list[str] = []
+    room = characters - len(columns)
+    for row in cursor:
+        line = compact([plain(value) for value in row])
+        room -= len(line)
+        if len(lines) == rows or room < 0:
+            # The rest is not counted: it may never end.
+            return f'{{"columns":{columns},"rows":[{",".join(lines)}]}} (only the first {len(lines)} rows are shown)'
+        lines.append(line)
+    return f'{{"columns":{columns},"rows":[{",".join(lines)}]}}'
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON has."""
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return str(value) if isinstance(value, float) and value - value != 0 else value
+
+
+def compact(value: Any) -> str:
+    """Compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def shut_in(program: bytes, memory: int) -> None:
+    """From here on this process can compute, read and write what is open, and no more."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    libc = ctypes.CDLL(None, use_errno=True)
+    array = ctypes.create_string_buffer(program)
+    header = struct.pack("HP", len(program) // 8, ctypes.addressof(array))
+    zero = ctypes.c_ulong(0)
+    if libc.prctl(38, ctypes.c_ulong(1), zero, zero, zero) or libc.prctl(22, ctypes.c_ulong(2), header, zero, zero):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "seccomp")
+
+
+def main() -> None:
+    """A request is an image, a statement, whether it may write, and bounds; all messages are length and marshal."""
+    reads, writes = sys.stdin.buffer, sys.stdout.buffer
+    program, memory = marshal.loads(received(reads))
+    answer(b"", "SELECT json('[1]'), upper('a')", False, (1.0, 1000, 1, 100))  # loads what is loaded late
+    try:
+        shut_in(program, memory)
+        ready = ""
+    except OSError as error:
+        ready = f"{error.filename}: {error.strerror}"
+    send(writes, ready)
+    while request := received(reads):
+        send(writes, answer(*marshal.loads(request)))
+
+
+def received(stream: Any) -> bytes:
+    """The next message; empty at the end."""
+    size = stream.read(4)
+    return stream.read(int.from_bytes(size, "big")) if len(size) == 4 else b""
+
+
+def send(stream: Any, message: Any) -> None:
+    """Sends a message."""
+    data = marshal.dumps(message)
+    stream.write(len(data).to_bytes(4, "big") + data)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What every simulator promises, put to the test: all that games promise, and that its outcome can be trusted.
+
+findings = check(lambda: games.make("clinic"), seeds=50, acts=5000)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from games import conformance
+from games.book import fold
+from games.conformance import Finding
+from games.fuzz import Broken, told
+from games.text import Message
+from simulators.base import Simulator
+
+Make = Callable[[], Simulator]
+NOOP_SCORE = 0.02
+"""What a player who does nothing may score on average."""
+DEVIATIONS = 4.0
+"""How far the random player's share of successes may be from its floor, in standard deviations."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a player is shown: `agents.players.base.View`, for those who may not know of agents."""
+
+    seat: str
+    turn: int
+    messages: tuple[Message, ...]
+    rules: str
+    public: dict[str, Any]
+    private: dict[str, Any]
+    legal: tuple[str, ...] | None
+
+
+def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
+    """Every check of games and every check of simulators, over this many seeds and random acts. Never raises."""
+    return [*conformance.check(make, seeds=seeds, acts=acts), *check_outcomes(make, seeds)]
+
+
+def check_outcomes(make: Make, seeds: int) -> list[Finding]:
+    """The checks of simulators alone."""
+    findings = []
+    for name, examine in CHECKS.items():
+        began = time.perf_counter()
+        try:
+            ok, detail = True, examine(make, seeds)
+        except Broken as broken:
+            ok, detail = False, str(broken)
+        except Exception as error:  # noqa: BLE001 that a simulator raises is what is looked for
+            ok, detail = False, told(error)
+        findings.append(Finding(name, ok, detail, time.perf_counter() - began))
+    return findings
+
+
+def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[Shown]:
+    """Plays a match to its end, yielding what the seat to move is shown before each act.
+
+    The first seat is played by `player`, every other by `others`, both names in `game.players`.
+    """
+    names = {seat: others for seat in game.seats} | {game.seats[0]: player}
+    answers = {seat: game.players[name](game, seed + n) for n, (seat, name) in enumerate(names.items())}
+    game.reset(seed=seed)
+    turn = 0
+    while not game.ended:
+        view = shown(game, turn)
+        yield view
+        game.step(answers[view.seat](view))
+        turn += 1
+
+
+def shown(game: Simulator, turn: int = 0) -> Shown:
+    """What the seat to move is shown now."""
+    seat, info = game.agent_selection, game.infos[game.agent_selection]
+    legal = info["legal"]
+    return Shown(
+        seat,
+        turn,
+        tuple(game.observe(seat)["messages"]),
+        info["rules"],
+        info["public"],
+        info["private"],
+        None if legal is None else tuple(legal),
+    )
+
+
+def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> dict[str, float | bool | str]:
+    """The report of a match with this player at the first seat."""
+    for _ in walk(game, seed, player, others):
+        pass
+    return game.report()
+
+
+def _reports(make: Make, seeds: int, player: str) -> list[dict[str, float | bool | str]]:
+    game, reports = make(), []
+    if player not in game.players:
+        raise Broken(f"{game.name} has no player `{player}`")
+    for seed in range(seeds):
+        report = play(game, seed, player)
+        score, success = report.get("score"), report.get("success")
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise Broken(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
+        if not isinstance(success, bool):
+            raise Broken(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
+        reports.append(report)
+    return reports
+
+
+def _mean(reports: list[dict[str, float | bool | str]], figure: str) -> float:
+    return sum(float(report[figure]) for report in reports) / len(reports)
+
+
+def _noop(make: Make, seeds: int) -> str:
+    score = _mean(_reports(make, seeds, "noop"), "score")
+    if score > NOOP_SCORE:
+        raise Broken(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
+    return f"score {score:.3f} over {seeds} seeds"
+
+
+def _random(make: Make, seeds: int) -> str:
+    reports, floor = _reports(make, seeds, "random"), make().floor
+    share = _mean(reports, "success")
+    far = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
+    if abs(share - floor) > far:
+        raise Broken(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
+    return f"success {share:.3f}, floor {floor:.3f}, score {_mean(reports, 'score'):.3f} over {seeds} seeds"
+
+
+def _oracle(make: Make, seeds: int) -> str:
+    for seed, report in enumerate(_reports(make, seeds, "oracle")):
+        if report["score"] != 1 or not report["success"]:
+            raise Broken(f"seed {seed}: who knows the record scores only {report['score']}: {report}")
+    return f"score 1 on each of {seeds} seeds"
+
+
+def _transcripts(make: Make, seeds: int) -> str:
+    used = make()
+    for seed in range(seeds):
+        for player in ("random", "oracle"):
+            fresh = make()
+            one, two = list(walk(fresh, seed, player)), list(walk(used, seed, player))
+            if one != two or fresh.render() != used.render():
+                raise Broken(f"seed {seed}, {player}: the same seed and player gave another transcript")
+    return f"{seeds} seeds, with random and oracle, twice the same"
+
+
+def _leaks(make: Make, seeds: int) -> str:
+    """The first seat's messages and facts, folded to plain words, hold no text that gives a secret away."""
+    game, probes, views = make(), 0, 0
+    for player in ("random", "oracle"):
+        for seed in range(seeds):
+            heard = ""
+            for view in walk(game, seed, player):
+                if view.seat != game.seats[0]:
+                    continue
+                heard += "".join(f" {fold(message['text'])} ." for message in view.messages)
+                seen = f"{heard} {fold(repr([view.public, view.private]))}"
+                views += 1
+                for secret, texts in game.hidden().items():
+                    for text in texts:
+                        probes += 1
+                        if _occurs(fold(text), seen):
+                            raise Broken(f"seed {seed}, turn {view.turn}: `{text}` gives away {secret}")
+    return f"{probes} probes of {views} views, nothing found"
+
+
+def _occurs(words: str, text: str) -> bool:
+    return bool(words) and words in text and re.search(rf"\b{re.escape(words)}\b", text) is not None
+
+
+CHECKS: dict[str, Callable[[Make, int], str]] = {
+    "noop": _noop,
+    "random": _random,
+    "oracle": _oracle,
+    "transcripts": _transcripts,
+    "leaks": _leaks,
+}

@@ -1,0 +1,136 @@
+"""Simulated persons: a script decides what is said, as typed acts; words only carry it.
+
+The words are a template's, or those of whoever sits at the person's seat. Who only renders an act has his text read
+back (`simulators.extractor`): where it does not say exactly what it should, he is asked once more, then the template
+stands in. So the truth never depends on a language model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from simulators.extractor import Stance
+
+Speech = Literal["script", "render", "free"]
+"""Who words what a person says: a template; the seat, checked against the act; the seat, by its own lights."""
+SPEECHES: tuple[Speech, ...] = ("script", "render", "free")
+Kind = Literal["inform", "deny", "unknown", "confirm", "instruct", "end"]
+Manner = Literal["plain", "terse", "vague", "hurried"]
+
+
+class Act(NamedTuple):
+    """What a person says: of which topic, and with what stance or purpose."""
+
+    kind: Kind
+    topic: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.topic}".rstrip()
+
+
+@dataclass(frozen=True)
+class Persona:
+    """How somebody answers; shares are probabilities, drawn once for each fact of the record."""
+
+    manner: Manner = "plain"
+    volunteers: float = 0.3
+    """Share of the facts that hold, are known and are no secret, which are told unasked."""
+    forgets: float = 0.05
+    """Share of the facts that the person cannot tell."""
+    slips: float = 1.0
+    """How often it is wrong about a fact, as a multiple of the simulator's own rate."""
+    patience: float = 1.0
+    """Share of the questions that may be asked after which it has had enough; 1: it never has."""
+
+
+PERSONAS: Mapping[str, Persona] = {
+    "cooperative": Persona(),
+    "terse": Persona("terse", volunteers=0.1),
+    "forgetful": Persona("vague", volunteers=0.2, forgets=0.3),
+    "mistaken": Persona(slips=3.0),
+    "impatient": Persona("hurried", patience=0.5),
+}
+
+WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
+    "plain": {
+        "inform": ("Yes, I have {it}.", "Yes. I do have {it}.", "I have had {it}, yes.", "There is {it}, doctor."),
+        "deny": ("No, I don't have {it}.", "No. I have not noticed {it}.", "No sign of {it}.", "I haven't had {it}."),
+        "unknown": ("I'm not sure about {it}.", "I can't tell whether I have {it}.", "Hard to say if it is {it}."),
+    },
+    "terse": {
+        "inform": ("Yes.", "Yeah.", "I do."),
+        "deny": ("No.", "Nope.", "I don't."),
+        "unknown": ("Not sure.", "No idea.", "Can't tell."),
+    },
+    "vague": {
+        "inform": ("Let me think... yes, I have {it}.", "Oh. Now that you say it, I have {it}."),
+        "deny": ("Well, no, I don't have {it}.", "Hmm. I have not had {it} of late."),
+        "unknown": ("I don't remember {it}.", "Sorry, I really can't recall whether I had {it}."),
+    },
+    "hurried": {
+        "inform": ("Yes, {it}. Go on.", "Yes yes, I have {it}. What else?"),
+        "deny": ("No, I don't have {it}. Next.", "No, not {it}. Will this take long?"),
+        "unknown": ("I can't tell if I have {it}. Next.", "No idea about {it}. Are we done?"),
+    },
+}
+"""Every way to say an act about `it`, by manner; each is read back exactly, which tests hold."""
+
+
+def worded(act: Act, it: str, manner: Manner, rng: np.random.Generator) -> str:
+    """The act in one of its wordings; `it` is the topic as it stands after "I have"."""
+    wordings = WORDINGS[manner][act.kind]
+    return wordings[rng.integers(len(wordings))].format(it=it)
+
+
+def listed(things: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(things[:-1]), things[-1]] if len(things) > 1 else things)
+
+
+def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
+    """Whether a person may end the talk: its goal holds or its patience is gone, and no write is pending."""
+    return (goal or patience <= 0) and not pending
+
+
+@dataclass
+class Renderings:
+    """Reads what a seat made of the acts it was to word, and counts how it did."""
+
+    texts: int = 0
+    wrong: int = 0
+    """Texts that said of a topic that was due something else than they should."""
+    extra: int = 0
+    """Texts that said something of a topic that was not due, whether true or not."""
+    withheld: int = 0
+    """Texts that left out what was due."""
+    replaced: int = 0
+    """Acts for which the template stood in."""
+    asked_again: bool = field(default=False, repr=False)
+
+    def accepts(self, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> bool:
+        """Whether a text, as it was read, says all that is due and nothing else."""
+        self.texts += 1
+        wrong = any(said[topic] != stance for topic, stance in due.items() if topic in said)
+        extra, withheld = not due.keys() >= said.keys(), not said.keys() >= due.keys()
+        self.wrong, self.extra, self.withheld = self.wrong + wrong, self.extra + extra, self.withheld + withheld
+        return not (wrong or extra or withheld)
+
+    def settled(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance], template: str) -> str | None:
+        """The text if it does, None where it is to be asked for once more, then the template."""
+        if self.accepts(said, due):
+            self.asked_again = False
+            return text
+        self.asked_again = not self.asked_again
+        if self.asked_again:
+            return None
+        self.replaced += 1
+        return template
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Counts for a report."""
+        counts = {"texts": self.texts, "wrong": self.wrong, "extra": self.extra, "withheld": self.withheld}
+        return {f"render_{name}": count for name, count in {**counts, "replaced": self.replaced}.items()}

@@ -1,0 +1,76 @@
+"""Sums and products of whole numbers as text: read, brought into one form and worked out, without `eval`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+TOKEN = re.compile(r"\s*(?:(\d+)|([-+*()]))")
+DEPTH = 20
+"""Parentheses in parentheses, at most."""
+
+
+def tokens(text: str) -> list[str]:
+    """Numbers, operators and parentheses, signs attached to their terms (`-3`, `-(`); ValueError for anything else."""
+    found: list[str] = []
+    place, text = 0, text.strip()
+    while place < len(text):
+        match = TOKEN.match(text, place)
+        if match is None:
+            raise ValueError(f"{text[place]!r} is no number, operator or parenthesis")
+        place = match.end()
+        token = match[1] or match[2]
+        if token.isdigit():
+            token = str(int(token)) if len(token) <= 400 else token
+        opens = not found or found[-1] in ("+", "-", "*", "(", "-(")
+        signed = bool(found) and found[-1] == "-" and (len(found) == 1 or found[-2] in ("+", "-", "*", "(", "-("))
+        if signed and (token.isdigit() or token == "("):
+            found[-1] = f"-{token}"
+        elif opens and token in "+*)":
+            raise ValueError(f"a number is missing before {token!r}")
+        elif not opens and (token.isdigit() or token == "("):
+            raise ValueError(f"an operator is missing before {token!r}")
+        elif signed:
+            raise ValueError("a sign stands before a number or a parenthesis")
+        else:
+            found.append(token)
+    return found
+
+
+def value(found: Sequence[str]) -> int:
+    """What the tokens come to, multiplication first; ValueError where they are no expression."""
+    rest = list(reversed(found))
+    result = _sum(rest, 0)
+    if rest:
+        raise ValueError("a parenthesis is closed that was never opened")
+    return result
+
+
+def _sum(rest: list[str], depth: int) -> int:
+    result = _product(rest, depth)
+    while rest and rest[-1] in ("+", "-"):
+        sign = 1 if rest.pop() == "+" else -1
+        result += sign * _product(rest, depth)
+    return result
+
+
+def _product(rest: list[str], depth: int) -> int:
+    result = _term(rest, depth)
+    while rest and rest[-1] == "*":
+        rest.pop()
+        result *= _term(rest, depth)
+    return result
+
+
+def _term(rest: list[str], depth: int) -> int:
+    token = rest.pop() if rest else ""
+    if token in ("(", "-("):
+        if depth >= DEPTH:
+            raise ValueError(f"more than {DEPTH} parentheses in each other")
+        inner = _sum(rest, depth + 1)
+        if not rest or rest.pop() != ")":
+            raise ValueError("a parenthesis is never closed")
+        return -inner if token == "-(" else inner
+    if not token.lstrip("-").isdigit():
+        raise ValueError("a number is missing at the end" if not token else f"a number is missing before {token!r}")
+    return int(token)

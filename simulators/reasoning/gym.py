@@ -1,0 +1,222 @@
+"""Tasks and scorers of reasoning-gym (Stojanovski et al. 2025), as far as they can be trusted.
+
+A family is used only where its tasks are the same in every process, a known answer scores 1 and nothing scores 1 by
+saying nothing, and where its scorer does not execute what a model wrote. What was found against the others stands in
+REFUSED; it was looked for in version 0.1.25.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import difflib
+import io
+import math
+import random
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from games.text import whole_number
+from simulators.base import SimulatorFault, held_out
+
+LEVEL = "level"
+OURS = ("seed", "size")
+"""Settings of a family that come from the match."""
+
+EVALUATES = "its scorer executes replies as Python code"
+HASHED = "its tasks depend on string hashing, so the same seed gives others in every process"
+UNKNOWN = "its tasks have no known answer"
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("simple_integration", "intermediate_integration"), EVALUATES),
+    **dict.fromkeys(
+        ("isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"), HASHED
+    ),
+    **dict.fromkeys(("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"), UNKNOWN),
+    "puzzle24": "its scorer does not look whether the given numbers were used",
+    "game_of_life_halting": "its scorer takes any answer for a right one",
+    "composite": "name the families themselves",
+}
+NAMES_ONLY = re.compile(r"[\w \n-]*")
+SUMS_ONLY = re.compile(r"(?!.{201})(?!.*\* *\*)[\d+\-*/() ]+")
+READABLE: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(("string_insertion", "spiral_matrix", "binary_matrix", "n_queens"), NAMES_ONLY),
+    "countdown": SUMS_ONLY,
+    "complex_arithmetic": re.compile(r"[\d+\-.ij* ()]{1,100}"),  # its scorer takes nan for right
+}
+"""Scorers that call eval, or worse: the only replies that they are shown. Others are wrong."""
+HUGE = re.compile(r"[eE][+-]?\d{4}|\d{400}")
+"""Numbers whose size alone keeps a scorer busy for hours; a reply with one is wrong."""
+BLANKS = ("?", "nan")
+"""What answers nothing, and must not score 1."""
+DRAWS = 100
+"""Tasks drawn in a row before a family counts as unusable."""
+
+
+class Scored(NamedTuple):
+    """A scorer's word on an answer: the score in [0, 1], and whether it could read the answer at all."""
+
+    value: float
+    readable: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A question, its known answer, and what scores others."""
+
+    family: str
+    question: str
+    answer: str
+    _entry: Mapping[str, Any] = dataclasses.field(repr=False)
+    _dataset: Any = dataclasses.field(repr=False)
+
+    def score(self, answer: str) -> Scored:
+        """The family's own score of an answer; SimulatorFault when its scorer fails on the known answer too.
+
+        A scorer that fails on this answer alone has met an answer it cannot read: that is wrong, and no way out of a
+        task that one cannot do.
+        """
+        pattern = READABLE.get(self.family)
+        if HUGE.search(answer) or (pattern is not None and not pattern.fullmatch(answer)):
+            return Scored(0.0, False)
+        try:
+            return Scored(self._scored(answer), True)
+        except Exception as error:  # noqa: BLE001 a scorer of others may fail in any way
+            failed = error
+        try:
+            if self._scored(self.answer) == 1.0:
+                return Scored(0.0, False)
+        except Exception as error:  # noqa: BLE001 as above
+            failed = error
+        raise SimulatorFault(f"the scorer of {self.family} fails: {type(failed).__name__}: {failed}")
+
+    def fit(self) -> bool:
+        """Whether it can be scored: its answer is right, and saying nothing is not."""
+        blank = (self.score(text).value for text in BLANKS)
+        return bool(self.answer.strip()) and self.score(self.answer).value == 1.0 and max(blank) < 1.0
+
+    def _scored(self, answer: str) -> float:
+        with isolated(0):
+            value = float(self._dataset.score_answer(answer, copy.deepcopy(dict(self._entry))))
+        if not (math.isfinite(value) and 0.0 <= value <= 1.0):
+            raise SimulatorFault(f"the scorer of {self.family} gave {value}")
+        return value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: nothing changes a task."""
+        return self
+
+
+@contextlib.contextmanager
+def isolated(seed: int) -> Iterator[None]:
+    """The global generators begin at this seed inside, and are outside as they were; printing is swallowed."""
+    before = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+
+
+def configured(given: object) -> dict[str, dict[str, Any]]:
+    """Families with their settings, checked: from a name, a list of names, or names with settings.
+
+    Settings are those of the family's own config class; `level` is a step of its curriculum, for all settings that are
+    not given. ValueError names what is wrong, and the nearest name.
+    """
+    named = {given: {}} if isinstance(given, str) else given
+    if isinstance(named, list | tuple):
+        named = {name: {} for name in named}
+    if not isinstance(named, Mapping) or not named:
+        raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {given!r}")
+    return {str(family): _settings(str(family), settings or {}) for family, settings in named.items()}
+
+
+def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
+    """A task that can be scored, with chance from rng alone; SimulatorFault when the family makes none."""
+    dataset_class, config_class = _library()[0][family]
+    for _ in range(DRAWS):
+        seed = int(rng.integers(2**31))
+        try:
+            with isolated(seed):
+                dataset = dataset_class(config=config_class(**settings, seed=seed, size=1))
+                entry = dataset[0]
+        except Exception as error:
+            raise SimulatorFault(f"{family} makes no task: {type(error).__name__}: {error}") from error
+        task = Task(family, str(entry["question"]), str(entry["answer"] or ""), entry, dataset)
+        if task.fit():
+            return task
+    raise SimulatorFault(f"none of {DRAWS} tasks of {family} could be scored")
+
+
+def is_test(question: str) -> bool:
+    """Whether a question belongs to the test split, wherever it is asked."""
+    return held_out(f"reasoning:{question}")
+
+
+def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The families of reasoning-gym and their curricula, by name; imported when first asked for: it takes seconds."""
+    try:
+        from reasoning_gym.factory import CURRICULA, DATASETS
+    except ImportError as error:
+        raise ValueError(f"tasks come from reasoning-gym: pip install 'arena-selfplay[simulators]' ({error})") from None
+    return DATASETS, CURRICULA
+
+
+def _settings(family: str, given: object) -> dict[str, Any]:
+    families = _library()[0]
+    if family in REFUSED:
+        raise ValueError(f"task: {family} cannot be used: {REFUSED[family]}")
+    if family not in families:
+        near = difflib.get_close_matches(family, families, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else ""
+        raise ValueError(f"task: reasoning-gym has no family '{family}'{hint}")
+    if not isinstance(given, Mapping):
+        raise ValueError(f"task: the settings of {family} must be names and values, not {given!r}")
+    config_class = families[family][1]
+    hints = typing.get_type_hints(config_class)
+    settings = _of_level(family, given[LEVEL]) if LEVEL in given else {}
+    for name, value in given.items():
+        if name != LEVEL:
+            settings[name] = _value(family, str(name), value, hints)
+    if family == "basic_arithmetic" and not settings.get("allow_parentheses", True):
+        raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: leave it")
+    try:
+        config = config_class(**settings)
+        if hasattr(config, "validate"):
+            config.validate()
+    except (AssertionError, TypeError, ValueError) as error:
+        raise ValueError(f"task: {family}: {error}") from None
+    return settings
+
+
+def _value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
+    known = [hint for hint in hints if hint not in OURS]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f" (it has {', '.join([LEVEL, *known])})"
+        raise ValueError(f"task: {family} has no setting '{name}'{hint}")
+    try:
+        return TypeAdapter(hints[name]).validate_python(list(value) if isinstance(value, tuple) else value)
+    except ValidationError as error:
+        raise ValueError(f"task: {family}.{name}: {error.errors()[0]['msg']}, not {value!r}") from None
+
+
+def _of_level(family: str, level: object) -> dict[str, Any]:
+    """The settings of a step of the family's curriculum, all attributes together, earlier steps included."""
+    curricula = _library()[1]
+    if family not in curricula:
+        raise ValueError(f"task: {family} has no curriculum: leave out level")
+    curriculum = curricula[family]()
+    most = max(len(attribute.levels) for attribute in curriculum.attributes.values()) - 1
+    curriculum.set_global_level(whole_number(f"task: {family}.level", level, least=0, most=most))
+    config = dataclasses.asdict(curriculum.generate_configuration())
+    return {name: value for name, value in config.items() if name not in OURS}

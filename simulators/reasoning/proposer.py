@@ -1,0 +1,238 @@
+"""One seat writes a task with a checkable answer, the others solve it; a task pays by how hard it was for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.text import IllegalAct, whole_number
+from simulators.base import Answer, Seen, Simulator, SimulatorFault
+from simulators.reasoning import gym, replies
+from simulators.reasoning.tasks import RIGHT, one_of
+from simulators.reasoning.typed import Family, Proposed, families_of, same_number
+
+Pay = Literal["hard", "frontier"]
+PROPOSER = "proposer"
+CHALLENGE = "challenge"
+PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
+"""What the proposer gets for a task that the share s of the solvers got right: as SSP does, and most where s = 1/2."""
+TRIES = 1000
+
+
+class ProposerSolver(Simulator):
+    """Acts: the proposer's a task of the family that it is told, the solvers' an answer each.
+
+    Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
+    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); rounds,
+    tasks per match; answer "plain", "boxed" or "tag", where the answer stands in a solver's act.
+
+    A proposal counts when the checker can work out its answer, within the family's limits, and when the answer does
+    not stand in it, it was not met in this match, and it is of the split: with "train" no question of reasoning-gym's
+    test split is ever practised. Any other ends the match (illegal: retry, it may be mended once) and pays 0; penalty
+    is 0 unless given. Parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    """
+
+    name = "proposer_solver"
+    metadata: ClassVar[dict[str, Any]] = {"name": "proposer_solver_v0", "render_modes": ["ansi"]}
+    whole_acts = True
+
+    def __init__(
+        self,
+        *,
+        families: object = "chain_sum",
+        solvers: int = 4,
+        pay: Pay = "frontier",
+        rounds: int = 1,
+        answer: replies.AnswerFormat = "plain",
+        illegal: Literal["end", "retry"] = "end",
+        penalty: float = 0.0,
+        **options: Any,
+    ) -> None:
+        self.families = families_of(families)
+        self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
+        self.seats = (PROPOSER, *self.solvers)
+        self.pays = one_of("pay", pay, list(PAYS))
+        self.rounds = whole_number("rounds", rounds, least=1)
+        self.answer = one_of("answer", answer, replies.ANSWERS)
+        super().__init__(illegal=illegal, penalty=penalty, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the family, and an example that may not be proposed; {"family": …, "example": …} sets them."""
+        names = list(self.families)
+        name = str(options.get("family", names[rng.integers(len(names))]))
+        self.family: Family = self.families[name]
+        self.example = self.family.check(options["example"]) if "example" in options else self.drawn(rng)
+        self.proposed: Proposed | None = None
+        self._seen = {self.example.text}
+        self._right: list[bool] = []
+        self._shares: list[float] = []
+        self._tasks: list[Proposed] = []
+        self._faults = 0
+
+    def rules(self) -> str:
+        """The same for all seats."""
+        again = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
+        paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
+        return (
+            f"The proposer writes a task, the {len(self.solvers)} solvers answer it, each alone.{again} "
+            f"A solver is paid for the right answer; it writes {replies.SHOWN_ANSWER[self.answer]}. "
+            f"The proposer writes the task and nothing else, and is paid {paid}; a task that is malformed, was seen "
+            "before or holds its own answer pays nothing."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The question, once there is one, in the family's words and without them."""
+        task = self.proposed
+        return {
+            "family": self.family.name,
+            "question": task.question if task else "",
+            "terse": task.text if task else "",
+            "round": min(len(self._shares) + 1, self.rounds),
+        }
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The proposer's: what its tasks look like, their limits, and an example that it may not repeat."""
+        if seat != PROPOSER:
+            return {}
+        limits = ", ".join(f"{name.replace('_', ' ')} {most}" for name, most in self.family.settings.items())
+        return {"form": self.family.form, "limits": limits, "example": self.example.text}
+
+    def play(self, seat: str, act: str) -> str:
+        """Checks a proposal, or an answer; the other seats do not hear it."""
+        if seat == PROPOSER:
+            self.proposed = self._checked(act)
+            self._seen.add(self.proposed.text)
+            self._tasks.append(self.proposed)
+            self._right = []
+        else:
+            answer = replies.final_answer(act, self.answer)
+            self._right.append(answer is not None and same_number(answer, self._task.answer))
+            self.pay(seat, RIGHT, float(self._right[-1]))
+            if len(self._right) == len(self.solvers):
+                self._settle()
+        return ""
+
+    @property
+    def _task(self) -> Proposed:
+        if self.proposed is None:
+            raise SimulatorFault("a solver is to move, but there is no task")
+        return self.proposed
+
+    def _checked(self, act: str) -> Proposed:
+        """The task; IllegalAct for what is none. A checker that fails rejects too."""
+        text = act.strip().removesuffix("=").strip("` \n").removeprefix("[").removesuffix("]")
+        try:
+            task = self.family.check(text)
+        except ValueError as why:
+            raise IllegalAct(str(why)) from None
+        except Exception as error:
+            self._faults += 1  # a task that the checker fails on is never accepted
+            raise IllegalAct("the checker cannot check it") from error
+        if task.trivial:
+            raise IllegalAct("its answer stands in it")
+        if task.text in self._seen:
+            raise IllegalAct("it was seen before")
+        if not self.of_split(task):
+            raise IllegalAct("it is kept for another split")
+        return task
+
+    def of_split(self, task: Proposed) -> bool:
+        """Whether a task may be asked in this split."""
+        return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
+
+    def _settle(self) -> None:
+        """Pays the proposer for the round; the next one, or the end."""
+        share = sum(self._right) / len(self._right)
+        self._shares.append(share)
+        self.pay(PROPOSER, CHALLENGE, PAYS[self.pays](share))
+        told = f"{sum(self._right)} of {len(self._right)} were right."
+        if len(self._shares) == self.rounds:
+            self.end("answered", told)
+            return
+        self.proposed = None
+        self.tell(told, PROPOSER)
+        for seat, right in zip(self.solvers, self._right, strict=True):
+            self.tell("That was right." if right else "That was wrong.", seat)
+
+    def drawn(self, rng: np.random.Generator, hardest: bool = False) -> Proposed:
+        """A task of the match's family, of the split, that would be accepted if it were not met before."""
+        for _ in range(TRIES):
+            task = self.family.draw(rng, hardest)
+            if not task.trivial and self.of_split(task):
+                return task
+        raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
+
+    def unseen(self, rng: np.random.Generator, hardest: bool = False) -> Proposed:
+        """As `drawn`, and not met in this match; the last one tried where there is no such task."""
+        for _ in range(TRIES):
+            task = self.drawn(rng, hardest)
+            if task.text not in self._seen:
+                break
+        return task
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The example is the proposer's alone."""
+        if seat == PROPOSER:
+            return None
+        one, two = self.drawn(rng), self.drawn(rng)
+        while one.text == two.text:
+            two = self.drawn(rng)
+        return ({"family": self.family.name, "example": one.text}, {"family": self.family.name, "example": two.text})
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Shares of the rounds: `valid`, proposals that counted, and `score`, right answers; s, right ones of answers.
+
+        `terms` and `digits`, of the largest number, are means over the tasks.
+        """
+        score = sum(self._shares) / self.rounds
+        tasks = max(len(self._tasks), 1)
+        return {
+            "score": score,
+            "success": score == 1.0,
+            "s": sum(self._shares) / max(len(self._shares), 1),
+            "valid": len(self._tasks) / self.rounds,
+            "terms": sum(task.terms for task in self._tasks) / tasks,
+            "digits": sum(task.digits for task in self._tasks) / tasks,
+            "checker_faults": self._faults,
+            "family": self.family.name,
+            "task": self._tasks[-1].text if self._tasks else "",
+        }
+
+    @property
+    def floor(self) -> float:
+        """A proposer at random proposes what can be solved, and the kit's other seats know the answers."""
+        return 1.0
+
+
+def _noop(game: ProposerSolver, seed: int) -> Answer:
+    """Says nothing."""
+    return lambda seen: ""
+
+
+def _random(game: ProposerSolver, seed: int) -> Answer:
+    """Proposes any task; answers with the answer to another."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+
+    def answer(seen: Seen) -> str:
+        if seen.seat == PROPOSER:
+            return game.unseen(rng).text
+        return replies.write_answer(str(game.drawn(rng).answer), game.answer)
+
+    return answer
+
+
+def _oracle(game: ProposerSolver, seed: int) -> Answer:
+    """Proposes the hardest tasks within the limits; knows their answers."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+
+    def answer(seen: Seen) -> str:
+        if seen.seat == PROPOSER:
+            return game.unseen(rng, hardest=True).text
+        return replies.write_answer(str(game.proposed.answer) if game.proposed else "", game.answer)
+
+    return answer
+
+
+ProposerSolver.players = {"noop": _noop, "random": _random, "oracle": _oracle}

@@ -1,0 +1,84 @@
+"""Reading replies that reason: where the final answer stands in them, and the code that is to be run first.
+
+Answers: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code, as models are trained
+to call it: ```` ```python ```` fences (SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (ReTool; a fence inside is
+taken off), or `<tool_call>` with a tool named python (ARTIST, Hermes). Any text at all is read, in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, get_args
+
+AnswerFormat = Literal["plain", "boxed", "tag"]
+CodeFormat = Literal["fence", "code", "tool_call"]
+ANSWERS: tuple[str, ...] = get_args(AnswerFormat)
+CODES: tuple[str, ...] = get_args(CodeFormat)
+
+SHOWN_ANSWER = {"plain": "the answer", "boxed": "the answer in \\boxed{…}", "tag": "the answer in <answer>…</answer>"}
+SHOWN_CODE = {
+    "fence": "```python\n…\n```",
+    "code": "<code>…</code>",
+    "tool_call": '<tool_call>{"name": "python", "arguments": {"code": "…"}}</tool_call>',
+}
+MARKS = {"fence": ("```python", "```"), "code": ("<code>", "</code>"), "tool_call": ("<tool_call>", "</tool_call>")}
+FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A piece of a reply between its marks: where the opening mark stands, and what is in it."""
+
+    start: int
+    text: str
+
+
+def final_answer(text: str, form: str) -> str | None:
+    """The last final answer in a text, stripped; None where there is none."""
+    if form == "plain":
+        found: str | None = text
+    elif form == "boxed":
+        found = _boxed(text)
+    else:
+        end = text.rfind("</answer>")
+        start = text.rfind("<answer>", 0, max(end, 0))
+        found = text[start + len("<answer>") : end] if start >= 0 else None
+    return (found or "").strip() or None
+
+
+def write_answer(answer: str, form: str) -> str:
+    """A reply that reads as this answer."""
+    return {"plain": answer, "boxed": f"\\boxed{{{answer}}}", "tag": f"<answer>{answer}</answer>"}[form]
+
+
+def first_block(text: str, form: str) -> Block | None:
+    """The first block of code or calls; to the end where it is never closed, as after a stop at its closing mark."""
+    opening, closing = MARKS[form]
+    start = text.find(opening)
+    if start < 0:
+        return None
+    begin = start + len(opening)
+    end = text.find(closing, begin)
+    inner = text[begin : end if end >= 0 else len(text)]
+    if form == "code" and (fenced := FENCE.search(inner)):
+        inner = fenced[1]
+    return Block(start, inner.strip("\n")) if inner.strip() else None
+
+
+def write_code(code: str, form: str) -> str:
+    """A reply that reads as this code; not for calls, which are JSON."""
+    opening, closing = MARKS[form]
+    return f"{opening}\n{code}\n{closing}"
+
+
+def _boxed(text: str) -> str | None:
+    """What stands in the last \\boxed{…} whose braces are balanced."""
+    mark, end = "\\boxed{", len(text)
+    while (start := text.rfind(mark, 0, end)) >= 0:
+        depth = 1
+        # A box that ends nowhere before the one looked at last would have to contain it: stop there.
+        for place in range(start + len(mark), end):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            if depth == 0:
+                return text[start + len(mark) : place]
+        end = start
+    return None

@@ -1,0 +1,243 @@
+"""Tasks of reasoning-gym as a game of one seat: answered once, again until right, twice, or with Python at hand."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from games.book import fold
+from games.text import IllegalAct, flag, number, whole_number
+from simulators.base import Answer, Simulator
+from simulators.confine.code import available, run_python
+from simulators.reasoning import gym, replies
+from simulators.reasoning.typed import bare
+from simulators.tools import Tool, read_calls, run
+
+Protocol = Literal["single", "retry", "correct", "code"]
+SOLVER, TOOL = "solver", "tool"
+RIGHT = "right"
+AGAIN = "Incorrect. Please think again."
+CORRECT = (
+    "There might be an error in the solution above because of lack of understanding of the question. "
+    "Please correct the error, if any, and rewrite the solution."
+)
+TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "code": 5}
+SAMPLES = 100
+"""Tasks of a family; how often the answer to one is right for another tells the floor."""
+
+
+class Reasoning(Simulator):
+    """Acts: an answer, or in protocol "code" a reply that holds code or a final answer, whichever comes first.
+
+    Options besides Simulator's: task, a family of reasoning-gym, a list of them, or families with settings (`level` is
+    a step of the curriculum); protocol "single" (one answer), "retry" (told that it is wrong, until it is right or
+    after max_turns; UFO), "correct" (two answers, before the second a hint that there might be an error; SCoRe) or
+    "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter);
+    max_turns; answer "plain", "boxed" or "tag", where the answer stands in an act; code "fence", "code" or
+    "tool_call", how code is called; partial, whether answers that are nearly right score what the family's scorer
+    gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
+
+    Part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
+    """
+
+    name = "reasoning"
+    seats = (SOLVER,)
+    metadata: ClassVar[dict[str, Any]] = {"name": "reasoning_v0", "render_modes": ["ansi"]}
+    whole_acts = True
+
+    def __init__(
+        self,
+        *,
+        task: object = "chain_sum",
+        protocol: Protocol = "single",
+        max_turns: int | None = None,
+        answer: replies.AnswerFormat | None = None,
+        code: replies.CodeFormat | None = None,
+        partial: bool = False,
+        seconds: float = 5.0,
+        memory_mb: int = 512,
+        output_bytes: int = 2000,
+        **options: Any,
+    ) -> None:
+        self.protocol = one_of("protocol", protocol, get_args(Protocol))
+        with_code = protocol == "code"
+        if max_turns is not None and protocol not in ("retry", "code"):
+            raise ValueError(f'max_turns goes with protocol "retry" or "code", not with "{protocol}"')
+        self.max_turns = whole_number("max_turns", TURNS[protocol] if max_turns is None else max_turns, least=1)
+        forms = [form for form in replies.ANSWERS if not (with_code and form == "plain")]
+        self.answer = one_of("answer", answer or ("boxed" if with_code else "plain"), forms)
+        if code is not None and not with_code:
+            raise ValueError('code goes with protocol "code"')
+        self.code = one_of("code", code or "fence", replies.CODES)
+        self.partial = flag("partial", partial)
+        if self.partial and protocol == "retry":
+            raise ValueError('protocol "retry" tells right from wrong only: leave out partial')
+        self.seconds = number("seconds", seconds, least=0.1)
+        self.memory_mb = whole_number("memory_mb", memory_mb, least=64)
+        self.output_bytes = whole_number("output_bytes", output_bytes, least=1)
+        if with_code and (why := available()):
+            raise ValueError(why)
+        self.tasks = gym.configured(task)
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws a family and a task of the split."""
+
+        def draw() -> gym.Task:
+            family = list(self.tasks)[rng.integers(len(self.tasks))]
+            return gym.draw(family, self.tasks[family], rng)
+
+        self.task: gym.Task = self.draw_entity(draw, lambda task: task.question)
+        self._scores: list[float] = []
+        self._runs = self._failed_runs = self._unreadable = 0
+
+    @property
+    def turns_left(self) -> int:
+        """Replies that may still be given."""
+        return self.max_turns - self.turns
+
+    def rules(self) -> str:
+        """How to answer, and how often; the question is a public fact."""
+        says = f"Answer the question: write {replies.SHOWN_ANSWER[self.answer]}."
+        if self.protocol == "retry":
+            return f"{says} If it is wrong, you are told so and may answer again: {self.max_turns} answers in all."
+        if self.protocol == "correct":
+            return f"{says} Then look at it once more and answer again; only the second answer is final."
+        if self.protocol == "code":
+            return (
+                f"{says} Before that you may run Python: write\n{replies.SHOWN_CODE[self.code]}\nand you are shown "
+                f"what it prints. Every block runs by itself, for at most {self.seconds:g} seconds, without network. "
+                f"{self.max_turns} replies in all."
+            )
+        return says
+
+    def public(self) -> dict[str, Any]:
+        """The question, in few characters too where its family is known, and the replies that are left."""
+        terse = bare(self.task.family, self.task.question)
+        return {"question": self.task.question, "terse": terse, "turns_left": self.turns_left}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing: what is hidden is hidden from everybody."""
+        return {}
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """The answer, where it is long enough to be known again, and no words of the question itself."""
+        answer = fold(self.task.answer)
+        telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}")
+        return {"answer": (self.task.answer,)} if telling else {}
+
+    def play(self, seat: str, act: str) -> str:
+        """Scores an answer or runs code; nobody else hears of it."""
+        block = replies.first_block(act, self.code) if self.protocol == "code" else None
+        answer = replies.final_answer(act[: block.start] if block else act, self.answer)
+        if answer is not None:
+            self._answered(seat, answer)
+        elif block is not None:
+            self._run(act[block.start :], block.text)
+        else:
+            code = f", or code: {replies.SHOWN_CODE[self.code]}" if self.protocol == "code" else ""
+            raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}{code}")
+        return ""
+
+    def _answered(self, seat: str, answer: str) -> None:
+        scored = self.task.score(answer)
+        self._unreadable += not scored.readable
+        self._scores.append(scored.value if self.partial else float(scored.value == 1.0))
+        self.pay(seat, RIGHT, self._scores[-1])
+        solved = self._scores[-1] == 1.0
+        if self.protocol == "correct" and self.turns_left > 1:
+            self.tell(CORRECT)
+        elif self.protocol == "retry" and not solved and self.turns_left > 1:
+            self.tell(AGAIN)
+        else:
+            self.end(RIGHT if solved else "wrong", "That is right." if solved else "That is wrong.")
+
+    def python(self, code: str) -> str:
+        """Runs Python code and returns what it prints."""
+        outcome = run_python(
+            code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes, stdin=""
+        )
+        self._failed_runs += bool(outcome.reason or outcome.stderr)
+        return _plain(outcome.observation())
+
+    def _run(self, reply: str, code: str) -> None:
+        self._runs += 1
+        if self.code == "tool_call":
+            output = run([Tool.of(self.python)], read_calls(reply)[0], most=self.output_bytes)
+        else:
+            output = self.python(code)
+        if self.turns_left > 1:
+            self.tell(output, sender=TOOL)
+        else:
+            self.end("turns", "No replies are left.")
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """How right the last answer was and the first; answers; code runs, and those that were stopped or wrote errors.
+
+        `unreadable` answers are those that the family's scorer could not read, or may not be shown.
+        """
+        last = self._scores[-1] if self._scores else 0.0
+        return {
+            "score": last,
+            "success": last == 1.0,
+            "first": self._scores[0] if self._scores else 0.0,
+            "answers": len(self._scores),
+            "runs": self._runs,
+            "failed_runs": self._failed_runs,
+            "unreadable": self._unreadable,
+            "family": self.task.family,
+            "question": self.task.question,
+            "answer": self.task.answer,
+        }
+
+    def guess(self, rng: np.random.Generator) -> str:
+        """The answer to another task of the family: wrong as a rule, but what an answer looks like."""
+        return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
+
+    @property
+    def floor(self) -> float:
+        """How often the random player is right, worked out on tasks of its own."""
+        rng, chances = np.random.default_rng(0), []
+        attempts = self.max_turns if self.protocol == "retry" else 1
+        for family, settings in self.tasks.items():
+            tasks = [gym.draw(family, settings, rng) for _ in range(SAMPLES)]
+            for n, task in enumerate(tasks):
+                others = tasks[:n] + tasks[n + 1 :]
+                right = sum(task.score(other.answer).value == 1.0 for other in others) / len(others)
+                chances.append(1.0 - (1.0 - right) ** attempts)
+        return sum(chances) / len(chances)
+
+
+def _noop(game: Reasoning, seed: int) -> Answer:
+    """Says nothing."""
+    return lambda seen: ""
+
+
+def _random(game: Reasoning, seed: int) -> Answer:
+    """Answers as one might answer another task of the family."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
+
+
+def _oracle(game: Reasoning, seed: int) -> Answer:
+    """Knows the answer."""
+    return lambda seen: replies.write_answer(game.task.answer, game.answer)
+
+
+def _plain(text: str) -> str:
+    """The text's lines without control and invisible characters."""
+    spaced = text.replace("\r\n", "\n").replace("\t", "    ")
+    return "".join(char for char in spaced if char == "\n" or not unicodedata.category(char).startswith("C"))
+
+
+def one_of(name: str, value: object, known: Sequence[str]) -> str:
+    """The option as one of the known words; ValueError names them."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    return str(value)
+
+
+Reasoning.players = {"noop": _noop, "random": _random, "oracle": _oracle}

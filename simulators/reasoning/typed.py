@@ -1,0 +1,253 @@
+"""Typed tasks: what a proposer may write, so that a checker can work out the answer by itself.
+
+Each family is one of reasoning-gym's: it asks in the same words and has the same answers, so that a fixed test set
+from there measures what was learned here. A task is a short text in one form; its answer is one whole number, by
+construction the only one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.text import whole_number
+from simulators.reasoning import expression
+
+LONGEST = 200
+"""Characters of a proposal, at most."""
+NUMBER = re.compile(r"-?\d+")
+Limits = Mapping[str, tuple[int, int, int]]
+WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?")
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A task that passed its family's checks."""
+
+    text: str
+    """In one form: tasks that differ only in blanks are the same."""
+    question: str
+    answer: int
+    terms: int
+    """Numbers in it."""
+    digits: int
+    """Of the largest of them."""
+
+    @property
+    def trivial(self) -> bool:
+        """Whether its answer stands in it already."""
+        return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
+
+
+class Family(ABC):
+    """A kind of task and its limits; `check` reads a proposal, `draw` makes one."""
+
+    name: ClassVar[str]
+    form: ClassVar[str]
+    """What a proposal looks like, in words."""
+    asks: ClassVar[tuple[str, str]]
+    """The question's words before and after the task."""
+    limits: ClassVar[Limits]
+    """Of each setting the default, the least and the most."""
+
+    def __init__(self, **settings: Any) -> None:
+        for name in settings:
+            if name not in self.limits:
+                raise ValueError(f"families: {self.name} has no setting '{name}' (it has {', '.join(self.limits)})")
+        self.settings = {
+            name: whole_number(f"families: {self.name}.{name}", settings.get(name, default), least, most)
+            for name, (default, least, most) in self.limits.items()
+        }
+
+    def check(self, text: str) -> Proposed:
+        """The task that a proposal poses; ValueError says why it poses none."""
+        if len(text) > LONGEST:
+            raise ValueError(f"a task has at most {LONGEST} characters")
+        plain, numbers, answer = self.read(text)
+        digits = max(len(str(abs(number))) for number in numbers)
+        return Proposed(plain, plain.join(self.asks), answer, len(numbers), digits)
+
+    def draw(self, rng: np.random.Generator, hardest: bool = False) -> Proposed:
+        """A task within the limits; at their upper ends where it is to be the hardest."""
+        return self.check(self.write(rng, hardest))
+
+    @abstractmethod
+    def read(self, text: str) -> tuple[str, Sequence[int], int]:
+        """The task in one form, the numbers in it, and its answer; ValueError for what is none within the limits."""
+
+    @abstractmethod
+    def write(self, rng: np.random.Generator, hardest: bool) -> str:
+        """Any task within the limits."""
+
+    def _many(self, rng: np.random.Generator, most: str, hardest: bool) -> int:
+        return self.settings[most] if hardest else int(rng.integers(2, self.settings[most] + 1))
+
+
+class Chain(Family):
+    """Numbers joined by operators, without parentheses; all of a drawn task's numbers have as many digits."""
+
+    operators: ClassVar[str]
+    limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
+
+    def read(self, text: str) -> tuple[str, Sequence[int], int]:
+        """By the parser of expressions."""
+        found = expression.tokens(text)
+        for token in found:
+            if not token.isdigit() and token not in self.allowed:
+                raise ValueError(f"{token!r} does not belong to {self.form}")
+        numbers = [int(token) for token in found if token.lstrip("-").isdigit()]
+        self._within(found, numbers)
+        return " ".join(found), numbers, expression.value(found)
+
+    def write(self, rng: np.random.Generator, hardest: bool) -> str:
+        """As reasoning-gym draws it: a number of terms, a number of digits, then each term."""
+        terms, digits = self._many(rng, "max_terms", hardest), self.settings["max_digits"]
+        digits = digits if hardest else int(rng.integers(1, digits + 1))
+        numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
+        signs = rng.choice(list(self.operators), size=terms - 1)
+        return "".join(f"{number} {sign} " for number, sign in zip(numbers, signs, strict=False)) + str(numbers[-1])
+
+    @functools.cached_property
+    def allowed(self) -> frozenset[str]:
+        """Tokens besides numbers without a sign."""
+        return frozenset(self.operators)
+
+    def _within(self, found: Sequence[str], numbers: Sequence[int]) -> None:
+        terms, digits = self.settings["max_terms"], self.settings["max_digits"]
+        if not 2 <= len(numbers) <= terms:
+            raise ValueError(f"a task has from 2 to {terms} numbers, not {len(numbers)}")
+        if any(abs(number) >= 10**digits for number in numbers):
+            raise ValueError(f"a number has at most {digits} digits")
+
+
+class ChainSum(Chain):
+    """Sums and differences."""
+
+    name, operators = "chain_sum", "+-"
+    form = "numbers joined by + and -, such as [8 + 3]"
+    asks = ("State the final answer to the following arithmetic problem: ", " =")
+
+
+class Products(Chain):
+    """Products."""
+
+    name, operators = "products", "*"
+    form = "numbers joined by *, such as [8 * 3]"
+    asks = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
+    limits: ClassVar[Limits] = {"max_terms": (2, 2, 6), "max_digits": (2, 1, 6)}
+
+
+class BasicArithmetic(Chain):
+    """Sums, differences, products, signs and parentheses; multiplication first."""
+
+    name, operators = "basic_arithmetic", "+-*"
+    form = "numbers joined by +, - and *, with parentheses, such as [8 - 2 * 3]"
+    asks = ("Calculate ", ".")
+    limits: ClassVar[Limits] = {"max_terms": (4, 2, 8), "max_digits": (2, 1, 6)}
+
+    @functools.cached_property
+    def allowed(self) -> frozenset[str]:
+        """Parentheses too, and any term with a sign."""
+        return frozenset({"+", "-", "*", "(", ")", "-("})
+
+    def read(self, text: str) -> tuple[str, Sequence[int], int]:
+        """By the parser of expressions; `-3` is one token here."""
+        found = expression.tokens(text)
+        numbers = [int(token) for token in found if token.lstrip("-").isdigit()]
+        self._within(found, numbers)
+        return " ".join(found), numbers, expression.value(found)
+
+    def write(self, rng: np.random.Generator, hardest: bool) -> str:
+        """A chain, half of the time with a pair of parentheses around two or more terms."""
+        parts = super().write(rng, hardest).split(" ")
+        if len(parts) > 3 and (hardest or rng.random() < 0.5):
+            terms = (len(parts) + 1) // 2
+            first = int(rng.integers(0, terms - 1))
+            last = int(rng.integers(first + 1, terms - (first == 0)))
+            parts[2 * first], parts[2 * last] = f"( {parts[2 * first]}", f"{parts[2 * last]} )"
+        return " ".join(parts)
+
+
+class Numbers(Family):
+    """A list of positive whole numbers, and one number that they have in common."""
+
+    combine: ClassVar[Callable[..., int]]
+    limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
+
+    def read(self, text: str) -> tuple[str, Sequence[int], int]:
+        """Numbers with commas between them."""
+        parts = [part.strip() for part in text.split(",")]
+        if not all(part.isascii() and part.isdigit() for part in parts):
+            raise ValueError("a task is whole numbers with commas between them")
+        numbers, most, top = [int(part) for part in parts], self.settings["max_numbers"], self.settings["max_value"]
+        if not 2 <= len(numbers) <= most:
+            raise ValueError(f"a task has from 2 to {most} numbers, not {len(numbers)}")
+        if min(numbers) < 1 or max(numbers) > top:
+            raise ValueError(f"a number is from 1 to {top}")
+        return ", ".join(map(str, numbers)), numbers, self.combine(*numbers)
+
+    def write(self, rng: np.random.Generator, hardest: bool) -> str:
+        """Any numbers up to the largest, from its upper half for the hardest."""
+        top = self.settings["max_value"]
+        size = self._many(rng, "max_numbers", hardest)
+        return ", ".join(map(str, rng.integers(max(1, top // 2) if hardest else 1, top + 1, size=size)))
+
+
+class Gcd(Numbers):
+    """The greatest common divisor."""
+
+    name, combine = "gcd", staticmethod(math.gcd)
+    form = "whole numbers with commas between them, such as [12, 18]"
+    asks = (
+        "Find the Greatest Common Divisor (GCD) of these numbers: ",
+        ". Give only the GCD as your final answer.",
+    )
+
+
+class Lcm(Numbers):
+    """The least common multiple."""
+
+    name, combine = "lcm", staticmethod(math.lcm)
+    form = "whole numbers with commas between them, such as [12, 18]"
+    asks = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
+
+
+FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
+
+
+def families_of(given: object) -> dict[str, Family]:
+    """The families of an option, with their limits: a name, a list of names, or names with settings."""
+    named = {given: {}} if isinstance(given, str) else given
+    if isinstance(named, list | tuple):
+        named = {name: {} for name in named}
+    if not isinstance(named, Mapping) or not named:
+        raise ValueError(f"families must be a name, a list of names, or names with settings, not {given!r}")
+    made = {}
+    for name, settings in named.items():
+        if name not in FAMILIES:
+            raise ValueError(f"families: there is no family '{name}' of typed tasks; there are {', '.join(FAMILIES)}")
+        if not isinstance(settings or {}, Mapping):
+            raise ValueError(f"families: the settings of {name} must be names and values, not {settings!r}")
+        made[str(name)] = FAMILIES[name](**(settings or {}))
+    return made
+
+
+def bare(family: str, question: str) -> str:
+    """The task in a question of reasoning-gym, without the words around it; the whole question of other families."""
+    before, after = FAMILIES[family].asks if family in FAMILIES else ("", "")
+    if not (question.startswith(before) and question.endswith(after)):
+        return question
+    return question[len(before) : len(question) - len(after)]
+
+
+def same_number(text: str, answer: int) -> bool:
+    """Whether a text is this whole number: a sign, leading zeros, commas and ".00" make no difference."""
+    plain = text.strip().replace(",", "")
+    return plain.isascii() and WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

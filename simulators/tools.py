@@ -1,0 +1,230 @@
+"""Tools: typed Python functions that a model calls. A call is a turn of its own, and its result is what is told.
+
+    tools = [Tool.of(shop.find_order), Tool.of(shop.refund)]
+    for call in read_calls(text):
+        game.tell(run(tools, call), seat)
+
+Nothing that a model wrote raises here: a wrong name, wrong arguments, a failure inside a tool are all texts for it to
+read. Only a SimulatorFault passes through.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from games.text import one_line
+from simulators.base import SimulatorFault
+from simulators.calls import Call, read_calls
+
+__all__ = ["Call", "Tool", "describe", "read_calls", "run"]
+
+RESULT_LENGTH = 2_000
+"""Characters of a result that are told."""
+MOST_PROBLEMS = 3
+"""Wrong arguments that are named at once."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a tool's function says about itself, without the function."""
+
+    name: str
+    description: str
+    signature: str
+    """As in `find_order(order_id: str, full: bool = false)`."""
+    parameters: Mapping[str, Any]
+    """The arguments' JSON schema."""
+    names: tuple[str, ...]
+    arguments: type[BaseModel]
+    """Validates them; its fields are p0, p1, … so that a parameter may have any name."""
+
+
+SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
+"""Of every function seen: many matches make their tools of the same methods."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool. Its function gets validated arguments, returns a text or what JSON can hold, says no by ValueError."""
+
+    shape: Shape
+    function: Callable[..., Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Self:
+        """The tool that this function or method is: its name, its docstring's first line, its annotations.
+
+        Parameters are str, int, float, bool, Literal, lists of these, and X | None. ValueError otherwise.
+        """
+        key = getattr(function, "__func__", function)
+        if key not in SHAPES:
+            SHAPES[key] = _shape(function)
+        return cls(SHAPES[key], function)
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self.shape.name
+
+
+def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "signatures") -> str:
+    """The tools for a prompt, one a line: as Hermes and Qwen models were trained on ("json"), or short."""
+    if style == "signatures":
+        return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
+    return "\n".join(
+        _compact(
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.shape.description,
+                    "parameters": tool.shape.parameters,
+                },
+            }
+        )
+        for tool in tools
+    )
+
+
+def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
+    """What the call gives, as the model reads it: compact JSON, or a text as it is, cut after `most` characters.
+
+    Whatever goes wrong is a text that starts with "Error: ".
+    """
+    return _cut(_result(tools, call), most)
+
+
+def _result(tools: Sequence[Tool], call: Call) -> str:
+    named = one_line(call.name, 64)
+    if call.problem:
+        return f"Error: {named + ': ' if named else ''}{call.problem}."
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        return f'Error: there is no tool "{named}"{_nearest(named, [tool.name for tool in tools])}.'
+    arguments, problems = _arguments(tool.shape, call)
+    if problems:
+        return f"Error: {'; '.join(problems)}. Use {tool.shape.signature}."
+    try:
+        result = tool.function(**arguments)
+        return result if isinstance(result, str) else _compact(result)
+    except SimulatorFault:
+        raise
+    except TimeoutError:
+        return f"Error: {tool.name} took too long."
+    except ValueError as why:
+        return f"Error: {why}"
+    except Exception as error:  # noqa: BLE001 a failing tool is something to read, never the match's end
+        # Its text may name what the model must not know.
+        return f"Error: {tool.name} failed ({type(error).__name__})."
+
+
+def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
+    """The validated arguments by name, or what is wrong with them."""
+    if len(call.positional) > len(shape.names):
+        return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
+    placed = dict(zip(shape.names, call.positional, strict=False))
+    twice = [name for name in placed if name in call.arguments]
+    if twice:
+        return {}, [f'argument "{twice[0]}" is given twice']
+    try:
+        read = shape.arguments.model_validate({**placed, **call.arguments})
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        return {}, [_problem(shape, one["type"], one["loc"], one["msg"]) for one in found[:MOST_PROBLEMS]]
+    return {name: getattr(read, f"p{index}") for index, name in enumerate(shape.names)}, []
+
+
+def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) -> str:
+    name = one_line(str(where[0]) if where else "", 64)
+    if kind == "missing":
+        return f'argument "{name}" is missing'
+    if kind == "extra_forbidden":
+        return f'there is no argument "{name}"{_nearest(name, shape.names)}'
+    return f'argument "{name}": {one_line(why[:1].lower() + why[1:])}'
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    if near:
+        return f" (did you mean {' or '.join(near)}?)"
+    return f" (there are {', '.join(names)})" if names else ""
+
+
+def _shape(function: Callable[..., Any]) -> Shape:
+    name = function.__name__
+    description = (inspect.getdoc(function) or "").strip().partition("\n")[0]
+    if not description:
+        raise ValueError(f"tool {name} needs a docstring: its first line tells the model what it does")
+    hints = typing.get_type_hints(function)
+    fields: dict[str, Any] = {}
+    shown = []
+    parameters = list(inspect.signature(function).parameters.values())
+    for index, parameter in enumerate(parameters):
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ValueError(f"tool {name}: {parameter} has no name that a model can give")
+        hint = hints.get(parameter.name)
+        if hint is None or not _simple(hint):
+            raise ValueError(
+                f"tool {name}: annotate {parameter.name} with str, int, float, bool, Literal, list[…] or … | None"
+            )
+        required = parameter.default is parameter.empty
+        fields[f"p{index}"] = (hint, Field(... if required else parameter.default, alias=parameter.name))
+        shown.append(f"{parameter.name}: {_hint(hint)}" + ("" if required else f" = {_compact(parameter.default)}"))
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model = create_model(name, __config__=config, **fields)
+    return Shape(
+        name=name,
+        description=description,
+        signature=f"{name}({', '.join(shown)})",
+        parameters=_untitled(model.model_json_schema()),
+        names=tuple(parameter.name for parameter in parameters),
+        arguments=model,
+    )
+
+
+def _simple(hint: Any) -> bool:
+    """Whether a JSON value can be of this type, and a model can be told so in a word."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType, list):
+        return all(part is types.NoneType or _simple(part) for part in parts)
+    return hint in (str, int, float, bool) or origin is Literal
+
+
+def _hint(hint: Any) -> str:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return "|".join(_compact(part) for part in parts)
+    if origin is list:
+        return f"list[{_hint(parts[0])}]"
+    if parts:
+        return "|".join("null" if part is types.NoneType else _hint(part) for part in parts)
+    return str(hint.__name__)
+
+
+def _untitled(schema: Any) -> Any:
+    """The schema without pydantic's titles, which only repeat the names; a parameter may itself be called title."""
+    if isinstance(schema, list):
+        return [_untitled(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _untitled(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _cut(text: str, most: int) -> str:
+    # Surrogates stand for nothing and no encoder takes them.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= most else f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"
