@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator, Mapping
 
 from games.text import IllegalAct
-from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, number_of
+from simulators.clinic.signs import FINDINGS, LETTERS, SYMPTOMS, TESTS, number_of
 from simulators.clinic.table import FREQUENT, VERY_FREQUENT, Table
 
-ACT = re.compile(r"\s*(ask|test|diagnose|a|t|d)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
+ACT = re.compile(r"\s*(ask|test|diagnose)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
 VERBS: Mapping[str, str] = {"a": "ASK", "t": "TEST", "d": "DIAGNOSE"}
 
 
@@ -20,8 +21,15 @@ def names(kind: str, table: Table) -> tuple[str, ...]:
     return tuple(TESTS) if kind == "t" else table.names
 
 
-def read_act(text: str, table: Table) -> tuple[str, int]:
-    """Kind and index of an act: a verb or its first letter, and a name or its number from 1; else IllegalAct."""
+def code(kind: str) -> str:
+    """Characters that stand for all of a kind."""
+    return string.digits[1:] if kind == "t" else LETTERS
+
+
+def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
+    """Kind and index of an act: a verb and a name, or its number from 1; in terse mode two letters. Else IllegalAct."""
+    if terse:
+        return _read_terse("".join(text.split()), table)
     found = ACT.fullmatch(text)
     if found is None:
         raise IllegalAct("write ASK and a symptom, TEST and a test, or DIAGNOSE and a disease")
@@ -32,16 +40,20 @@ def read_act(text: str, table: Table) -> tuple[str, int]:
     return kind, which
 
 
+def _read_terse(text: str, table: Table) -> tuple[str, int]:
+    for kind in VERBS:
+        if text[:1] == kind.upper() and len(text) == 2 and text[1] in code(kind)[: len(names(kind, table))]:
+            return kind, code(kind).index(text[1])
+    raise IllegalAct("write A, T or D and a letter or digit that there is")
+
+
 def written(kind: str, which: int, table: Table, terse: bool) -> str:
-    """The act in words, or as a letter and digits, equally many for all of a kind."""
-    listed = names(kind, table)
-    if terse:
-        return f"{kind.upper()}{which + 1:0{len(str(len(listed)))}}"
-    return f"{VERBS[kind]} {listed[which]}"
+    """The act in words, or in two letters."""
+    return f"{kind.upper()}{code(kind)[which]}" if terse else f"{VERBS[kind]} {names(kind, table)[which]}"
 
 
 def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
-    """All that may be done; in terse mode the first and last number of each kind."""
+    """All that may be done; in terse mode the first and the last act of each kind."""
     if terse:
         ends = [(kind, len(names(kind, table)) - 1) for kind in VERBS]
         return " ".join(f"{written(kind, 0, table, True)}-{written(kind, last, table, True)}" for kind, last in ends)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS
+from simulators.clinic.signs import FINDINGS, LETTERS, SYMPTOMS, TESTS
 from simulators.extractor import Stance
 
 SAID: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
-MARKS: Mapping[Stance, str] = {"inform": "y", "deny": "n", "unknown": "u"}
+MARKS: Mapping[Stance, str] = {"inform": "+", "deny": "-", "unknown": "?"}
+TOLD = "!"
 
 
 @dataclass
@@ -43,12 +44,15 @@ class Chart:
             "findings": {FINDINGS[finding]: "yes" if there else "no" for finding, there in self.findings.items()},
         }
 
-    def marks(self, symptoms: int) -> str:
-        """A mark for each symptom (c complaint, y yes, n no, u unsure, . not asked), then for each finding (+ - .)."""
-        asked = (MARKS[self.answers[n]] if n in self.answers else "." for n in range(symptoms))
-        told = ["c" if n in self.complaint else mark for n, mark in enumerate(asked)]
-        shown = [{None: ".", True: "+", False: "-"}[self.findings.get(n)] for n in range(len(FINDINGS))]
-        return f"{''.join(told)} {''.join(shown)}"
+    def marks(self) -> str:
+        """Letter and mark for each symptom (! told unasked, + yes, - no, ? unsure), digit and marks for each test."""
+        told = [LETTERS[symptom] + TOLD for symptom in self.complaint]
+        told += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
+        for test in range(len(TESTS)):
+            first, shown = bounds(test)
+            if first in self.findings:
+                told.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(shown))))
+        return "".join(told)
 
 
 def bounds(test: int) -> tuple[int, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,20 +15,17 @@ from games.text import IllegalAct, flag, number, one_line, whole_number
 from simulators.base import MIXED, Answer, Simulator
 from simulators.clinic import acts, players
 from simulators.clinic.chart import Chart
+from simulators.clinic.fees import Reward, fees, outcome
+from simulators.clinic.figures import figures
 from simulators.clinic.patient import FINE, SHORT, Patient
 from simulators.clinic.posterior import Inference, endurance, entropy, inference
 from simulators.clinic.record import draw_record, record_from, twin_of
-from simulators.clinic.signs import MOST_DISEASES, SYMPTOMS, TESTS, number_of, words
+from simulators.clinic.signs import LETTERS, MOST_DISEASES, SYMPTOMS, TESTS, words
 from simulators.clinic.table import Table, table
 from simulators.extractor import Stance
 from simulators.person import PERSONAS, SPEECHES, Speech, may_leave
 
 DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
-REPEAT = 0.1
-"""What a question or test costs whose answer is known already."""
-DOCTORAGENT: Mapping[str, float] = {"question": 1.0, "unsure": -1.0, "repeat": -2.0, "invalid": -2.0, "overrun": -5.0}
-"""Per turn, of DoctorAgent-RL as released; its diagnosis is worth 0 to 5, its recommendation is left out here."""
-DOCTORAGENT_DIAGNOSIS = 5.0
 
 
 class Clinic(Simulator):
@@ -44,12 +41,12 @@ class Clinic(Simulator):
     person: "script" (one seat; templates speak), "render" (the patient's seat words each answer; text that says
     anything else is asked for once more, then replaced) or "free" (the patient's seat knows the record, says what it
     likes, and shares the reward: `simulators.clinic.patient`).
-    reward "outcome": `diagnosis` 1 for the right one, `cost` -question_cost or -test_cost, `repeat` -0.1; a question
-    alone never pays. "doctoragent": `question` +1, `unsure` -1, `repeat` -2, illegal acts -2, `overrun` -5 for asking
-    without budget, which ends the match, `diagnosis` 5; for replication, since there nine filler questions pay more
-    than a diagnosis.
-    information: the weight of potential-based shaping (part `information`), off by default.
-    terse: acts and facts in as few tokens as possible, for tiny models. open_book: the rules hold the table in words.
+    reward "outcome": `diagnosis` 1 for the right one, `cost` -question_cost or -test_cost, `repeat` -0.1, and -0.1 for
+    illegal acts; a question alone never pays. "doctoragent", for replication: `simulators.clinic.fees`.
+    information: the weight of shaping (part `information`), off by default. Each act pays the difference that it makes
+    to the potential 1 - H/log2(diseases), H being the entropy of the exact posterior in bits, and the end takes the
+    potential back: so it changes returns by a constant of the deal, and no policy's rank (Ng et al. 1999).
+    terse: acts and facts in as few tokens as can be, for tiny models. open_book: the rules hold the table in words.
     """
 
     name = "clinic"
@@ -67,7 +64,7 @@ class Clinic(Simulator):
         budget: int | list[int] | tuple[int, int] = (2, 20),
         slip: float = 0.05,
         person: Speech = "script",
-        reward: Literal["outcome", "doctoragent"] = "outcome",
+        reward: Reward = "outcome",
         question_cost: float = 0.01,
         test_cost: float = 0.03,
         information: float = 0.0,
@@ -78,8 +75,6 @@ class Clinic(Simulator):
     ) -> None:
         if person not in SPEECHES:
             raise ValueError(f"person must be one of {', '.join(SPEECHES)}, not {person!r}")
-        if reward not in ("outcome", "doctoragent"):
-            raise ValueError(f'reward must be "outcome" or "doctoragent", not {reward!r}')
         self.diseases = whole_number("diseases", diseases, 2, MOST_DISEASES)
         self.symptoms = whole_number("symptoms", symptoms, 8, len(SYMPTOMS))
         self.table_seed = whole_number("table", table, 0)
@@ -87,15 +82,16 @@ class Clinic(Simulator):
         self.slip = number("slip", slip)
         if self.slip > 1:
             raise ValueError(f"slip must be a share from 0 to 1, not {slip!r}")
-        self.person, self.reward = person, reward
-        self.question_cost, self.test_cost = number("question_cost", question_cost), number("test_cost", test_cost)
+        self.person = person
+        self.outcome = outcome(number("question_cost", question_cost), number("test_cost", test_cost))
+        self.fees = fees(reward, self.outcome)
         self.information = number("information", information)
         self.terse, self.open_book = flag("terse", terse), flag("open_book", open_book)
+        if self.terse and self.diseases > len(LETTERS):
+            raise ValueError(f"diseases must be at most {len(LETTERS)} in a terse clinic, not {diseases}")
         if person != "script":
             self.seats = (DOCTOR, PATIENT)
-        if penalty is None:
-            penalty = -DOCTORAGENT["invalid"] if reward == "doctoragent" else REPEAT
-        super().__init__(penalty=penalty, talk=False, **options)
+        super().__init__(penalty=-self.fees.invalid if penalty is None else penalty, talk=False, **options)
 
     @property
     def table(self) -> Table:
@@ -113,24 +109,24 @@ class Clinic(Simulator):
         """Whoever picks any listed act names a disease at random."""
         return 1 / self.diseases
 
+    @property
+    def left(self) -> int:
+        """Questions and tests that may still be made."""
+        return 0 if self.chart.gone else self.budget - self.questions - self.tests
+
     # What a game tells.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the budget and the patient; options: `disease` (a name), or a whole `record`, as `twin_deals` gives."""
+        """Draws the budget and the patient, unless the options hold a `record`, as those of `twin_deals` do."""
         low, high = self.budgets
         self.budget = int(rng.integers(low, high + 1))
         voice, draws = rng.spawn(2)
-        disease = None
-        if "disease" in options:
-            disease = number_of(str(options["disease"]), self.table.names)
-            if disease is None:
-                raise ValueError(f"disease must be the name of one of this clinic's, not {options['disease']!r}")
         if "record" in options:
             record = record_from(options["record"])
         else:
             persona = self.draw_persona(draws)
             record = self.draw_entity(
-                lambda: draw_record(draws, self.table, persona, self.slip, disease), lambda drawn: str(drawn.entity)
+                lambda: draw_record(draws, self.table, persona, self.slip), lambda drawn: str(drawn.entity)
             )
         self.patient = Patient(record, voice, self.person)
         self.chart = Chart(complaint=record.complaint)
@@ -142,13 +138,7 @@ class Clinic(Simulator):
 
     def rules(self) -> str:
         """The acts, what they cost, and all names; in terse mode their numbers alone."""
-        pay = (
-            f"A right diagnosis pays 1; a question costs {self.question_cost:g}, a test {self.test_cost:g}, asking or "
-            f"testing again {REPEAT:g} more."
-        )
-        if self.reward == "doctoragent":
-            pay = "A question pays 1, or -1 if the patient cannot tell, -2 if it was asked; a right diagnosis pays 5."
-        return acts.rules(self.table, self.terse, pay, self.open_book)
+        return acts.rules(self.table, self.terse, self.fees.told(), self.open_book)
 
     def public(self) -> dict[str, Any]:
         """How many questions and tests are left."""
@@ -158,7 +148,7 @@ class Clinic(Simulator):
         """The doctor's chart; what the patient is to say or, freely played, knows."""
         if seat == PATIENT:
             return self.patient.facts()
-        return {"chart": self.chart.marks(self.symptoms)} if self.terse else self.chart.facts()
+        return {"chart": self.chart.marks()} if self.terse else self.chart.facts()
 
     def legal(self, seat: str) -> list[str] | None:
         """What is not known yet may be asked and tested, within the budget; every disease may be named."""
@@ -178,7 +168,7 @@ class Clinic(Simulator):
         """One act of the doctor, or the patient's words."""
         if seat == PATIENT:
             return self._listen(act)
-        kind, which = acts.read_act(act, self.table)
+        kind, which = acts.read_act(act, self.table, self.terse)
         if kind == "d":
             self._diagnose(which)
         elif not self.left:
@@ -190,36 +180,14 @@ class Clinic(Simulator):
         return acts.written(kind, which, self.table, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """What was found at what cost, and what could be known by then (posteriors are exact)."""
-        record, chances = self.patient.record, self.solver.posterior(self.chart, self.budget)
-        success = self.named == record.disease
-        cost = self.question_cost * self.questions + self.test_cost * self.tests
-        score = max(0.0, success - cost - REPEAT * (self.repeated + self.invalid))
-        return {
-            "score": min(1.0, score),
-            "success": success,
-            "answer": self.table.names[record.disease],
-            "diagnosis": "" if self.named is None else self.table.names[self.named],
-            "budget": self.budget,
-            "questions": self.questions,
-            "tests": self.tests,
-            "repeated": self.repeated,
-            "posterior": float(chances[record.disease]),
-            "posterior_named": 0.0 if self.named is None else float(chances[self.named]),
-            "posterior_best": float(chances.max()),
-            "entropy": entropy(chances),
-            "patient": record.persona,
-            "patient_left": self.chart.gone,
-            **self.patient.figures(),
-        }
+        """What was found at what cost, and what could be known by then."""
+        return figures(self)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Two patients who say and show the same, and have different diseases."""
-        if seat != DOCTOR:
-            return None
         record = self.patient.record
-        other = int(rng.choice([disease for disease in range(self.diseases) if disease != record.disease]))
-        return record.as_options(), twin_of(record, other).as_options()
+        other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
+        return (record.as_options(), twin_of(record, other).as_options()) if seat == DOCTOR else None
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """The disease, and every symptom that was neither asked about nor told."""
@@ -230,11 +198,6 @@ class Clinic(Simulator):
 
     # How a turn goes.
 
-    @property
-    def left(self) -> int:
-        """Questions and tests that may still be made."""
-        return 0 if self.chart.gone else self.budget - self.questions - self.tests
-
     def end(self, reason: str, announcement: str) -> None:
         """The match ends; what shaping paid so far is taken back, so that it changes no policy's worth."""
         if self.information:
@@ -244,16 +207,15 @@ class Clinic(Simulator):
     def _diagnose(self, disease: int) -> None:
         self.named, record = disease, self.patient.record
         right = disease == record.disease
-        worth = DOCTORAGENT_DIAGNOSIS if self.reward == "doctoragent" else 1.0
-        self.pay(DOCTOR, "diagnosis", worth * right)
+        self.pay(DOCTOR, "diagnosis", self.fees.diagnosis * right)
         if self.person == "free":
             self.pay(PATIENT, "diagnosis", float(right))
         self.end("diagnosis", f"{'Right' if right else 'Wrong'}: it is {self.table.names[record.disease]}.")
 
     def _overrun(self) -> None:
-        if self.reward == "outcome":
+        if not self.fees.overrun:
             raise IllegalAct("no questions or tests are left: DIAGNOSE")
-        self.pay(DOCTOR, "overrun", DOCTORAGENT["overrun"])
+        self._charge("overrun", self.fees.overrun)
         self.end("turns", f"No turns are left; it is {self.table.names[self.patient.record.disease]}.")
 
     def _ask(self, symptom: int) -> None:
@@ -261,8 +223,7 @@ class Clinic(Simulator):
         again = self.chart.knows(symptom)
         self.chart.strain += 2 if again else 1
         self.patient.ask(symptom)
-        if self.reward == "outcome":
-            self.pay(DOCTOR, "cost", -self.question_cost)
+        self._charge("cost", self.fees.question)
         if again:
             self._repeat()
         if self.person == "script":
@@ -271,8 +232,7 @@ class Clinic(Simulator):
 
     def _test(self, test: int) -> None:
         self.tests += 1
-        if self.reward == "outcome":
-            self.pay(DOCTOR, "cost", -self.test_cost)
+        self._charge("cost", self.fees.test)
         if test in self.tested:
             self._repeat()
         self.tested.append(test)
@@ -281,7 +241,11 @@ class Clinic(Simulator):
 
     def _repeat(self) -> None:
         self.repeated += 1
-        self.pay(DOCTOR, "repeat", DOCTORAGENT["repeat"] if self.reward == "doctoragent" else -REPEAT)
+        self._charge("repeat", self.fees.repeat)
+
+    def _charge(self, part: str, fee: float) -> None:
+        if fee:
+            self.pay(DOCTOR, part, fee)
 
     def _listen(self, text: str) -> str:
         """The patient's own words, made harmless; nothing reaches the doctor while they are asked for again."""
@@ -300,9 +264,10 @@ class Clinic(Simulator):
         """The patient has answered: the chart, its patience, and what the answer is worth."""
         asked = self.patient.due
         assert asked is not None
-        if self.reward == "doctoragent" and not self.chart.knows(asked):
-            part = "unsure" if facts[asked] == "unknown" else "question"
-            self.pay(DOCTOR, part, DOCTORAGENT[part])
+        if not self.chart.knows(asked) and facts[asked] == "unknown":
+            self._charge("unsure", self.fees.unsure)
+        elif not self.chart.knows(asked):
+            self._charge("question", self.fees.answered)
         self.patient.due = None
         self.chart.answers |= {symptom: said for symptom, said in facts.items() if not self.chart.knows(symptom)}
         patience = endurance(self.patient.record.persona, self.budget) - self.chart.strain

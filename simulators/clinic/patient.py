@@ -60,18 +60,19 @@ class Patient:
         return Act(self.record.answers[self.due], SYMPTOMS[self.due].name)
 
     def facts(self) -> dict[str, Any]:
-        """What its seat sees: the act to word, or the whole record."""
+        """What its seat sees: what it is due to say, as an act and in words; freely played, the record too."""
+        answers = self.record.answers
+        due = {"say": "", "template": "", "answer": ""}
+        if self.due is not None:
+            due = {"say": str(self.act), "template": self.template, "answer": SHORT[answers[self.due]]}
         if self.person == "render":
-            return (
-                {"say": "", "template": ""} if self.due is None else {"say": str(self.act), "template": self.template}
-            )
+            return due
         said: dict[Stance, list[str]] = {"inform": [], "deny": [], "unknown": []}
-        for sign, stance in zip(SYMPTOMS, self.record.answers, strict=False):
+        for sign, stance in zip(SYMPTOMS, answers, strict=False):
             said[stance].append(sign.name)
-        secret = [sign.name for sign in SYMPTOMS[: len(self.record.answers)] if sign.secret]
-        asked = "" if self.due is None else SYMPTOMS[self.due].name
-        answer = "" if self.due is None else SHORT[self.record.answers[self.due]]
-        return {"asked": asked, "answer": answer, "have": said["inform"], "unsure": said["unknown"], "secret": secret}
+        secret = [sign.name for sign in SYMPTOMS[: len(answers)] if sign.secret]
+        record = {"have": said["inform"], "unsure": said["unknown"], "secret": secret}
+        return due | record
 
     def hear(self, text: str, words: Vocabulary) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
         """What a seat's text becomes: what the doctor hears, the facts in it, and what it costs; None: ask again."""

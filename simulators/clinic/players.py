@@ -41,7 +41,7 @@ def oracle(game: Clinic, seed: int) -> Answer:
 
     def answer(view: Seen) -> str:
         if view.seat != game.seats[0]:
-            return str(view.private["answer" if "answer" in view.private else "template"])
+            return str(view.private["template"])
         return acts.written("d", game.patient.record.disease, game.table, game.terse)
 
     return answer

@@ -37,7 +37,7 @@ class Record:
         return {"record": asdict(self)}
 
 
-def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: float, disease: int | None) -> Record:
+def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: float) -> Record:
     """A patient of the table; every symptom is drawn on its own, so that naive Bayes is exact.
 
     A symptom is forgotten with the persona's chance, whether it is there or not. One that is there, is not forgotten
@@ -45,7 +45,7 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
     times the persona's factor.
     """
     kind, count = PERSONAS[persona], int(table.symptoms.shape[1])
-    what = int(rng.choice(len(table.prior), p=table.prior)) if disease is None else disease
+    what = int(rng.choice(len(table.prior), p=table.prior))
     has = rng.random(count) < table.symptoms[what]
     shown = rng.random(int(table.findings.shape[1])) < table.findings[what]
     forgotten = rng.random(count) < kind.forgets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import string
 from typing import NamedTuple
 
 from games.book import fold
@@ -86,6 +87,8 @@ TESTS = {
 }
 """What each test shows, exactly. The patient knows nothing of these."""
 FINDINGS = tuple(finding for shown in TESTS.values() for finding in shown)
+LETTERS = string.ascii_letters
+"""Terse names of symptoms and of diseases, in their order."""
 ONSETS = ("Bra", "Cor", "Dul", "Fen", "Gal", "Hes", "Jor", "Kel", "Lom", "Mav")
 ENDINGS = ("vane", "rith", "mora", "zell", "quin", "tosk", "pell", "ndra", "gax", "luno")
 MOST_DISEASES = len(ONSETS) * len(ENDINGS)

@@ -142,20 +142,19 @@ def build(job: dict[str, Any]) -> None:
     LIBC.sethostname(b"cell", 4)
     mount("none", "/", flags=RECURSIVE | PRIVATE)
     mount("none", BASE, "tmpfs", NOSUID | NODEV, "size=4m,mode=755")
-    os.mkdir(f"{BASE}/empty")
     os.mkdir(BASE + SCRATCH)
     for name in ("code.py", "stdin"):
         with open(f"{BASE}/{name}", "w", encoding="utf-8", newline="") as file:
             file.write(job[name])
-    for path in job["folders"] + job["files"]:
-        os.makedirs(os.path.dirname(BASE + path), exist_ok=True)
-        if path in job["folders"]:
-            os.makedirs(BASE + path, exist_ok=True)
-        else:
-            os.close(os.open(BASE + path, os.O_CREAT | os.O_WRONLY, 0o644))
-        mount(path, BASE + path, flags=BIND | RECURSIVE)
-    for path in job["hidden"]:
-        mount(f"{BASE}/empty", BASE + path, flags=BIND)
+    for here, inside in job["folders"]:
+        os.makedirs(BASE + inside)
+        mount(here, BASE + inside, flags=BIND | RECURSIVE)
+    for here, inside in job["files"]:
+        os.makedirs(os.path.dirname(BASE + inside), exist_ok=True)
+        os.close(os.open(BASE + inside, os.O_CREAT | os.O_WRONLY, 0o644))
+        mount(here, BASE + inside, flags=BIND)
+    for inside in job["hidden"]:
+        mount(BASE + SCRATCH, BASE + inside, flags=BIND)
     system("make the root read-only", MOUNT_SETATTR, -100, BASE.encode(), AT_RECURSIVE, READ_ONLY_NO_SUID_NO_DEV, 32)
     limits = f"size={job['scratch_mb']}m,nr_inodes=1000,mode=700,uid={NOBODY},gid={NOBODY}"
     mount("none", BASE + SCRATCH, "tmpfs", NOSUID | NODEV | NOEXEC, limits)
@@ -186,7 +185,7 @@ def imprison(job: dict[str, Any]) -> NoReturn:
     for name, (soft, hard) in job["limits"].items():
         resource.setrlimit(getattr(resource, name), (soft, hard))
     LIBC.personality(ctypes.c_ulong(NO_RANDOM_ADDRESSES))  # so that a run's addresses are the next run's too
-    program = bytes.fromhex(job["filter"])
+    program = job["filter"]
     array = ctypes.create_string_buffer(program)
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(array))
     asked("install the filter", LIBC.prctl(SECCOMP, ctypes.c_ulong(2), header))

@@ -8,7 +8,6 @@ missing: code is never run outside of one. Needs Linux on x86_64 or aarch64.
 from __future__ import annotations
 
 import functools
-import json
 import marshal
 import math
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from simulators.confine import ConfineError
+from simulators.confine.interpreter import ENVIRONMENT, base, interpreter
 from simulators.confine.syscalls import MACHINES, filter_for
 
 Reason = Literal["", "timeout", "memory", "output", "killed", "refused"]
@@ -37,33 +37,6 @@ START_SECONDS = 30.0
 MB = 1 << 20
 
 CELL = Path(__file__).with_name("cell.py")
-# The environment is ours alone, so that -I, which would ignore it, is not needed.
-OPTIONS = ("-s", "-P", "-S", "-B", "-X", "utf8")
-ENVIRONMENT = {"HOME": "/scratch", "TMPDIR": "/scratch", "PYTHONHASHSEED": "0"}
-
-SURVEY = """
-import ctypes, importlib, json, os, sys
-folders = [path for path in map(os.path.realpath, sys.path) if os.path.isdir(path)]
-for folder in folders:
-    for name in os.listdir(folder) if folder.endswith("lib-dynload") else ():
-        if not any(word in name for word in ("test", "xx", "_tkinter")):
-            try:
-                importlib.import_module(name.partition(".")[0])
-            except ImportError:
-                pass
-try:
-    ctypes.CDLL("libgcc_s.so.1")  # the C library loads it when a thread is ended
-except OSError:
-    pass
-class Loaded(ctypes.Structure):
-    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
-files = [os.path.realpath(sys.executable), "/etc/ld.so.cache"]
-seen = lambda loaded, *_: files.append(os.fsdecode(loaded.contents.name or b"")) or 0
-ctypes.CDLL(None).dl_iterate_phdr(ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)(seen), None)
-print(json.dumps([folders, files]))
-"""
-"""Finds the interpreter's folders and files, with the shared libraries under the names they are loaded by."""
 
 TRIAL = """
 import ctypes, os, threading, time
@@ -85,7 +58,7 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went: what it printed, why it was stopped ("" if it ended by itself), how long it took."""
+    """How a run went: what it printed, why it was stopped ("" if it ended by itself), how long it took on the clock."""
 
     stdout: str
     stderr: str
@@ -108,8 +81,9 @@ class Outcome:
 def run_python(
     code: str, *, seconds: float = 5.0, memory_mb: int = 512, output_bytes: int = 10_000, stdin: str = ""
 ) -> Outcome:
-    """Runs the code to its end or to a limit: wall seconds, MB of address space, bytes of output altogether.
+    """Runs the code to its end or to a limit: seconds of CPU, MB of address space, bytes of output altogether.
 
+    On the clock it may take twice as long and a second more, so that what is stopped depends little on what else runs.
     ConfineError where this system cannot confine it. Nothing that it started is left when this returns.
     """
     why = available()
@@ -127,42 +101,14 @@ def available() -> str:
         trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
     except ConfineError as error:
         return str(error)
-    if trial.reason or trial.stderr or trial.stdout.strip():
-        return f"generated code cannot be confined here: a trial was not held ({trial.observation()[:200]})"
-    return ""
-
-
-@functools.cache
-def _interpreter() -> dict[str, Any]:
-    """What of this system the cell shows: the standard library's folders and the files that Python loads."""
-    python = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
-    try:
-        survey = subprocess.run(
-            [python, "-I", "-S", "-c", SURVEY],
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=True,
-            env={},
+    if trial.reason or trial.stderr:
+        return f"generated code cannot be confined here: a trial failed: {trial.observation()[-200:]}"
+    if trial.stdout.strip():
+        return (
+            f"generated code cannot be confined here: a trial got through to {trial.stdout.strip()}; "
+            "run as an ordinary user, or as a root beside whom user 65534 exists"
         )
-        folders, files = json.loads(survey.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise ConfineError(
-            f"generated code cannot be confined here: {python} says not what it is made of ({error})"
-        ) from error
-    folders = [one for one in folders if not any(one.startswith(other + "/") for other in folders)]
-    inside = tuple(folder + "/" for folder in folders)
-    files = sorted({one for one in files if os.path.isabs(one) and os.path.isfile(one) and not one.startswith(inside)})
-    packages = [f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")]
-    return {
-        "folders": folders,
-        "files": files,
-        "hidden": [path for path in packages if os.path.isdir(path)],
-        "command": [os.path.realpath(python), *OPTIONS, "/code.py"],
-        "environment": ENVIRONMENT,
-        "filter": filter_for(platform.machine()).hex(),
-        "scratch_mb": SCRATCH_MB,
-    }
+    return ""
 
 
 def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: str) -> Outcome:
@@ -174,7 +120,7 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
         (code + stdin).encode()
     except UnicodeEncodeError:
         return Outcome("", "the code holds characters that no file can hold (lone surrogates)", "refused", 0.0)
-    cpu = math.ceil(seconds) + 1
+    cpu = math.ceil(seconds)
     limits = {
         "RLIMIT_AS": (memory_mb * MB,) * 2,
         "RLIMIT_CPU": (cpu, cpu + 1),
@@ -186,15 +132,18 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
         "RLIMIT_SIGPENDING": (OPEN_FILES,) * 2,
     }
     job = {
-        **_interpreter(),
+        **interpreter()._asdict(),
+        "environment": ENVIRONMENT,
+        "filter": filter_for(platform.machine()),
+        "scratch_mb": SCRATCH_MB,
         "code.py": code,
         "stdin": stdin,
         "limits": limits,
         "parent": os.getpid(),
         # Should we be stopped ourselves, the keeper still ends.
-        "alarm": math.ceil(START_SECONDS + seconds) + 5,
+        "alarm": math.ceil(START_SECONDS + 2 * seconds) + 5,
     }
-    return _Watch(seconds, output_bytes).over(job, cpu)
+    return _Watch(2 * seconds + 1, output_bytes).over(job, cpu)
 
 
 class _Watch:
@@ -214,7 +163,7 @@ class _Watch:
             report, given = os.pipe()
             try:
                 cell = subprocess.Popen(
-                    [job["command"][0], "-I", "-S", "-B", str(CELL), str(given)],
+                    [base(), "-I", "-S", "-B", str(CELL), str(given)],
                     stdin=order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[given], env={},
                     start_new_session=True, cwd="/",
                 )  # fmt: skip
@@ -240,8 +189,7 @@ class _Watch:
                 assert stream is not None
                 ready.register(stream, selectors.EVENT_READ, name)
             while ready.get_map():
-                events = ready.select(deadline - time.monotonic())
-                for key, _ in events:
+                for key, _ in ready.select(deadline - time.monotonic()):
                     piece = os.read(key.fd, 65536)
                     if not piece:
                         ready.unregister(key.fileobj)
@@ -251,27 +199,26 @@ class _Watch:
                     deadline = self.started + self.allowed
                 if len(self.output["stdout"]) + len(self.output["stderr"]) > self.output_bytes:
                     self.reason = "output"
-                elif not events and time.monotonic() >= deadline:
+                elif ready.get_map() and time.monotonic() >= deadline:
                     self.reason = "timeout"
                 if self.reason:
                     return
 
     def _outcome(self, took: float, cpu_limit: int) -> Outcome:
         said = {line.partition(" ")[0]: line.partition(" ")[2] for line in self.output["report"].decode().splitlines()}
-        texts = [self.output[name].decode("utf-8", "replace") for name in ("stdout", "stderr")]
+        stdout = self.output["stdout"][: self.output_bytes]
+        stderr = self.output["stderr"][: self.output_bytes - len(stdout)].decode("utf-8", "replace")
         if "error" in said or "started" not in said:
-            why = said.get("error") or texts[1].strip()[-200:] or f"it did not start in {START_SECONDS:g} s"
+            why = said.get("error") or stderr.strip()[-200:] or f"it did not start in {START_SECONDS:g} s"
             raise ConfineError(f"generated code cannot be confined here: {why}; {_remedy()}")
         status, cpu = said.get("status", f"{int(signal.SIGKILL)} 0").split()
         code = os.waitstatus_to_exitcode(int(status))
         reason = self.reason
         if not reason and code < 0:
             reason = "timeout" if float(cpu) >= cpu_limit - 0.1 else "killed"
-        if not reason and code and texts[1].rstrip().rpartition("\n")[2].startswith("MemoryError"):
+        if not reason and code and stderr.rstrip().rpartition("\n")[2].startswith("MemoryError"):
             reason = "memory"
-        shown = texts[0].encode()[: self.output_bytes].decode("utf-8", "ignore")
-        rest = max(0, self.output_bytes - len(shown.encode()))
-        return Outcome(shown, texts[1].encode()[:rest].decode("utf-8", "ignore"), reason, took)
+        return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, took)
 
 
 def _end(cell: subprocess.Popen[bytes]) -> None:

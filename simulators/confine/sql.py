@@ -7,6 +7,7 @@ x86_64 or aarch64; elsewhere ConfineError.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import marshal
 import os
@@ -22,21 +23,24 @@ from pathlib import Path
 from typing import Any, Self
 
 from simulators.confine import ConfineError
+from simulators.confine.interpreter import base
 from simulators.confine.syscalls import COMPUTING, MACHINES, filter_for
 
 WORKER = Path(__file__).with_name("sql_worker.py")
 MEMORY = 256 << 20
 """Address space of the worker, the copy of the database included."""
-GRACE = 1.0
-"""Seconds beyond its own limit after which the worker is ended: SQLite looks at the time only between its steps."""
-START_SECONDS = 30.0
+PATIENCE = 60.0
+"""Seconds on the clock after which a worker without an answer is ended, on however busy a machine."""
 LONGEST = 10_000
 """Characters of a statement."""
+PIPE = 1 << 20
+TOO_MUCH_MEMORY = "Error: the query takes too much memory"
+"""As the worker says it."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one statement: wall seconds, steps of SQLite's machine (the same everywhere), rows and characters shown."""
+    """Of one statement: seconds of CPU, steps of SQLite's machine (the same everywhere), rows and characters shown."""
 
     seconds: float = 2.0
     steps: int = 20_000_000
@@ -69,7 +73,7 @@ class Database:
         except UnicodeEncodeError:
             return "Error: the query holds characters that are none (lone surrogates)"
         bounds = (self.limits.seconds, self.limits.steps, self.limits.rows, self.limits.characters)
-        text, image = _ask((self.connection.serialize(), sql, write, bounds), self.limits.seconds + GRACE)
+        text, image = _ask((self.connection.serialize(), sql, write, bounds))
         if image:
             self.connection.deserialize(image)
         return text
@@ -86,19 +90,20 @@ class _Worker:
     def __init__(self) -> None:
         if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
             raise ConfineError(f"running SQL of models needs Linux on {' or '.join(MACHINES)}: {platform.platform()}")
-        python = getattr(sys, "_base_executable", "") or sys.executable
         self.process = subprocess.Popen(
-            [python, "-I", "-S", "-B", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/"
-        )
+            [base(), "-I", "-S", "-B", str(WORKER)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/", pipesize=PIPE,
+        )  # fmt: skip
         self.owner = os.getpid()
-        ready = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY), START_SECONDS)
-        if ready != "":
+        said = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY))
+        if said is None or said[0] != "ready":
             self.end()
-            raise ConfineError(f"SQL of models cannot be confined here: {ready or 'its worker does not start'}")
+            why = said[0] if said else "its worker does not start"
+            raise ConfineError(f"SQL of models cannot be confined here: {why}")
 
-    def ask(self, request: Any, seconds: float) -> Any:
+    def ask(self, request: Any) -> tuple[str, bytes] | None:
         """The answer to a request; None where there is none in time, or the worker died of it."""
-        data, deadline = marshal.dumps(request), time.monotonic() + seconds
+        data, deadline = marshal.dumps(request), time.monotonic() + PATIENCE
         assert self.process.stdin and self.process.stdout
         try:
             self.process.stdin.write(len(data).to_bytes(4, "big") + data)
@@ -108,14 +113,15 @@ class _Worker:
         got = bytearray()
         with selectors.DefaultSelector() as ready:
             ready.register(self.process.stdout, selectors.EVENT_READ)
-            while len(got) < 4 or len(got) < 4 + int.from_bytes(got[:4], "big"):
+            while len(got) < 8 or len(got) < 8 + int.from_bytes(got[:4], "big"):
                 piece = b""
                 if ready.select(max(0.0, deadline - time.monotonic())):
-                    piece = os.read(self.process.stdout.fileno(), 1 << 20)
+                    piece = os.read(self.process.stdout.fileno(), PIPE)
                 if not piece:
                     return None
                 got += piece
-        return marshal.loads(got[4:])
+        text = 8 + int.from_bytes(got[4:8], "big")
+        return got[8:text].decode("utf-8", "replace"), bytes(got[text:])
 
     def end(self) -> None:
         """Ends the process."""
@@ -126,18 +132,26 @@ class _Worker:
 
 _lock = threading.Lock()
 _workers: list[_Worker] = []
+"""At most one, this process's own."""
 
 
-def _ask(request: Any, seconds: float) -> tuple[str, bytes]:
-    """Asks the process's one worker, starting it where there is none; a worker that went over its limits is replaced."""
+def _ask(request: Any) -> tuple[str, bytes]:
+    """Asks the worker, starting it where there is none; one that went over its limits is replaced."""
     with _lock:
         if _workers and _workers[0].owner != os.getpid():
             _workers.clear()  # we are a fork, it belongs to our parent
         if not _workers:
             _workers.append(_Worker())
-        worker = _workers[0]
-        answer = worker.ask(request, seconds)
-        if answer is None or answer[0].startswith("Error: the query takes too much memory"):
-            _workers.clear()
-            worker.end()
-        return answer or ("Error: the query takes too long or too much memory", b"")
+        answer = None
+        try:
+            answer = _workers[0].ask(request)
+        finally:
+            if answer is None or answer[0] == TOO_MUCH_MEMORY:
+                _workers.pop().end()
+        return answer or ("Error: the query takes too long", b"")
+
+
+@atexit.register
+def _close() -> None:
+    while _workers:
+        _workers.pop().end()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import marshal
+import math
 import os
 import resource
 import sqlite3
@@ -21,16 +22,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FUNCTIONS = frozenset(
-    """-> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count
+NAMES = """
+    -> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count
     cume_dist date datetime degrees dense_rank exp first_value floor format glob group_concat hex ifnull iif instr json
     json_array json_array_length json_error_position json_extract json_group_array json_group_object json_insert
     json_object json_patch json_pretty json_quote json_remove json_replace json_set json_type json_valid julianday lag
     last_value lead length like likelihood likely ln log log10 log2 lower ltrim max min mod nth_value ntile nullif
     octet_length percent_rank pi pow power printf quote radians rank replace round row_number rtrim sign sin sinh
     sqrt strftime string_agg substr substring sum tan tanh time timediff total trim trunc typeof unhex unicode
-    unixepoch unlikely upper""".split()
-)
+    unixepoch unlikely upper
+"""
+FUNCTIONS = frozenset(NAMES.split())
 """What may be called: no file, no chance, no secrets of this build (random, load_extension, sqlite_version, …)."""
 TABLE_FUNCTIONS = frozenset({"json_each", "json_tree"})
 SCHEMA = frozenset({"sqlite_master", "sqlite_schema"})
@@ -71,11 +73,12 @@ class Guard:
         names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
         self.tables = {str(name).lower() for (name,) in names}
         self.modules = {str(name).lower() for (name,) in connection.execute("PRAGMA module_list")}
-        self.write, self.steps, self.deadline, self.refusal = write, steps, time.monotonic() + seconds, ""
+        self.write, self.steps, self.deadline = write, steps, time.process_time() + seconds
+        self.asked, self.refusal = False, ""
 
     def allow(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
         """SQLite asks at every part of a statement before it runs; what is not listed here is denied."""
-        table = (first or "").lower()
+        self.asked, table = True, (first or "").lower()
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
@@ -85,13 +88,12 @@ class Guard:
             alias = not second and table not in self.modules and not table.startswith("pragma_")
             known = table in self.tables or table in SCHEMA or table in TABLE_FUNCTIONS
             return self._unless(not known and not alias, f"the table {first} is not allowed")
-        if action in CHANGES and self.write:
-            own = table in self.tables and not table.startswith("sqlite_")
-            return self._unless(not own, f"the table {first} cannot be changed")
-        return self._unless(True, f"{ACTIONS.get(action, 'this')} is not allowed" + self._reads_only(action))
-
-    def _reads_only(self, action: int) -> str:
-        return ": the database is read-only" if action in CHANGES else ""
+        if action in CHANGES and table.startswith("sqlite_"):
+            # So begins every change of the schema, and every use of a table that is a module of SQLite's.
+            return self._unless(True, "only this database's own tables can be used, and its schema cannot be changed")
+        if action in CHANGES:
+            return self._unless(not self.write or table not in self.tables, f"{ACTIONS[action]}: {first} is read-only")
+        return self._unless(True, f"{ACTIONS.get(action, 'this')} is not allowed")
 
     def _unless(self, denied: bool, refusal: str) -> int:
         if not denied:
@@ -104,7 +106,7 @@ class Guard:
         self.steps -= STEPS_A_LOOK
         if self.steps < 0:
             self.refusal = "the query takes too many steps"
-        elif time.monotonic() > self.deadline:
+        elif time.process_time() > self.deadline:
             self.refusal = "the query takes too long"
         return bool(self.refusal)
 
@@ -115,9 +117,12 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     if image:
         connection.deserialize(image)
+    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")  # defines them, while that is allowed
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA trusted_schema = OFF")
     guard = Guard(connection, write, steps, seconds)
+    # For what takes long within one step: the kernel ends this process.
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(guard.deadline) + 1, resource.RLIM_INFINITY))
     if not write:
         connection.execute("PRAGMA query_only = ON")
     for limit, most in LIMITS.items():
@@ -128,12 +133,14 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
     try:
         cursor = connection.execute(sql)
         text = shown(cursor, rows, characters)
-        changed = connection.total_changes > before
         cursor.close()
+        changed = connection.total_changes > before
     except MemoryError:
         return "Error: the query takes too much memory", b""
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         return f"Error: {(guard.refusal or str(error))[:300]}", b""
+    if not guard.asked:
+        return "Error: the query does nothing", b""
     return text, connection.serialize() if changed else b""
 
 
@@ -179,30 +186,30 @@ def shut_in(program: bytes, memory: int) -> None:
 
 
 def main() -> None:
-    """A request is an image, a statement, whether it may write, and bounds; all messages are length and marshal."""
+    """The first message brings the filter and the limit, each other one a request."""
     reads, writes = sys.stdin.buffer, sys.stdout.buffer
     program, memory = marshal.loads(received(reads))
     answer(b"", "SELECT json('[1]'), upper('a')", False, (1.0, 1000, 1, 100))  # loads what is loaded late
     try:
         shut_in(program, memory)
-        ready = ""
+        send(writes, "ready", b"")
     except OSError as error:
-        ready = f"{error.filename}: {error.strerror}"
-    send(writes, ready)
+        send(writes, f"{error.filename}: {error.strerror}", b"")
+        return
     while request := received(reads):
-        send(writes, answer(*marshal.loads(request)))
+        send(writes, *answer(*marshal.loads(request)))
 
 
 def received(stream: Any) -> bytes:
-    """The next message; empty at the end."""
+    """The next message, its length before it; empty at the end."""
     size = stream.read(4)
     return stream.read(int.from_bytes(size, "big")) if len(size) == 4 else b""
 
 
-def send(stream: Any, message: Any) -> None:
-    """Sends a message."""
-    data = marshal.dumps(message)
-    stream.write(len(data).to_bytes(4, "big") + data)
+def send(stream: Any, text: str, image: bytes) -> None:
+    """An answer: the length of all, the length of the text, the text, the image."""
+    said = text.encode()
+    stream.write(b"".join(((len(said) + len(image)).to_bytes(4, "big"), len(said).to_bytes(4, "big"), said, image)))
     stream.flush()
 
 

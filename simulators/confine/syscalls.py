@@ -26,7 +26,7 @@ ALLOWED: Mapping[str, tuple[int, int]] = {
     "unlinkat": (263, 35), "link": (86, -1), "linkat": (265, 37), "symlink": (88, -1), "symlinkat": (266, 36),
     "readlink": (89, -1), "readlinkat": (267, 78), "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53),
     "truncate": (76, 45), "ftruncate": (77, 46), "fallocate": (285, 47), "fsync": (74, 82), "fdatasync": (75, 83),
-    "flock": (73, 32), "fcntl": (72, 25), "utimensat": (280, 88), "umask": (95, 166), "sendfile": (40, 71),
+    "fcntl": (72, 25), "utimensat": (280, 88), "umask": (95, 166), "sendfile": (40, 71),
     "copy_file_range": (326, 285), "dup": (32, 23), "dup2": (33, -1), "dup3": (292, 24), "pipe": (22, -1),
     "pipe2": (293, 59),
     # waiting
@@ -54,10 +54,12 @@ ALLOWED: Mapping[str, tuple[int, int]] = {
 
 COMPUTING = {
     name: ALLOWED[name]
-    for name in ("read", "write", "close", "fstat", "lseek", "mmap", "mprotect", "munmap", "brk", "mremap", "madvise")
-    + ("rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "futex", "clock_gettime", "gettimeofday", "getrandom")
-    + ("getpid", "exit", "exit_group", "restart_syscall")
-}
+    for name in (
+        "read", "write", "close", "fstat", "lseek", "mmap", "mprotect", "munmap", "brk", "mremap", "madvise", "futex",
+        "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "clock_gettime", "gettimeofday", "getrandom", "getpid",
+        "exit", "exit_group", "restart_syscall",
+    )
+}  # fmt: skip
 """What a process needs that has opened all it will ever open."""
 
 CLONE, CLONE3, PRLIMIT64, IOCTL, SOCKETPAIR = (56, 220), (435, 435), (302, 261), (16, 29), (53, 199)
@@ -81,13 +83,14 @@ Instruction = tuple[int, int, int, int]
 def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> bytes:
     """The filter as an array of struct sock_filter; KeyError for a machine whose numbers are not known.
 
-    ALLOWED comes with threads, a pair of sockets, one's own limits and a few requests about descriptors.
+    One's own limits come with it, and with ALLOWED threads, a pair of sockets and a few requests about descriptors.
     """
     column, architecture = MACHINES[machine]
     program = [(LOAD, 0, 0, MACHINE), (JUMP_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
     for numbers in calls.values():
         if numbers[column] >= 0:
             program += _when(numbers[column], [(RETURN, 0, 0, ALLOW)])
+    program += _when(PRLIMIT64[column], _argument(0, 0xFFFFFFFF, [0]))
     if calls is ALLOWED:
         program += _with_arguments(column)
     program.append((RETURN, 0, 0, DENY))
@@ -99,7 +102,6 @@ def _with_arguments(column: int) -> list[Instruction]:
     # A thread, never a process; for clone3, whose flags are out of reach, the C library falls back to clone.
     program += _when(CLONE[column], _argument(0, NEW_THREAD | NEW_NAMESPACES, [NEW_THREAD]))
     program += _when(CLONE3[column], [(RETURN, 0, 0, NO_SUCH_CALL)])
-    program += _when(PRLIMIT64[column], _argument(0, 0xFFFFFFFF, [0]))
     program += _when(IOCTL[column], _argument(1, 0xFFFFFFFF, DESCRIPTOR_REQUESTS))
     program += _when(SOCKETPAIR[column], _argument(0, 0xFFFFFFFF, [UNIX]))
     return program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-TOKEN = re.compile(r"\s*(?:(\d+)|([-+*()]))")
+TOKEN = re.compile(r"\s*(?:(\d+)|([-+*()]))", re.ASCII)
 DEPTH = 20
 """Parentheses in parentheses, at most."""
 

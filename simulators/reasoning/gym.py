@@ -42,8 +42,8 @@ REFUSED: Mapping[str, str] = {
     "game_of_life_halting": "its scorer takes any answer for a right one",
     "composite": "name the families themselves",
 }
-NAMES_ONLY = re.compile(r"[\w \n-]*")
-SUMS_ONLY = re.compile(r"(?!.{201})(?!.*\* *\*)[\d+\-*/() ]+")
+NAMES_ONLY = re.compile(r"[\w \n-]*", re.ASCII)
+SUMS_ONLY = re.compile(r"(?!.{201})(?!.*\* *\*)[\d+\-*/() ]+", re.ASCII)
 READABLE: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(("string_insertion", "spiral_matrix", "binary_matrix", "n_queens"), NAMES_ONLY),
     "countdown": SUMS_ONLY,

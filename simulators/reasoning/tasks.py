@@ -18,7 +18,7 @@ from simulators.tools import Tool, read_calls, run
 
 Protocol = Literal["single", "retry", "correct", "code"]
 SOLVER, TOOL = "solver", "tool"
-RIGHT = "right"
+RIGHT, WRONG = "right", "wrong"
 AGAIN = "Incorrect. Please think again."
 CORRECT = (
     "There might be an error in the solution above because of lack of understanding of the question. "
@@ -153,7 +153,7 @@ class Reasoning(Simulator):
         elif self.protocol == "retry" and not solved and self.turns_left > 1:
             self.tell(AGAIN)
         else:
-            self.end(RIGHT if solved else "wrong", "That is right." if solved else "That is wrong.")
+            self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
 
     def python(self, code: str) -> str:
         """Runs Python code and returns what it prints."""
@@ -179,7 +179,7 @@ class Reasoning(Simulator):
 
         `unreadable` answers are those that the family's scorer could not read, or may not be shown.
         """
-        last = self._scores[-1] if self._scores else 0.0
+        last = self._scores[-1] if self.ended in (RIGHT, WRONG) else 0.0
         return {
             "score": last,
             "success": last == 1.0,

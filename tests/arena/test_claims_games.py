@@ -53,9 +53,9 @@ def test_house_is_exact(world):
     probs, trajectories = played(world, logits)
     exact, won = world.evaluate(probs), total(trajectories, "won")
     assert won.mean() == pytest.approx(exact["success"], abs=4 * won.std() / 1500**0.5 + 1e-9)
-    assert np.mean([len(t.turns) for t in trajectories]) == pytest.approx(exact["turns"], abs=0.3)
+    assert np.mean([len(t.turns) for t in trajectories]) == pytest.approx(exact["length"], abs=0.3)
     best = {"shared": np.eye(gigpo.WAYS)[gigpo.RIGHT]}
-    assert world.evaluate(best) == {"success": 1.0, "turns": 6.0}
+    assert world.evaluate(best) == {"success": 1.0, "length": 6.0}
     # leaving after k turns pays γ^(k - 1) in all where `early` counts
     told = {len(t.turns): v for t, v in zip(trajectories, total(trajectories, "won", "early"), strict=True) if v}
     assert told == pytest.approx({k: gigpo.GAMMA ** (k - 1) for k in told})

@@ -142,6 +142,7 @@ CLAIM = Claim(
         "lost by 1 with 75, 90 or 97 % wins for one side, the mean return lies 0.6, 1.3 or 2.8 deviations from 0. "
         "In a table seats with rows of their own do not disturb each other but for the gradient clip: what pooling "
         "costs here is variance alone, since a constant within a seat is a baseline, if a bad one. "
-        "The learning rate and the turns played were chosen in trials on other seeds."
+        "Rule, learning rate and turns played were settled after trials on other seeds, "
+        "which had shown the direction."
     ),
 )

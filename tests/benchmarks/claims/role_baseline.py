@@ -145,6 +145,7 @@ CLAIM = Claim(
         "with the outcome alone, so `no baseline` is the outcome-only arm. The collapse that SPIRAL reports is one of "
         "thinking, a table does not think: what can be seen here is variance and its price, not that collapse. In a "
         "zero-sum game the mean over both seats is 0 but for unequal numbers of turns: pooling is no baseline at all. "
-        "Learning rate, entropy bonus and turns played were chosen in trials on other seeds."
+        "Rule, learning rate, entropy bonus and turns played were settled after trials on other seeds, "
+        "which had shown the direction."
     ),
 )

@@ -153,6 +153,7 @@ CLAIM = Claim(
         "turns that earn, the chance of a blunder. Turn-level and trajectory-level get the same rewards; outcome-only "
         f"hears at the end whether the match was won: no blunder and {ENOUGH} of 5 right. A return-to-go holds all "
         "that comes later, so a late blunder is in every turn before it; what it leaves out is what came earlier. "
-        "The learning rate and the turns played were chosen in trials on other seeds."
+        "Rule, learning rate and turns played were settled after trials on other seeds, "
+        "which had shown the direction."
     ),
 )  # fmt: skip

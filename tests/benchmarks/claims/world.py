@@ -22,7 +22,8 @@ A world says which tables there are and plays M matches at once; every array has
 further token of the seat's latest turn, after a state of its own. `note(seat, name, values)` appends one number to the
 trajectory's array in `batch.measures[name]`. `probs[policy]` are the current probabilities, `rng` the world's own
 randomness. `NEVER` is the logit of an action that a state does not have. `World.sampler` bends the distribution that
-play samples from, and `World.text` is what a state's message says (anchors compare messages).
+play samples from, `World.text` is what a state's message says (anchors compare messages), and with `World.features`
+actions share weights.
 
 `Learner(world, arm, seed, matches, group).run(steps)` learns until at least `steps` turns were played and gives curves
 over turns: the world's figures, `zero_share` (turns with advantage 0) and `turns` (per match). Matches of one group
@@ -67,6 +68,8 @@ class World:
     seats: Mapping[str, tuple[str, str]] = {"player": ("player", "shared")}
     """Seat -> (role, policy)."""
     deals = 1
+    features: Floats | None = None
+    """[actions, D]: where given, a state's actions share D weights, and logits move by features · weights."""
 
     def tables(self) -> dict[str, Floats]:
         """Each policy's first logits, [states, actions]."""
@@ -191,10 +194,18 @@ def _full(values: Any, size: int) -> NDArray[Any]:
 class Table(torch.nn.Module):
     """Logits by state, in the shape of a causal language model: what follows a token depends on that token alone."""
 
-    def __init__(self, logits: Floats) -> None:
+    def __init__(self, logits: Floats, features: Floats | None = None) -> None:
         super().__init__()
-        self.logits = torch.nn.Parameter(torch.from_numpy(logits).float())
+        start = torch.from_numpy(logits).float()
+        self.features = None if features is None else torch.from_numpy(features).float()
+        self.start = None if features is None else start
+        self.weights = torch.nn.Parameter(start if features is None else start.new_zeros(len(start), features.shape[1]))
         self.config = SimpleNamespace(get_text_config=lambda decoder: None)
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """[states, actions]"""
+        return self.weights if self.features is None else self.start + self.weights @ self.features.T
 
     @property
     def base_model(self) -> Callable[..., Any]:
@@ -206,7 +217,8 @@ class Table(torch.nn.Module):
         return lambda rows: rows
 
     def _rows(self, input_ids: torch.Tensor, **ignored: Any) -> Any:
-        rows = torch.nn.functional.embedding(input_ids.clamp(max=len(self.logits) - 1), self.logits)
+        logits = self.logits
+        rows = torch.nn.functional.embedding(input_ids.clamp(max=len(logits) - 1), logits)
         past = SimpleNamespace(batch_repeat_interleave=lambda times: None)
         return SimpleNamespace(last_hidden_state=rows, past_key_values=past)
 
@@ -233,7 +245,7 @@ class Learner:
         self.rule = arm.learn.model_copy(update={"token_budget": 10**7})
         self.play_rng, self.credit_rng, self.learn_rng = (np.random.default_rng([seed, part]) for part in range(3))
         self.memory: dict[str, Any] = {}
-        self.trainers = {p: PolicyTrainer(p, Table(logits), self.rule) for p, logits in world.tables().items()}
+        self.trainers = {p: PolicyTrainer(p, Table(t, world.features), self.rule) for p, t in world.tables().items()}
         self.references = {p: StreamScorer(deepcopy(t.model)) for p, t in self.trainers.items()}
         self.temperatures = {role: 1.0 for role, _ in world.seats.values()}
 

@@ -1,0 +1,252 @@
+"""The airline: bookings that can be cancelled, moved to another flight, upgraded, given bags, or paid for when late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from simulators.desk import airline_goals
+from simulators.desk.airline_policy import COMPENSATION, FARES, LATE, MOST_BAGS, RULES, same_route
+from simulators.desk.goals import Goal, Write
+from simulators.desk.people import TOWNS, Person
+from simulators.desk.policy import Fact
+from simulators.desk.world import World
+
+AIRPORTS = TOWNS[:10]
+UPGRADE = 40.0
+"""What each step from one fare to the next costs."""
+BAG = 25.0
+AHEAD = 30
+"""Days ahead for which flights are sold."""
+ALTERNATIVES = 3
+"""Other flights on each booked route."""
+
+SCHEMA = """
+CREATE TABLE flights (id TEXT PRIMARY KEY, origin TEXT, destination TEXT, day TEXT, price REAL, free INTEGER,
+                      delay INTEGER);
+CREATE TABLE bookings (id TEXT PRIMARY KEY, customer TEXT, flight TEXT, fare TEXT, booked TEXT, status TEXT,
+                       payment TEXT, price REAL, bags INTEGER, compensated INTEGER);
+"""
+
+
+class Airline(World):
+    """Customers, each booking a seat on one flight, and flights to change to."""
+
+    domain = "airline"
+    schema = SCHEMA
+    keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
+    subject = "booking"
+    rules = RULES
+    reads = (
+        "find_customer", "find_customer_by_name", "show_customer", "list_bookings", "show_booking", "show_flight",
+        "search_flights", "list_airports",
+    )  # fmt: skip
+    writes = (
+        "cancel_booking", "change_flight", "change_fare", "add_bags", "change_payment", "compensate",
+        "change_account_address",
+    )  # fmt: skip
+    facts: ClassVar[Mapping[str, Fact]] = {
+        "refund": Fact("how much I get back", "amount", ("refund", "refunded", "get back", "money back")),
+        "difference": Fact("the difference in price", "amount", ("difference", "cheaper", "dearer")),
+        "price": Fact("what it cost", "amount", ("price", "cost")),
+        "day": Fact("on which day it flies", "date", ("day", "date", "flies", "leaves")),
+        "bags": Fact("how many bags it includes", "number", ("bag", "bags")),
+        "fare": Fact("of which fare it is", "word", ("fare",), FARES),
+    }
+    verbs: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cancel_booking": ("cancel", "cancellation"),
+        "change_flight": ("change the flight", "move", "rebook", "other flight"),
+        "change_fare": ("upgrade", "change the fare"),
+        "add_bags": ("add bags", "add a bag", "add 1", "add 2", "add 3", "extra bags"),
+        "change_payment": ("payment method", "pay for", "pay with", "charged to"),
+        "compensate": ("compensation", "compensated", "compensate"),
+        "change_account_address": ("address in", "account address", "address on"),
+    }
+
+    # Tools.
+
+    def list_bookings(self) -> list[dict[str, Any]]:
+        """List the verified customer's bookings."""
+        return self.all(
+            "SELECT bookings.id AS booking, flight, destination, status FROM bookings JOIN flights "
+            "ON flights.id = flight WHERE customer = ? ORDER BY bookings.id",
+            self.verified(),
+        )
+
+    def show_booking(self, booking: str) -> dict[str, Any]:
+        """Show a booking of the verified customer: flight, fare, price, payment method, bags."""
+        found = self._booking(booking)
+        self.session.looked.add(booking)
+        del found["customer"]
+        return found | {"compensated": bool(found["compensated"])}
+
+    def show_flight(self, flight: str) -> dict[str, Any]:
+        """Show a flight: route, day, price, free seats, minutes of delay."""
+        found = self.flight(flight)
+        if found is None:
+            raise ValueError("there is no such flight; see search_flights(origin, destination)")
+        return found
+
+    def search_flights(self, origin: str, destination: str) -> list[dict[str, Any]]:
+        """List the flights to come between two airports."""
+        return self.all(
+            "SELECT id AS flight, day, price, free FROM flights WHERE lower(origin) = lower(?) AND "
+            "lower(destination) = lower(?) AND day > ? ORDER BY day, id",
+            origin, destination, self.today.isoformat(),
+        )  # fmt: skip
+
+    def list_airports(self) -> list[str]:
+        """List all airports."""
+        return sorted(AIRPORTS)
+
+    def cancel_booking(self, booking: str, refund_to: str) -> dict[str, Any]:
+        """Cancel a booking and pay its price back to a payment method."""
+        price = self._booking(booking)["price"]
+        self.payment(refund_to)
+        self.judge(Write("cancel_booking", {"booking": booking, "refund_to": refund_to}))
+        self.run("UPDATE bookings SET status = 'cancelled' WHERE id = ?", booking)
+        return self.refund(booking, refund_to, price)
+
+    def change_flight(self, booking: str, flight: str) -> dict[str, Any]:
+        """Move a booking to another flight; the difference in price goes through its payment method."""
+        old, new = self._booking(booking), self.show_flight(flight)
+        self.judge(Write("change_flight", {"booking": booking, "flight": flight}))
+        self.run("UPDATE bookings SET flight = ?, price = ? WHERE id = ?", flight, new["price"], booking)
+        return {"booking": booking, "flight": flight, "difference": round(abs(new["price"] - old["price"]), 2)}
+
+    def change_fare(self, booking: str, fare: str) -> dict[str, Any]:
+        """Change a booking's fare: basic, standard or flexible; each step costs 40."""
+        old = self._booking(booking)
+        if fare not in FARES:
+            raise ValueError(f"fares are {', '.join(FARES)}")
+        self.judge(Write("change_fare", {"booking": booking, "fare": fare}))
+        difference = UPGRADE * (FARES.index(fare) - FARES.index(old["fare"]))
+        self.run("UPDATE bookings SET fare = ?, price = price + ? WHERE id = ?", fare, difference, booking)
+        return {"booking": booking, "fare": fare, "difference": abs(difference)}
+
+    def add_bags(self, booking: str, bags: str) -> dict[str, Any]:
+        """Add this many bags to a booking, at 25 each."""
+        self._booking(booking)
+        if bags not in ("1", "2", "3"):
+            raise ValueError("bags must be 1, 2 or 3")
+        self.judge(Write("add_bags", {"booking": booking, "bags": bags}))
+        self.run(
+            "UPDATE bookings SET bags = bags + ?, price = price + ? WHERE id = ?", int(bags), BAG * int(bags), booking
+        )
+        return {"booking": booking, "added": int(bags), "cost": BAG * int(bags)}
+
+    def change_payment(self, booking: str, payment: str) -> dict[str, Any]:
+        """Change by which payment method a booking is paid."""
+        self._booking(booking)
+        method = self.payment(payment)
+        self.judge(Write("change_payment", {"booking": booking, "payment": payment}))
+        self.run("UPDATE bookings SET payment = ? WHERE id = ?", payment, booking)
+        return {"booking": booking, "payment": payment, "method": method}
+
+    def compensate(self, booking: str) -> dict[str, Any]:
+        """Pay the compensation for a late flight, to the booking's payment method."""
+        found = self._booking(booking)
+        self.judge(Write("compensate", {"booking": booking}))
+        self.run("UPDATE bookings SET compensated = 1 WHERE id = ?", booking)
+        return self.refund(f"{booking} late", found["payment"], COMPENSATION)
+
+    # What tools and rules are made of.
+
+    def _booking(self, booking: str) -> dict[str, Any]:
+        who, found = self.verified(), self.booking(booking)
+        if found is None or found["customer"] != who:
+            raise ValueError("this customer has no such booking; see list_bookings()")
+        return found
+
+    def booking(self, booking: str) -> dict[str, Any] | None:
+        """A booking's row, whoever asks."""
+        return self.row("SELECT * FROM bookings WHERE id = ?", booking)
+
+    def flight(self, flight: str) -> dict[str, Any] | None:
+        """A flight's row."""
+        return self.row("SELECT * FROM flights WHERE id = ?", flight)
+
+    def numbers_of(self, customer: str) -> list[str]:
+        """The numbers of a customer's bookings."""
+        return [row["id"] for row in self.all("SELECT id FROM bookings WHERE customer = ? ORDER BY id", customer)]
+
+    def candidates(self, rng: np.random.Generator) -> list[Goal]:
+        """Everything that the owner could ask for."""
+        return airline_goals.candidates(self, rng)
+
+    def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
+        """The reads that may help; mentions are an origin and a destination, or flights."""
+        calls = ["show_customer()", "list_bookings()", *(f'show_booking(booking="{number}")' for number in numbers)]
+        calls += [f'show_flight(flight="{name}")' for name in mentions if name not in AIRPORTS]
+        towns = [name for name in mentions if name in AIRPORTS]
+        return calls + [
+            f'search_flights(origin="{a}", destination="{b}")' for a, b in zip(towns[::2], towns[1::2], strict=False)
+        ]
+
+    def marks(self, write: Write) -> list[str]:
+        """The booking's status, fare and flight, and how what is wanted relates to what there is."""
+        booking = self.booking(write.subject)
+        flight = booking and self.flight(booking["flight"])
+        if booking is None or flight is None:
+            return []
+        words = [booking["status"], booking["fare"], "fresh" if self.age(booking["booked"]) <= 1 else "old"]
+        words += ["flown"] * (self.age(flight["day"]) >= 0) + ["late"] * (flight["delay"] >= LATE)
+        words += ["paid"] * bool(booking["compensated"])
+        if payment := write.arguments.get("refund_to"):
+            words.append("own" if payment == booking["payment"] else "other")
+        if new := self.flight(write.arguments.get("flight", "")):
+            words.append("same" if same_route(self, write.arguments) else "another")
+            words.append("free" if new["free"] else "full")
+        if bags := write.arguments.get("bags"):
+            words.append(str(booking["bags"] + int(bags)))
+        return words
+
+    # How it is filled.
+
+    def furnish(self, rng: np.random.Generator) -> None:
+        """Nothing: flights come with the bookings."""
+
+    def people(self, person: Person, rng: np.random.Generator) -> None:
+        """Two payment methods and some bookings; the customer at the desk goes to another place with each.
+
+        There are only the flights that this customer could take: others are booked on the same.
+        """
+        card, gift = (
+            f"card_{rng.integers(1000, 10000)}{person.id[1:]}",
+            f"gift_{rng.integers(1000, 10000)}{person.id[1:]}",
+        )
+        self.fill("payments", [(card, person.id, "credit card"), (gift, person.id, "gift card")])
+        if person is self.owner:
+            flights = self._flights(rng)
+        else:
+            known = self.all("SELECT * FROM flights ORDER BY id")
+            flights = [known[rng.integers(len(known))] for _ in range(2)]
+        for flight in flights:
+            age, fare = self.age(flight["day"]), FARES[rng.integers(len(FARES))]
+            booked = self.ago(max(age, 0) + int(rng.integers(0, 2) if rng.random() < 0.3 else rng.integers(3, 60)))
+            price = flight["price"] + UPGRADE * FARES.index(fare)
+            payment, bags = card if rng.random() < 0.7 else gift, int(rng.integers(0, MOST_BAGS + 1))
+            done = int(age > 0 and rng.random() < 0.2)
+            number = self.fresh_number(rng)
+            row = (number, person.id, flight["id"], fare, booked, "booked", payment, price, bags, done)
+            self.fill("bookings", [row])
+
+    def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """One flight to every other airport, some of them past; there are more on each route."""
+        taken = []
+        origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
+        for index, destination in enumerate(others[:7]):
+            for copy in range(1 + ALTERNATIVES):
+                past = copy == 0 and index % 3 == 0
+                delay = int(rng.integers(LATE, 400)) if rng.random() < 0.5 else int(rng.integers(0, 60))
+                flight = {
+                    "id": f"F{100 + 10 * index + copy}", "origin": origin, "destination": destination,
+                    "day": self.ago(int(rng.integers(1, 60)) if past else -int(rng.integers(2, AHEAD))),
+                    "price": int(rng.integers(60, 300)) + int(rng.integers(0, 4)) / 4,
+                    "free": int(rng.integers(1, 40)) if rng.random() < 0.75 else 0, "delay": delay * past,
+                }  # fmt: skip
+                self.fill("flights", [tuple(flight.values())])
+                taken += [flight] * (copy == 0)
+        return taken

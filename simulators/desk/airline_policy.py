@@ -1,0 +1,116 @@
+"""The airline's policy: what is done with bookings, and when it is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from simulators.desk.policy import Rule
+
+if TYPE_CHECKING:
+    from simulators.desk.airline import Airline
+
+FARES = ("basic", "standard", "flexible")
+MOST_BAGS = 3
+LATE = 180
+"""Minutes of delay from which a compensation is paid."""
+COMPENSATION = 120.0
+
+
+def _row(air: Airline, call: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    booking = air.booking(call["booking"]) or {}
+    return booking, air.flight(booking.get("flight", "")) or {}
+
+
+def _to_come(air: Airline, call: Mapping[str, str]) -> bool:
+    booking, flight = _row(air, call)
+    return booking.get("status") == "booked" and "day" in flight and air.age(flight["day"]) < 0
+
+
+def _refundable(air: Airline, call: Mapping[str, str]) -> bool:
+    booking, _ = _row(air, call)
+    return bool(booking) and (booking["fare"] == "flexible" or air.age(booking["booked"]) <= 1)
+
+
+def _changeable(air: Airline, call: Mapping[str, str]) -> bool:
+    return _row(air, call)[0].get("fare") != "basic"
+
+
+def same_route(air: Airline, call: Mapping[str, str]) -> bool:
+    """Whether a flight goes where the booked one goes, from the same airport."""
+    _, old = _row(air, call)
+    new = air.flight(call["flight"]) or {}
+    return bool(old) and all(old[end] == new.get(end) for end in ("origin", "destination"))
+
+
+def _seats(air: Airline, call: Mapping[str, str]) -> bool:
+    new = air.flight(call["flight"]) or {}
+    return bool(new.get("free")) and air.age(new["day"]) < 0
+
+
+def _upward(air: Airline, call: Mapping[str, str]) -> bool:
+    return FARES.index(call["fare"]) > FARES.index(_row(air, call)[0]["fare"])
+
+
+def _bags(air: Airline, call: Mapping[str, str]) -> bool:
+    return int(_row(air, call)[0]["bags"]) + int(call["bags"]) <= MOST_BAGS
+
+
+def _original(air: Airline, call: Mapping[str, str]) -> bool:
+    return _row(air, call)[0].get("payment") == call["refund_to"]
+
+
+def _late(air: Airline, call: Mapping[str, str]) -> bool:
+    return int(_row(air, call)[1].get("delay", 0)) >= LATE
+
+
+def _unpaid(air: Airline, call: Mapping[str, str]) -> bool:
+    return not _row(air, call)[0].get("compensated")
+
+
+RULES = (
+    Rule(
+        "departed", "Only bookings that stand, before the day they fly, can be cancelled or changed in any way.",
+        ("departed", "already flown", "already left", "in the past", "already cancelled"),
+        ("cancel_booking", "change_flight", "change_fare", "add_bags", "change_payment"), _to_come,
+    ),
+    Rule(
+        "not_refundable",
+        "A booking can be cancelled only if its fare is flexible, or if it was booked today or yesterday.",
+        ("not refundable", "non refundable", "not flexible", "24 hours"), ("cancel_booking",), _refundable,
+    ),
+    Rule(
+        "basic_fare", "The flight of a basic fare cannot be changed.", ("basic fare", "basic"),
+        ("change_flight",), _changeable,
+    ),
+    Rule(
+        "other_route", "A flight can be changed only to one of the same route.",
+        ("same route", "different route", "another route", "other route"), ("change_flight",), same_route,
+    ),
+    Rule(
+        "full", "A flight can be changed only to one to come that has free seats.",
+        ("full", "no seats", "no free seats", "sold out"), ("change_flight",), _seats,
+    ),
+    Rule(
+        "no_downgrade", "A fare can be changed only to a higher one (basic, standard, flexible).",
+        ("downgrade", "higher fare", "lower fare"), ("change_fare",), _upward,
+    ),
+    Rule(
+        "too_many_bags", f"A booking has at most {MOST_BAGS} bags.",
+        ("too many bags", f"{MOST_BAGS} bags", "three bags"),
+        ("add_bags",), _bags,
+    ),
+    Rule(
+        "other_payment", "Refunds go to the payment method that paid for the booking.",
+        ("original payment", "same payment", "payment method that paid", "method you paid with"),
+        ("cancel_booking",), _original,
+    ),
+    Rule(
+        "not_late", f"A compensation of {COMPENSATION:g} is paid for flights that were {LATE} minutes late or more.",
+        ("not late", "late enough", f"{LATE} minutes", "three hours"), ("compensate",), _late,
+    ),
+    Rule(
+        "once", "A compensation is paid once.", ("already paid", "already compensated", "only once"),
+        ("compensate",), _unpaid,
+    ),
+)  # fmt: skip

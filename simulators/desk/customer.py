@@ -1,0 +1,259 @@
+"""The customer: a script decides what is said, from what it wants, what it knows and its patience.
+
+It asks for one thing at a time, proves who it is when asked, agrees to a write only if that is what it wants, and
+leaves when everything was done or denied, or when its patience is gone; never while a write that it agreed to is due.
+It takes what it is told for true: whether the agent did well is not its business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from simulators.desk.goals import ACCOUNT, Goal, Write
+from simulators.desk.policy import Fact, Session
+from simulators.desk.record import Outcome, Record
+from simulators.desk.speech import Proposal, Speech
+from simulators.desk.world import canonical
+from simulators.extractor import Vocabulary, vocabulary
+from simulators.person import PERSONAS, Act, Manner, listed, may_leave
+
+AGREEMENT = "agreement"
+"""The topic of a bare yes or no."""
+ENDURANCE = 8
+"""Fruitless messages of the agent that a customer of patience just under 1 bears; a persona bears its share."""
+
+OPENINGS: Mapping[Manner, str] = {
+    "plain": "Hello. I would like to {ask}.",
+    "terse": "I want to {ask}.",
+    "vague": "Hello, well, let me think. I would like to {ask}, I think.",
+    "hurried": "Hi, quickly please: I need to {ask}.",
+}
+NEXT: Mapping[Manner, str] = {
+    "plain": "Thank you. I would also like to {ask}.",
+    "terse": "Next: {ask}.",
+    "vague": "Thanks. Oh, there was something more. I would like to {ask}.",
+    "hurried": "Good. I also need to {ask}.",
+}
+STILL: Mapping[Manner, str] = {
+    "plain": "As I said, I would like to {ask}.",
+    "terse": "I want to {ask}.",
+    "vague": "Sorry, where were we? I would like to {ask}.",
+    "hurried": "I told you already: I need to {ask}.",
+}
+YES: Mapping[Manner, str] = {
+    "plain": "Yes, please go ahead.", "terse": "Yes.", "vague": "Yes, I think that is right.", "hurried": "Yes, do it.",
+}  # fmt: skip
+NO = "No, that is not what I asked for."
+WHY = "Why not?"
+INSIST = "Are you sure? Please make an exception."
+GOODBYE = "Thank you, that was all. Goodbye."
+ENOUGH = "I have had enough of this. Goodbye."
+
+
+@dataclass
+class Customer:
+    """A record, and the state of the talk."""
+
+    record: Record
+    session: Session
+    facts: Mapping[str, Fact]
+    subject: str
+    """What numbers are of: order or booking."""
+    verbs: Mapping[str, Sequence[str]]
+    """How it speaks of each write."""
+    at: int = 0
+    """The goal that is being dealt with."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    identity: dict[str, str] = field(default_factory=dict)
+    """What it has said of itself."""
+    fruitless: int = 0
+    gone: str = ""
+    """Why it left: `served` or `left`; "" while it is here."""
+    insisted: bool = False
+    acts: list[Act] = field(default_factory=list)
+    """What it said last, typed."""
+    corrected: bool = False
+    """Whether the number of the goal at hand was asked for."""
+
+    @property
+    def goal(self) -> Goal:
+        """What it wants now."""
+        return self.record.goals[self.at]
+
+    @property
+    def manner(self) -> Manner:
+        """How it speaks."""
+        return PERSONAS[self.record.persona].manner
+
+    @property
+    def pending(self) -> bool:
+        """Whether a write that it has agreed to is not done yet."""
+        return self.session.granted is not None
+
+    @property
+    def uttered(self) -> str:
+        """All that it has said of its data."""
+        asked = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
+        return f"{asked} {' '.join(self.identity.values())}"
+
+    def vocabulary(self) -> Vocabulary:
+        """What can be read from its words: its data and its wishes, each with its own words, and whether it agrees."""
+        person, words = self.record.person, dict[str, list[str]]()
+        for value in (person.name, person.email, person.postcode, person.address, *self.identity.values()):
+            words[value] = [spaced(value)]
+        for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
+            texts = (
+                goal.subject,
+                wrong,
+                *goal.mentions,
+                *goal.details,
+                *(v for write in goal.writes for v in write.arguments.values()),
+            )
+            words |= {text: [spaced(text)] for text in texts if text and text != ACCOUNT}
+        words |= {fact.asks: [fact.asks] for fact in self.facts.values()}
+        words |= {tool: list(verbs) for tool, verbs in self.verbs.items()}
+        return vocabulary(words)
+
+    @property
+    def number(self) -> str:
+        """The number that it has given for the goal at hand, wrong or not; "" if none."""
+        if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.at]:
+            return ""
+        return (not self.corrected and self.record.wrong_numbers[self.at]) or self.goal.subject
+
+    def open(self) -> str:
+        """Its first words."""
+        self.outcomes = [Outcome()]
+        said = self._ask(OPENINGS)
+        return f"{said} {self._identify()}" if self.record.volunteers else said
+
+    def wrote(self, tool: str, subject: str) -> None:
+        """A write was done; whoever asked for it."""
+        if (tool, subject) == (self.goal.tool, self.goal.subject):
+            self.outcomes[self.at].written = True
+
+    def hear(self, speech: Speech) -> str:
+        """What it answers; afterwards `gone` says whether it has left."""
+        self.acts, said = [], list[str]()
+        outcome, useful = self.outcomes[self.at], False
+        told = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
+        useful |= bool(told.keys() - outcome.told.keys())
+        outcome.told |= told
+        if speech.proposal is not None:
+            said.append(self._agree(speech.proposal))
+        elif speech.denies and not outcome.written:
+            useful = True
+            said += self._denied(speech)
+        outcome.closed |= self._dealt_with(outcome)
+        if speech.identity:
+            useful |= not self.session.verified
+            said.append(self._identify())
+        if speech.number and not outcome.closed:
+            useful |= not self.corrected
+            self.corrected = True
+            said.append(self._number())
+        if outcome.closed and not self.pending and not said:
+            return self._go_on()
+        self.fruitless += not (useful or self.pending)
+        patience = PERSONAS[self.record.persona].patience
+        left = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
+        if may_leave(goal=False, patience=left, pending=self.pending):
+            return self._leave("left", ENOUGH)
+        return " ".join(said) if said else self._remind(outcome)
+
+    # What it says.
+
+    def _say(self, kind: str, topic: str, text: str) -> str:
+        self.acts.append(Act(kind, topic))  # type: ignore[arg-type]
+        return text
+
+    def _it(self) -> str:
+        """How it speaks of the order or booking."""
+        if self.goal.subject == ACCOUNT:
+            return "it"
+        return f"{self.subject} {self.number}" if self.number else self.goal.hint
+
+    def _ask(self, wordings: Mapping[Manner, str]) -> str:
+        questions = [self.facts[name].asks for name in self.goal.facts]
+        ask = self.goal.ask.format(it=self._it())
+        if questions:
+            ask += f", and to know {listed(questions)}"
+        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=ask))
+
+    def _identify(self) -> str:
+        """Its email or name, and its postcode; a slip only once."""
+        person, record = self.record.person, self.record
+        wrong = record.wrong_postcode if not self.identity else ""
+        known = {"name": person.name} if record.forgets_email else {"email": person.email}
+        self.identity = {**known, "postcode": wrong or person.postcode}
+        texts = [f"My {name} is {value}." for name, value in self.identity.items()]
+        return " ".join(self._say("inform", name, text) for name, text in zip(self.identity, texts, strict=True))
+
+    def _number(self) -> str:
+        if self.goal.subject == ACCOUNT:
+            return self._say("inform", "account", "It is about my account.")
+        if not self.number:
+            return self._say("unknown", "number", f"I do not know the number. It is {self.goal.hint}.")
+        return self._say("inform", "number", f"It is {self._it()}.")
+
+    def _agree(self, proposal: Proposal) -> str:
+        if self.outcomes[self.at].written or not self._wants(proposal):
+            self.session.granted = None
+            self.fruitless += 1
+            return self._say("deny", "proposal", f"{NO} {self._remind(self.outcomes[self.at])}")
+        self.session.granted = (self.goal.tool, self.goal.subject)
+        return self._say("confirm", self.goal.tool, YES[self.manner])
+
+    def _wants(self, proposal: Proposal) -> bool:
+        """Whether that is what it asked for. Plain text need not name everything, but nothing else."""
+        goal = self.goal
+        if proposal.write is None:
+            return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
+        return any(_alike(proposal.write, write) for write in goal.writes)
+
+    def _denied(self, speech: Speech) -> Sequence[str]:
+        outcome = self.outcomes[self.at]
+        outcome.denied, self.session.granted = speech.reasons, None
+        if not speech.reasons:
+            return [self._say("instruct", "reason", WHY)]
+        if self.record.insists and not self.insisted:
+            self.insisted = True
+            return [self._say("instruct", "exception", INSIST)]
+        outcome.closed = True
+        return []
+
+    def _remind(self, outcome: Outcome) -> str:
+        """It says again what it still waits for."""
+        missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
+        if missing and (outcome.written or not self.goal.tool):
+            return self._say("instruct", "fact", f"I would like to know {listed(missing)}.")
+        return self._ask(STILL)
+
+    def _go_on(self) -> str:
+        if self.at + 1 == len(self.record.goals):
+            return self._leave("served", GOODBYE)
+        self.at += 1
+        self.outcomes.append(Outcome())
+        self.insisted = self.corrected = False
+        return self._ask(NEXT)
+
+    def _leave(self, why: str, words: str) -> str:
+        self.gone = why
+        return self._say("end", why, words)
+
+    def _dealt_with(self, outcome: Outcome) -> bool:
+        """Done, as far as it can see, and told all that it asked."""
+        return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
+
+
+def spaced(text: str) -> str:
+    """The text with dots inside words and numbers as blanks, so that an email is no two sentences."""
+    return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)
+
+
+def _alike(one: Write, other: Write) -> bool:
+    return one.tool == other.tool and {k: canonical(v) for k, v in one.arguments.items()} == {
+        k: canonical(v) for k, v in other.arguments.items()
+    }

@@ -1,0 +1,296 @@
+"""The service desk: an agent reads and writes a database by tools for a customer, within a policy.
+
+It succeeds where three things hold at the end: the rows differ from the start as one of the acceptable ways would make
+them, the customer was told what it asked for (and denied, for a true reason, what policy forbids), and no rule was
+broken. So neither silence nor obedience is enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.text import flag, number, one_line, whole_number
+from simulators.base import Answer, Simulator
+from simulators.desk import listing, outcome, players
+from simulators.desk.airline import Airline
+from simulators.desk.customer import AGREEMENT, Customer, spaced
+from simulators.desk.goals import Goal
+from simulators.desk.people import draw_name
+from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
+from simulators.desk.record import draw_record
+from simulators.desk.shop import Shop
+from simulators.desk.speech import LONGEST, Speech, read_speech
+from simulators.desk.tasks import compose
+from simulators.desk.world import MOST_GOALS, World
+from simulators.person import PERSONAS, Renderings
+from simulators.tools import Call, describe, read_calls, run
+
+AGENT, CUSTOMER, TOOL = "agent", "customer", "tool"
+FINE = 0.1
+"""What the customer's seat pays for a text that does not say what it should."""
+WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline}
+
+
+class Desk(Simulator):
+    """Acts: a tool call, which is answered by a message of "tool", and speech to the customer, who answers it.
+
+    Speech is typed, `ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` (is there anything
+    else?), or `SAY text`, in which the same is read from plain words (`simulators.desk.speech`). `DONE` ends the match,
+    as the customer does when all is dealt with or its patience is gone.
+
+    Options besides Simulator's:
+    domain: "shop" or "airline". goals: how many in a match, a number or [low, high], at most 4.
+    person: "script" (one seat; templates speak) or "render" (the customer's seat words each answer; text that says
+    anything else is asked for once more, then replaced, at 0.1 each).
+    cost: of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: acts of the agent.
+    calls: tool calls that one act may hold.
+    tools: how they are described, "signatures" or "json" (as Hermes and Qwen models were trained).
+    terse: acts as short codes and facts in few tokens, for tiny models.
+    """
+
+    name = "desk"
+    metadata: ClassVar[dict[str, Any]] = {"name": "desk_v0", "render_modes": ["ansi"]}
+    personas = tuple(PERSONAS)
+    players: ClassVar[Mapping[str, Callable[[Any, int], Answer]]] = players.PLAYERS
+    seats: tuple[str, ...] = (AGENT,)
+    whole_acts = True
+
+    def __init__(
+        self,
+        *,
+        domain: Literal["shop", "airline"] = "shop",
+        goals: int | list[int] | tuple[int, int] = (1, 4),
+        person: Literal["script", "render"] = "script",
+        cost: float = 0.0,
+        max_turns: int = 40,
+        calls: int = 4,
+        tools: Literal["signatures", "json"] = "signatures",
+        terse: bool = False,
+        penalty: float = 0.1,
+        **options: Any,
+    ) -> None:
+        if domain not in WORLDS:
+            raise ValueError(f"domain must be one of {', '.join(WORLDS)}, not {domain!r}")
+        if person not in ("script", "render"):
+            raise ValueError(f"person must be one of script, render, not {person!r}")
+        if tools not in ("signatures", "json"):
+            raise ValueError(f'tools must be "signatures" or "json", not {tools!r}')
+        ends = goals if isinstance(goals, list | tuple) else (goals, goals)
+        if len(ends) != 2:
+            raise ValueError(f"goals must be a whole number or [low, high], not {goals!r}")
+        low = whole_number("goals", ends[0], 1, MOST_GOALS)
+        self.goals = low, whole_number("goals", ends[1], low, MOST_GOALS)
+        self.domain, self.person, self.tools_style = domain, person, tools
+        self.cost, self.max_turns = number("cost", cost), whole_number("max_turns", max_turns, 1)
+        self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
+        self.stakes = self.max_turns * self.cost
+        self.policy: tuple[Rule, ...] = (*WORLDS[domain].rules, PRIVACY)
+        """All reasons to deny."""
+        if person == "render":
+            self.seats = (AGENT, CUSTOMER)
+        super().__init__(penalty=penalty, talk=False, **options)
+
+    @property
+    def floor(self) -> float:
+        """Whoever picks any listed act hardly ever does everything and nothing else: measured, 1 in 600 matches."""
+        return 0.002
+
+    # What a game tells.
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the customer, its goals and everybody else; option `others`: the seed of who else there is."""
+        own, others, draws = rng.spawn(3)
+        if "others" in options:
+            others = np.random.default_rng(whole_number("others", options["others"], 0))
+        name = self.draw_entity(lambda: draw_name(own), str)
+        self.world = WORLDS[self.domain](own, others, name)
+        goals = compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
+        record = draw_record(draws, self.world.owner, self.draw_persona(draws), goals, self.world.free[: len(goals)])
+        world = self.world
+        self.customer = Customer(record, world.session, world.facts, world.subject, world.verbs)
+        self.accepted = outcome.effects(self.world, goals)
+        self.said: list[str] = []
+        self.acts = self.called = self.errors = 0
+        self.success = False
+        self.renderings, self.template = Renderings(), ""
+        self.heard = self.customer.open()
+        self.tell(self.heard, AGENT, sender=CUSTOMER)
+
+    def rules(self) -> str:
+        """The policy, the tools and the acts; in terse mode the acts' codes alone."""
+        if self.terse:
+            return "Play one of the listed codes."
+        policy = "\n".join(f"- {rule.name}: {rule.text}" for rule in (IDENTITY, CONFIRMATION, *self.policy))
+        facts = "|".join(self.world.facts)
+        return (
+            "You serve a customer. Policy; its names are the reasons to deny:\n"
+            f"{policy}\nDeny what the policy forbids, do the rest, tell what is asked.\n"
+            f'Tools; write a call alone, as name(argument="value") or <tool_call>JSON</tool_call>:\n'
+            f"{describe(self.world.tools(), self.tools_style)}\n"
+            "To the customer, one of: ASK identity; ASK number; CONFIRM call (before each write); "
+            f"TELL fact value (facts: {facts}); DENY reason; ELSE (asks what else); SAY text (plain words). "
+            "DONE ends the talk."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The day, and how many acts are left."""
+        return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Whether somebody is verified and what was agreed to; the customer's seat: what to say."""
+        if seat == CUSTOMER:
+            return {"say": [str(act) for act in self.customer.acts], "template": self.template}
+        if self.terse:
+            return {"marks": " ".join(listing.marks(self.world, self.customer, self.heard))}
+        session = self.world.session
+        return {"verified": bool(session.verified), "agreed": session.granted[0] if session.granted else ""}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """The agent's acts as far as they can be listed from what it was shown; more may be played."""
+        if seat == CUSTOMER:
+            return None
+        return list(self.listed().keys() if self.terse else self.listed().values())
+
+    def next_seat(self, seat: str) -> str:
+        """The customer's seat answers what is said to it."""
+        return CUSTOMER if self.template else AGENT
+
+    def play(self, seat: str, act: str) -> str:
+        """One act of the agent, or the customer's words."""
+        if seat == CUSTOMER:
+            return self._render(act)
+        if self.terse:
+            act = self.listed().get(act.strip(), act)
+        verb = act.split(maxsplit=1)[0] if act.strip() else ""
+        calls = [] if verb.isupper() else read_calls(act, self.calls)
+        speech = None if calls else read_speech(act, self.world, self.policy)
+        self.acts += 1
+        if self.cost:
+            self.pay(AGENT, "cost", -self.cost)
+        for call in calls:
+            self._call(call)
+        if not calls and speech is None:
+            self._finish("done")
+        elif speech is not None:
+            self._speak(speech)
+        if self.acts >= self.max_turns and not self.ended:
+            self.template = ""
+            self._finish("turns")
+        return "" if speech is None else speech.text
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """What was done, said and broken."""
+        goals, world = self.customer.record.goals, self.world
+        kept = outcome.told_right(goals, self.customer.outcomes)
+        changes = world.changes()
+        rows = outcome.rows_right(changes, self.accepted)
+        tau = outcome.tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
+        breaches = Counter(world.session.breaches)
+        return {
+            "score": float(self.success),
+            "success": self.success,
+            "tau_score": tau,
+            "rows": rows,
+            "told": sum(kept) / len(goals),
+            "missing_facts": _missing(goals, self.customer),
+            "breaches": sum(breaches.values()),
+            **{f"breach_{name}": count for name, count in sorted(breaches.items())},
+            "goals": len(goals),
+            "forbidden": sum(bool(goal.reasons) for goal in goals),
+            "messages": len(self.said),
+            "calls": self.called,
+            "errors": self.errors,
+            "customer": self.customer.record.persona,
+            "customer_left": self.customer.gone == "left",
+            **(self.renderings.figures() if self.person == "render" else {}),
+        }
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The same customer among other people."""
+        return ({"others": 1}, {"others": 2}) if seat == AGENT else None
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Everybody else's data, always; the customer's own, which it did not say, while nobody is verified."""
+        mine, secrets = self.world.owner, {}
+        for person in self.world.all("SELECT * FROM customers"):
+            own = person["id"] == mine.id
+            if not own or not self.world.session.verified:
+                texts = [person["email"], *self.world.numbers_of(person["id"])]
+                texts += [person["name"], person["address"]] if not own else []
+                secrets[person["id"]] = tuple(text for text in texts if not own or text not in self.customer.uttered)
+        return secrets
+
+    # How a turn goes.
+
+    def listed(self) -> dict[str, str]:
+        """The agent's acts, by their short codes."""
+        return listing.listed(self.world, self.customer, self.policy, self.heard)
+
+    def _call(self, call: Call) -> None:
+        """Runs a tool; the customer notices what was written."""
+        done = len(self.world.session.done)
+        result = run(self.world.tools(), call)
+        self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
+        for tool, subject in self.world.session.done[done:]:
+            self.customer.wrote(tool, subject)
+        self.heard += f"\n{result}"
+        self.tell(result, AGENT, sender=TOOL)
+
+    def _speak(self, speech: Speech) -> None:
+        """The agent says something; what the customer answers is told, or its seat is to word it."""
+        self.said.append(speech.text)
+        if (speech.facts or speech.denies) and not self.world.session.verified:
+            self.world.breach(IDENTITY.name)
+        answer = self.customer.hear(speech)
+        if self.person == "render":
+            self.template = answer
+        else:
+            self._answered(answer)
+
+    def _render(self, text: str) -> str:
+        """The customer's own words, if they say what they should; nothing reaches the agent until they do."""
+        text, words, template = one_line(text, LONGEST), self.customer.vocabulary(), self.template
+        due = words.read(spaced(template), AGREEMENT)
+        heard = self.renderings.settled(text, words.read(spaced(text), AGREEMENT), due, template)
+        if heard != text:
+            self.pay(CUSTOMER, "reading", -FINE)
+        if heard is None:
+            self.tell(f"Say this and nothing else: {template}", CUSTOMER)
+            return ""
+        self.template = ""
+        self._answered(heard)
+        return heard
+
+    def _answered(self, answer: str) -> None:
+        """The customer has spoken, and may have left."""
+        self.heard += f"\n{answer}"
+        if self.person == "script":
+            self.tell(answer, AGENT, sender=CUSTOMER)
+        if self.customer.gone:
+            self._finish(self.customer.gone)
+
+    def _finish(self, why: str) -> None:
+        """Judges and pays."""
+        goals = self.customer.record.goals
+        self.success = (
+            not self.world.session.breaches
+            and all(outcome.told_right(goals, self.customer.outcomes))
+            and outcome.rows_right(self.world.changes(), self.accepted)
+        )
+        self.pay(AGENT, "outcome", float(self.success))
+        self.end(why, "The talk is over.")
+
+
+def _missing(goals: Sequence[Goal], customer: Customer) -> int:
+    """Facts that were asked for, of what was to be done, and not told as they are."""
+    told = [outcome.told for outcome in customer.outcomes] + [{}] * len(goals)
+    return sum(
+        heard.get(name) != value
+        for goal, heard in zip(goals, told, strict=False)
+        for name, value in goal.facts.items()
+        if not goal.reasons
+    )

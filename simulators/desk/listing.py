@@ -1,0 +1,80 @@
+"""The agent's acts as a list, and what it was shown in few marks: for random players and for tiny models.
+
+Nothing is listed whose arguments were not shown to the agent: by the customer's words or a tool's result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from games.book import fold
+from simulators.desk.customer import Customer
+from simulators.desk.goals import ACCOUNT, written
+from simulators.desk.policy import Fact, Rule
+from simulators.desk.speech import NUMBER, VALUES, canonical_fact
+from simulators.desk.world import World
+
+MOST = 8
+"""Values of a fact that are listed, and numbers to look up."""
+AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
+
+
+def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
+    """Acts by their codes; `heard` is all that the agent was shown. Writes are those that would do what is asked."""
+    acts = {"i": "ASK identity", "n": "ASK number"}
+    if identity := customer.identity:
+        tool = "find_customer" if "email" in identity else "find_customer_by_name"
+        acts["f"] = written(tool, identity)
+    if world.session.verified:
+        reads = world.lookups(_numbers(customer, heard), [name for name in customer.goal.mentions if name in heard])
+        acts |= _coded("l", reads)
+        writes = [write for write in customer.goal.writes if all(text in heard for text in write.arguments.values())]
+        acts |= _coded("c", [f"CONFIRM {write}" for write in writes])
+        acts |= _coded("w", [str(write) for write in writes])
+        for name in customer.goal.facts:
+            acts |= _coded(f"t{name[0]}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
+    return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
+
+
+def marks(world: World, customer: Customer, heard: str) -> list[str]:
+    """What is asked, who is known, what was agreed to and done, and, once it was looked up, what the rules look at."""
+    goal, stands = customer.goal, customer.outcomes[customer.at]
+    words = [
+        goal.tool or ("pry" if goal.reasons else "ask"),
+        *("?" + name for name in goal.facts if name not in stands.told),
+    ]
+    words += ["told"] * bool(customer.identity) + ["known"] * bool(world.session.verified)
+    words += ["agreed"] * customer.pending + ["done"] * stands.written
+    if (
+        goal.writes
+        and goal.subject in world.session.looked
+        and all(text in heard for text in goal.writes[0].arguments.values())
+    ):
+        words += world.marks(goal.writes[0])
+    return words
+
+
+def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:
+    return {f"{code}{number}": act for number, act in enumerate(acts, 1)}
+
+
+def _numbers(customer: Customer, heard: str) -> list[str]:
+    """The number that was given, or all that were shown."""
+    if customer.goal.subject == ACCOUNT:
+        return []
+    given = customer.number
+    return [given] if given and given in heard else _last(NUMBER.findall(heard))
+
+
+def _values(fact: Fact, heard: str) -> list[str]:
+    """The latest values of a fact's kind that the agent was shown."""
+    if fact.kind == "word":
+        return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]
+    pattern = AMOUNT if fact.kind == "amount" else VALUES[fact.kind]
+    return _last(value for text in pattern.findall(heard) if (value := canonical_fact(fact.kind, text)))
+
+
+def _last(texts: Iterable[str]) -> list[str]:
+    latest = list(dict.fromkeys(reversed(list(texts))))[:MOST]
+    return sorted(latest)

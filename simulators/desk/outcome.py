@@ -1,0 +1,62 @@
+"""What came of a match at the desk: rows, words and rules, each judged on its own; and tau-bench's way to score."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+from simulators.desk.goals import Goal
+from simulators.desk.record import Outcome
+from simulators.desk.world import Diff, World
+
+
+def effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
+    """For each goal the row changes that would do: none for what is denied or only asked, else one of several.
+
+    Goals are about different orders, so their changes do not meet and any order of them comes to the same.
+    """
+    return [
+        [{}] if goal.reasons or not goal.writes
+        else [world.effect(write) for write in goal.writes if not world.broken(write)]
+        for goal in goals
+    ]  # fmt: skip
+
+
+def rows_right(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
+    """Whether the changes are those of one way to do every goal, and no others."""
+    return any(changes == _union(way) for way in itertools.product(*accepted))
+
+
+def told_right(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool]:
+    """For each goal whether its facts were told as they are, or it was denied for a true reason, as it had to be."""
+    heard = [outcome.kept(goal) for goal, outcome in zip(goals, outcomes, strict=False)]
+    return heard + [False] * (len(goals) - len(heard))
+
+
+def tau_score(changes: Diff, accepted: Sequence[Sequence[Diff]], goals: Sequence[Goal], said: Iterable[str]) -> float:
+    """As tau-bench scores (Yao et al. 2024): 1 iff rows are as after the reference writes, and outputs were said.
+
+    Outputs are the facts asked for, as texts that occur in any message of the agent. Who does nothing passes every
+    task whose right end is to change nothing and that asks for no output.
+    """
+    reference = _union([ways[0] for ways in accepted])
+    texts = [text.lower().replace(",", "") for text in said]
+    outputs = [value.lower() for goal in goals if not goal.reasons for value in goal.facts.values()]
+    return float(changes == reference and all(any(output in text for text in texts) for output in outputs))
+
+
+def pass_hat_k(successes: Sequence[int], trials: int, k: int) -> float:
+    """pass^k of tau-bench: the chance that k trials of a task, drawn from its `trials`, all succeed; mean over tasks.
+
+    For a task that succeeded c times out of n it is C(c, k) / C(n, k), which is unbiased.
+    """
+    if not 1 <= k <= trials:
+        raise ValueError(f"k must be from 1 to the number of trials, {trials}, not {k}")
+    if not successes or not all(0 <= count <= trials for count in successes):
+        raise ValueError(f"successes must be numbers from 0 to {trials}, one for each task")
+    return sum(math.comb(count, k) for count in successes) / (math.comb(trials, k) * len(successes))
+
+
+def _union(diffs: Iterable[Diff]) -> Diff:
+    return {place: value for diff in diffs for place, value in diff.items()}

@@ -1,0 +1,62 @@
+"""People of a generated world: names, addresses and how they prove who they are. All invented."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+FIRST = (
+    "Ada", "Bela", "Carl", "Dora", "Emil", "Fanny", "Gregor", "Hanna", "Igor", "Jana", "Kasper", "Lena",
+    "Marek", "Nora", "Oskar", "Paula", "Quentin", "Rosa", "Stefan", "Tilda", "Ulrich", "Vera", "Walter",
+    "Xenia", "Yann", "Zita", "Anton", "Berta", "Cosmo", "Delia",
+)  # fmt: skip
+LAST = (
+    "Ashford", "Barlow", "Carver", "Dunmore", "Ellery", "Farrow", "Garrick", "Holloway", "Ingram", "Jessop",
+    "Kendrick", "Lockwood", "Marlowe", "Norcross", "Ormsby", "Penrose", "Quill", "Radley", "Sedgwick", "Thorne",
+    "Underhill", "Vance", "Wetherby", "Yardley", "Amberson", "Birch", "Calloway", "Draper", "Everard",
+    "Fenwick", "Gilmour", "Hartley", "Ives", "Jarrow", "Kirby", "Lacey", "Merrick", "Nettle", "Osgood", "Pryor",
+)  # fmt: skip
+STREETS = (
+    "Oak", "Mill", "Church", "Bridge", "Station", "Castle", "Garden", "Harbour", "Market", "Orchard", "River",
+    "School",
+)  # fmt: skip
+TOWNS = (
+    "Norwick", "Eastham", "Colby", "Darnley", "Fairhaven", "Glenmoor", "Hollis", "Kingsport", "Larkhill",
+    "Milden", "Redcar", "Stanton",
+)  # fmt: skip
+LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
+
+
+@dataclass(frozen=True)
+class Person:
+    """A customer; who knows the email and the postcode, or the name and the postcode, is taken for this person."""
+
+    id: str
+    name: str
+    email: str
+    postcode: str
+    address: str
+
+
+def draw_name(rng: np.random.Generator) -> str:
+    """A first and a last name, one of 1,200 pairs."""
+    return f"{FIRST[rng.integers(len(FIRST))]} {LAST[rng.integers(len(LAST))]}"
+
+
+def draw_person(rng: np.random.Generator, number: int, name: str) -> Person:
+    """Somebody of this name; `number` tells people of a world apart."""
+    email = f"{name.replace(' ', '').lower()}{rng.integers(10, 100)}@mail.example"
+    return Person(f"C{number}", name, email, draw_postcode(rng), draw_address(rng))
+
+
+def draw_address(rng: np.random.Generator) -> str:
+    """A street, a house and a town."""
+    street, town = STREETS[rng.integers(len(STREETS))], TOWNS[rng.integers(len(TOWNS))]
+    return f"{rng.integers(1, 200)} {street} Street {town}"
+
+
+def draw_postcode(rng: np.random.Generator) -> str:
+    """Such as K4 7QD."""
+    first, second, third = (LETTERS[rng.integers(len(LETTERS))] for _ in range(3))
+    return f"{first}{rng.integers(1, 10)} {rng.integers(1, 10)}{second}{third}"

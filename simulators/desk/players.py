@@ -1,0 +1,67 @@
+"""The desk's yardsticks: who does nothing, who picks any listed act, and who knows what is wanted and what is allowed.
+
+The oracle plays listed acts alone, and these hold nothing that the agent was not shown: so it also proves that every
+task can be done by what the tools show and the customer tells. A customer's seat is played by saying what it is to.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from simulators.base import Answer, Seen
+
+if TYPE_CHECKING:
+    from simulators.desk.desk import Desk
+
+
+def noop(game: Desk, seed: int) -> Answer:
+    """Ends the talk at once."""
+    return lambda view: "" if view.seat != game.seats[0] else "DONE"
+
+
+def at_random(game: Desk, seed: int) -> Answer:
+    """Any listed act."""
+    rng = random.Random(seed)
+    return lambda view: rng.choice(view.legal) if view.legal else str(view.private.get("template", ""))
+
+
+def oracle(game: Desk, seed: int) -> Answer:
+    """Verifies, looks things up once each, then does, tells or denies what is asked as policy wants it."""
+    looked: set[str] = set()
+
+    def answer(view: Seen) -> str:
+        if view.seat != game.seats[0]:
+            return str(view.private["template"])
+        listed = {act: code for code, act in game.listed().items()}
+        act = next(act for act in _wishes(game, looked) if act in listed)
+        if "(" in act and not act.startswith(("CONFIRM", "find")):
+            looked.add(f"{game.customer.at} {act}")
+        return listed[act] if game.terse else act
+
+    return answer
+
+
+def _wishes(game: Desk, looked: set[str]) -> list[str]:
+    """The acts that would help now, the best first; those that are not listed cannot be played yet."""
+    customer, world = game.customer, game.world
+    if not world.session.verified:
+        wrong = "postcode" in customer.identity and customer.identity["postcode"] != customer.record.person.postcode
+        finds = [act for act in game.listed().values() if act.startswith("find") and not wrong]
+        return [*finds, "ASK identity"]
+    goal, outcome = customer.goal, customer.outcomes[customer.at]
+    reads = [
+        act for act in world.lookups([goal.subject], goal.mentions) if f"{customer.at} {act}" not in looked
+    ]  # fmt: skip
+    if goal.reasons:
+        about = [act for act in reads if '"' in act]
+        return [*about, f"DENY {min(goal.reasons)}", *reads, "ASK number"]
+    tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told]
+    write = next((write for write in goal.writes if not world.broken(write)), None)
+    if write is not None and not outcome.written:
+        return [str(write) if customer.pending else f"CONFIRM {write}", *reads, "ASK number"]
+    return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
+
+
+PLAYERS: Mapping[str, Callable[[Desk, int], Answer]] = {"noop": noop, "random": at_random, "oracle": oracle}

@@ -1,0 +1,60 @@
+"""What a policy is made of: rules with predicates, the facts that may be told, and what happened at a desk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the policy: its name, which is also the reason to deny, its text, and the predicate."""
+
+    name: str
+    text: str
+    phrases: tuple[str, ...] = ()
+    """How people give it as a reason, folded; any of them counts."""
+    tools: tuple[str, ...] = ()
+    holds: Callable[[Any, Mapping[str, str]], bool] = lambda world, arguments: True
+    """From the world before a write by one of `tools`, and its arguments, to whether the rule is kept."""
+
+
+IDENTITY = Rule(
+    "identity", "Verify who the customer is (find_customer) before you read, change, tell or deny anything."
+)
+CONFIRMATION = Rule(
+    "confirmation", "Before each write say what you will do and get the customer's yes to exactly that."
+)
+PRIVACY = Rule(
+    "privacy",
+    "Nothing is told about other people.",
+    ("privacy", "private", "other people", "another person", "someone else", "other customers", "another customer"),
+)
+
+
+class Fact(NamedTuple):
+    """A kind of fact that customers ask for."""
+
+    asks: str
+    """After "I would like to know"."""
+    kind: Literal["amount", "code", "word", "date", "number"]
+    words: tuple[str, ...]
+    """One of these names it in plain text, folded."""
+    values: tuple[str, ...] = ()
+    """All that it can be, where it is a word."""
+
+
+@dataclass
+class Session:
+    """What happened at the desk."""
+
+    verified: str = ""
+    """The customer's id."""
+    granted: tuple[str, str] | None = None
+    """The tool and the subject of the write that the customer has confirmed and that is not done yet."""
+    breaches: list[str] = field(default_factory=list)
+    done: list[tuple[str, str]] = field(default_factory=list)
+    """Tool and subject of each write."""
+    looked: set[str] = field(default_factory=set)
+    """Orders or bookings that were shown."""

@@ -1,0 +1,67 @@
+"""What is hidden of a customer, and how its goals came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simulators.desk.goals import Goal
+from simulators.desk.people import Person, draw_postcode
+from simulators.person import PERSONAS
+
+SLIP = 0.25
+"""How often a customer gets its own postcode or an order's number wrong at first, times its persona's factor."""
+
+
+@dataclass
+class Outcome:
+    """How a goal stands."""
+
+    told: dict[str, str | None] = field(default_factory=dict)
+    denied: frozenset[str] | None = None
+    """The reasons that were given with the latest denial; None: it was not denied."""
+    written: bool = False
+    closed: bool = False
+
+    def kept(self, goal: Goal) -> bool:
+        """Whether it came out as the policy wants, so far as that was said."""
+        if goal.reasons:
+            return self.denied is not None and bool(self.denied) and self.denied <= goal.reasons
+        return self.denied is None and self.told == dict(goal.facts)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is hidden of a customer; drawn once, before a word is said."""
+
+    person: Person
+    persona: str
+    goals: tuple[Goal, ...]
+    volunteers: bool
+    """Whether it says at once who it is."""
+    forgets_email: bool
+    forgets_numbers: tuple[bool, ...]
+    wrong_postcode: str
+    """What it says first, "" where it gets it right."""
+    wrong_numbers: tuple[str, ...]
+    insists: bool
+    """Whether it asks again when it is denied something."""
+
+
+def draw_record(
+    rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], free: list[str]
+) -> Record:
+    """How this persona is about these goals; `free` are numbers that no order or booking has, one for each goal."""
+    kind = PERSONAS[persona]
+    slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
+    wrong = rng.random(len(goals)) < slips
+    return Record(
+        person, persona, goals,
+        volunteers=bool(rng.random() < kind.volunteers),
+        forgets_email=bool(rng.random() < kind.forgets),
+        forgets_numbers=tuple(map(bool, rng.random(len(goals)) < kind.forgets)),
+        wrong_postcode=draw_postcode(rng) if rng.random() < slips else "",
+        wrong_numbers=tuple(number if slip else "" for number, slip in zip(free, wrong, strict=True)),
+        insists=bool(rng.random() < slips),
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""What customers of the shop ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simulators.desk.goals import ACCOUNT, Goal, Write
+from simulators.desk.people import draw_address
+
+if TYPE_CHECKING:
+    from simulators.desk.shop import Shop
+
+
+PAYMENTS = ("credit card", "gift card")
+
+
+def candidates(shop: Shop, rng: np.random.Generator) -> list[Goal]:
+    """Everything that the customer at the desk could ask for, in the order of the orders."""
+    goals = []
+    for order in shop.all("SELECT * FROM orders WHERE customer = ? ORDER BY id", shop.owner.id):
+        hint = f"my order with the {shop.items(order['id'])[0]['product']}"
+        for goal in (*_about_order(shop, order, rng), *_about_items(shop, order, rng)):
+            goals.append(replace(goal, subject=order["id"], hint=hint))
+    address = draw_address(rng)
+    account = Goal(
+        f"change the address in my account to {address}", ACCOUNT,
+        writes=(Write("change_account_address", {"address": address}),),
+    )  # fmt: skip
+    return [account, *goals]
+
+
+def _about_order(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+    number, total = order["id"], f"{shop.total(order['id']):.2f}"
+    payment, ask = _payment(shop, order, rng)
+    cancel = Write("cancel_order", {"order": number, "refund_to": payment})
+    facts = _some(rng, {"refund": total})
+    yield Goal(f"cancel {{it}} and have the money back on {ask}", writes=(cancel,), facts=facts, details=PAYMENTS)
+    address = draw_address(rng)
+    moved = Write("change_address", {"order": number, "address": address})
+    yield Goal(f"have {{it}} sent to {address}", writes=(moved,))
+    other = _other(shop, order["payment"])
+    paid = Write("change_payment", {"order": number, "payment": other["id"]})
+    yield Goal(f"pay for {{it}} with my {other['method']} instead", writes=(paid,), details=PAYMENTS)
+    yield Goal("have {it} sent again because it never came", writes=(Write("resend_order", {"order": number}),))
+    facts = {"status": order["status"], "total": total}
+    facts |= {"tracking": order["tracking"]} if order["status"] != "pending" else {}
+    facts |= {"delivered": order["since"]} if order["status"] == "delivered" else {}
+    names = list(rng.permutation(sorted(facts)))[: int(rng.integers(1, 3))]
+    yield Goal("ask about {it}", facts={str(name): facts[str(name)] for name in names})
+
+
+def _about_items(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+    number = order["id"]
+    for item in shop.items(number):
+        product = item["product"]
+        payment, ask = _payment(shop, order, rng)
+        back = Write("return_item", {"order": number, "item": item["item"], "refund_to": payment})
+        facts = _some(rng, {"refund": f"{item['price']:.2f}"})
+        ask = f"return the {product} of {{it}} and have the money back on {ask}"
+        yield Goal(ask, writes=(back,), facts=facts, mentions=(product,), details=PAYMENTS)
+        yield _exchange(shop, number, item, rng)
+
+
+def _exchange(shop: Shop, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
+    """For one variant of this or, sometimes, another product; or for any colour in the other size."""
+    product, wanted = item["product"], item["product"]
+    if rng.random() < 0.2:
+        products = [name for name in shop.list_products() if name != product]
+        wanted = products[rng.integers(len(products))]
+    variants = shop.all("SELECT * FROM variants WHERE product = ? ORDER BY id", wanted)
+    variants = [variant for variant in variants if (wanted, variant["options"]) != (product, item["options"])]
+    one = variants[rng.integers(len(variants))]
+    size = one["options"].split()[1]
+    if wanted == product and rng.random() < 0.3:
+        writes = [variant for variant in variants if variant["options"].endswith(size)]
+        ask, facts = f"exchange the {product} of {{it}} for a {size} one in any colour that you have", {}
+    else:
+        writes, ask = [one], f"exchange the {product} of {{it}} for the {wanted} in {one['options']}"
+        facts = _some(rng, {"difference": f"{abs(one['price'] - item['price']):.2f}"})
+    calls = tuple(
+        Write("exchange_item", {"order": number, "item": item["item"], "variant": variant["id"]}) for variant in writes
+    )
+    mentions = tuple(dict.fromkeys((product, wanted)))
+    return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, one["options"]))
+
+
+def _payment(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
+    """Where the money is to go: the id, and how it is asked for; one in four wants it elsewhere."""
+    if rng.random() < 0.75:
+        return order["payment"], "whatever I paid with"
+    other = _other(shop, order["payment"])
+    return other["id"], f"my {other['method']}, which I did not pay with"
+
+
+def _other(shop: Shop, payment: str) -> dict[str, Any]:
+    row = shop.row("SELECT * FROM payments WHERE customer = ? AND id != ?", shop.owner.id, payment)
+    assert row is not None
+    return row
+
+
+def _some(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
+    """The facts, or none of them, with even chances."""
+    return facts if rng.random() < 0.5 else {}

@@ -1,0 +1,97 @@
+"""The shop's policy: what is done with orders, and when it is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from simulators.desk.policy import Rule
+
+if TYPE_CHECKING:
+    from simulators.desk.shop import Shop
+
+RETURN_DAYS = 30
+LOST_DAYS = 10
+
+
+def _status(wanted: str) -> Callable[[Shop, Mapping[str, str]], bool]:
+    return lambda shop, call: (shop.order(call["order"]) or {}).get("status") == wanted
+
+
+def _in_time(shop: Shop, call: Mapping[str, str]) -> bool:
+    order = shop.order(call["order"])
+    return order is not None and (order["status"] != "delivered" or shop.age(order["since"]) <= RETURN_DAYS)
+
+
+def _original(shop: Shop, call: Mapping[str, str]) -> bool:
+    order = shop.order(call["order"])
+    return order is not None and order["payment"] == call["refund_to"]
+
+
+def _not_final(shop: Shop, call: Mapping[str, str]) -> bool:
+    return not (shop.item(call["item"]) or {}).get("final_sale")
+
+
+def _once(shop: Shop, call: Mapping[str, str]) -> bool:
+    return (shop.item(call["item"]) or {}).get("state") == "kept"
+
+
+def same_product(shop: Shop, call: Mapping[str, str]) -> bool:
+    """Whether an item and a variant are of the same product."""
+    item, new = shop.item(call["item"]), shop.variant(call["variant"])
+    old = item and shop.variant(item["variant"])
+    return old is not None and new is not None and old["product"] == new["product"]
+
+
+def _in_stock(shop: Shop, call: Mapping[str, str]) -> bool:
+    return bool((shop.variant(call["variant"]) or {}).get("stock"))
+
+
+def _lost(shop: Shop, call: Mapping[str, str]) -> bool:
+    order = shop.order(call["order"])
+    return order is not None and order["status"] == "sent" and shop.age(order["since"]) > LOST_DAYS
+
+
+BACK = ("return_item", "exchange_item")
+RULES = (
+    Rule(
+        "not_pending",
+        "An order can be cancelled, and its address or payment method changed, only while it is pending.",
+        ("not pending", "no longer pending", "already sent", "already been sent", "already shipped", "been shipped",
+         "already delivered", "been delivered", "on its way"),
+        ("cancel_order", "change_address", "change_payment"), _status("pending"),
+    ),
+    Rule(
+        "not_delivered", "Items can be returned or exchanged only after the order was delivered.",
+        ("not delivered", "not been delivered", "not yet delivered", "not arrived", "before delivery"),
+        BACK, _status("delivered"),
+    ),
+    Rule(
+        "too_late", f"Items can be returned or exchanged only within {RETURN_DAYS} days of delivery.",
+        ("too late", f"{RETURN_DAYS} days", "thirty days", "too long ago"), BACK, _in_time,
+    ),
+    Rule(
+        "final_sale", "Items of a final sale can be neither returned nor exchanged.", ("final sale",), BACK, _not_final,
+    ),
+    Rule(
+        "once", "An item can be returned or exchanged once.", ("already returned", "already exchanged", "only once"),
+        BACK, _once,
+    ),
+    Rule(
+        "other_product", "An item can be exchanged only for another variant of the same product.",
+        ("same product", "different product", "another product", "other product"), ("exchange_item",), same_product,
+    ),
+    Rule(
+        "out_of_stock", "An item can be exchanged only for what is in stock.",
+        ("out of stock", "not in stock", "sold out", "no stock"), ("exchange_item",), _in_stock,
+    ),
+    Rule(
+        "other_payment", "Refunds go to the payment method that paid for the order.",
+        ("original payment", "same payment", "payment method that paid", "method you paid with", "paid with"),
+        ("cancel_order", "return_item"), _original,
+    ),
+    Rule(
+        "not_lost", f"An order is sent again only if it was sent more than {LOST_DAYS} days ago and has not arrived.",
+        ("not lost", f"{LOST_DAYS} days", "ten days", "may still arrive"), ("resend_order",), _lost,
+    ),
+)  # fmt: skip

@@ -1,0 +1,183 @@
+"""What the agent says to a customer, as acts: typed ones, and those that can be read from plain text.
+
+Plain text is read by a closed vocabulary, sentence by sentence. Not understood: irony, what is said of others, and
+whatever has no word in the vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from games.book import fold
+from games.text import IllegalAct, one_line
+from simulators.calls import read_calls
+from simulators.desk.goals import Write
+from simulators.desk.policy import Fact, Rule
+from simulators.desk.world import World
+
+LONGEST = 1000
+"""Characters that a customer reads."""
+VERBS = ("ASK", "CONFIRM", "TELL", "DENY", "ELSE", "SAY", "DONE")
+
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+REQUEST = re.compile(r"\?|\b(?:please|need|provide|give|share|require|ask)\b", re.IGNORECASE)
+WHO = re.compile(
+    r"\b(?:e-?mail|postcode|post code|postal code|zip|identity|verify you|who you are|your (?:full )?name)\b", re.I
+)
+WHICH = re.compile(r"\b(?:which|what)\b.*\b(?:order|booking)\b|\b(?:order|booking) (?:number|id|code)\b", re.IGNORECASE)
+AGREE = re.compile(
+    r"\b(?:shall i|should i|may i|can i (?:go|do|proceed)|do you (?:want|confirm|agree)|would you like me|"
+    r"please confirm|do i have your|go ahead|proceed|is that (?:ok|okay|right|correct|fine)|\(yes/no\)|reply yes|confirm that)\b",
+    re.IGNORECASE,
+)  # fmt: skip
+MORE = re.compile(r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE)
+REFUSAL = re.compile(
+    r"\b(?:can ?not|can't|cant|unable|not able|not (?:allowed|possible|permitted)|won't|impossible|not eligible|"
+    r"must (?:deny|refuse|decline)|have to (?:deny|refuse|decline)|no longer possible)\b",
+    re.IGNORECASE,
+)
+AMOUNT = re.compile(r"(?<![\w-])[$€£]?\s?(\d+\.\d{1,2})(?![\w-])|[$€£]\s?(\d+)(?![\w.-])|(?<![\w-])(\d+) dollars")
+VALUES = {
+    "code": re.compile(r"\bTR\d{8}\b", re.IGNORECASE),
+    "date": re.compile(r"\b\d{4}-\d{2}-\d{2}\b"),
+    "number": re.compile(r"(?<![\w.-])\d{1,2}(?![\w.-])"),
+}
+NUMBER = re.compile(r"(?<![\w.-])\d{5}(?![\w.])")
+"""An order's or a booking's; an item's begins with it."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A write that the customer is asked to agree to: the call itself, or what plain text says of it."""
+
+    write: Write | None = None
+    tools: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What one message does; a message may do several things."""
+
+    text: str
+    identity: bool = False
+    """It asks who the customer is."""
+    number: bool = False
+    """It asks for the number of the order or booking."""
+    proposal: Proposal | None = None
+    facts: Mapping[str, str | None] = field(default_factory=dict)
+    """Canonical values; None where it gives several for the same fact."""
+    denies: bool = False
+    reasons: frozenset[str] = frozenset()
+    more: bool = False
+    """It asks what else there is."""
+
+
+def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
+    """The speech of an act that is no tool call; None for DONE. IllegalAct says what is wrong with it."""
+    verb, _, rest = act.strip().partition(" ")
+    rest = rest.strip()
+    match verb.upper():
+        case "DONE" if not rest:
+            return None
+        case "ELSE" if not rest:
+            return Speech("ELSE", more=True)
+        case "ASK" if rest.lower() in ("identity", "number"):
+            return Speech(f"ASK {rest.lower()}", identity=rest.lower() == "identity", number=rest.lower() == "number")
+        case "CONFIRM":
+            return _confirm(rest)
+        case "TELL":
+            return _tell(rest, world.facts)
+        case "DENY":
+            reason = rest.lower()
+            if reason not in {rule.name for rule in rules}:
+                raise IllegalAct(f"DENY needs one of {', '.join(rule.name for rule in rules)}")
+            return Speech(f"DENY {reason}", denies=True, reasons=frozenset({reason}))
+        case "SAY" if one_line(rest):
+            return read_text(one_line(rest, LONGEST), rest[:LONGEST], world, rules)
+    raise IllegalAct(f"write a tool call, or {', '.join(VERBS[:-1])} or DONE as the rules say")
+
+
+def canonical_fact(kind: str, value: str) -> str | None:
+    """The value as facts hold it, None where it is none of this kind."""
+    value = value.strip().strip("$€£").strip()
+    if kind == "amount":
+        return f"{float(value):.2f}" if re.fullmatch(r"\d{1,7}(?:\.\d{1,2}0*)?", value, re.ASCII) else None
+    if kind == "number":
+        return str(int(value)) if re.fullmatch(r"\d{1,4}", value, re.ASCII) else None
+    return value.lower() if kind == "word" else value.upper()
+
+
+def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Speech:
+    """What plain text does."""
+    sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
+    asking = [sentence for sentence in sentences if REQUEST.search(sentence)]
+    denies = any(REFUSAL.search(sentence) for sentence in sentences)
+    words = f" {fold(text)} "
+    reasons = (
+        frozenset(r.name for r in rules if any(f" {phrase} " in words for phrase in r.phrases))
+        if denies
+        else frozenset()
+    )
+    agree = not denies and any(AGREE.search(sentence) for sentence in sentences)
+    more = any(MORE.search(sentence) for sentence in sentences)
+    return Speech(
+        shown,
+        identity=not agree and any(WHO.search(sentence) for sentence in asking),
+        number=not agree and any(WHICH.search(sentence) for sentence in asking),
+        proposal=_proposal(text, words, world) if agree else None,
+        facts=_facts(sentences, world.facts),
+        denies=denies,
+        reasons=reasons,
+        more=more,
+    )
+
+
+def _confirm(rest: str) -> Speech:
+    calls = read_calls(rest)
+    if len(calls) != 1 or calls[0].problem or calls[0].positional:
+        raise IllegalAct("CONFIRM needs one call of a write tool with named arguments")
+    write = Write(calls[0].name, {name: str(value) for name, value in calls[0].arguments.items()})
+    return Speech(f"CONFIRM {one_line(str(write), LONGEST)}", proposal=Proposal(write))
+
+
+def _tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
+    name, _, value = rest.partition(" ")
+    name = name.lower()
+    if name not in facts:
+        raise IllegalAct(f"TELL needs one of {', '.join(facts)} and its value")
+    told = canonical_fact(facts[name].kind, one_line(value, 60))
+    if not told:
+        raise IllegalAct(f"TELL {name} needs its value")
+    return Speech(f"TELL {name} {told}", facts={name: told})
+
+
+def _proposal(text: str, words: str, world: World) -> Proposal:
+    tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
+    return Proposal(None, tools, frozenset(NUMBER.findall(text)))
+
+
+def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
+    """Facts that a sentence names beside a value of their kind; questions and conditions tell nothing."""
+    found: dict[str, set[str]] = {}
+    for sentence in sentences:
+        if sentence.rstrip().endswith("?"):
+            continue
+        words = f" {fold(sentence)} "
+        for name, fact in kinds.items():
+            if any(f" {word} " in words for word in fact.words):
+                found.setdefault(name, set()).update(_values(sentence, words, fact))
+    return {name: values.pop() if len(values) == 1 else None for name, values in found.items() if values}
+
+
+def _values(sentence: str, words: str, fact: Fact) -> set[str]:
+    if fact.kind == "word":
+        return {value for value in fact.values if f" {value} " in words}
+    texts = (
+        ["".join(groups) for groups in AMOUNT.findall(sentence)]
+        if fact.kind == "amount"
+        else VALUES[fact.kind].findall(sentence)
+    )
+    return {value for text in texts if (value := canonical_fact(fact.kind, text))}

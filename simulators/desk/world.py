@@ -1,0 +1,276 @@
+"""A world of customers and what they bought, in a database: what tools read and write there, and by which rules.
+
+Private data are guarded by the tools: without a verified customer they show and change nothing, and trying it is a
+breach. All other rules are the agent's duty: a tool does what it is told, and a breach is noted by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.text import one_line
+from simulators.confine.sql import Database
+from simulators.desk.goals import Goal, Write
+from simulators.desk.people import Person, draw_name, draw_person
+from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
+from simulators.tools import Tool
+
+OTHERS = 6
+"""Customers besides the one at the desk."""
+ADDRESS_LENGTH = 80
+MOST_GOALS = 4
+
+SCHEMA = """
+CREATE TABLE customers (id TEXT PRIMARY KEY, name TEXT, email TEXT, postcode TEXT, address TEXT);
+CREATE TABLE payments (id TEXT PRIMARY KEY, customer TEXT, method TEXT);
+CREATE TABLE refunds (subject TEXT PRIMARY KEY, payment TEXT, amount REAL);
+"""
+Diff = dict[tuple[str, str, str], object]
+"""From (table, key, column) to its new value; where a row is gone from (table, key, "") to None."""
+
+
+class World:
+    """Customers, and the tools that are the same in every domain; a subclass is a domain."""
+
+    domain: ClassVar[str]
+    schema: ClassVar[str]
+    keys: ClassVar[Mapping[str, str]] = {"customers": "id", "payments": "id", "refunds": "subject"}
+    """Every table's primary key."""
+    reads: ClassVar[tuple[str, ...]]
+    writes: ClassVar[tuple[str, ...]]
+    rules: ClassVar[tuple[Rule, ...]]
+    """Those about writes: what else may be a reason to deny is PRIVACY."""
+    facts: ClassVar[Mapping[str, Fact]]
+    verbs: ClassVar[Mapping[str, tuple[str, ...]]]
+    """For every write tool how people speak of it, folded."""
+    subject: ClassVar[str]
+    """What a number is of: `order` or `booking`, also the name of that argument."""
+
+    def __init__(self, rng: np.random.Generator, others: np.random.Generator, name: str) -> None:
+        self.database, self.session = Database(SCHEMA + self.schema), Session()
+        self.today = datetime.date(2026, 1, 1) + datetime.timedelta(days=int(rng.integers(365)))
+        self.numbers: set[str] = set()
+        """All order or booking numbers in use, and those in `free`, which stay unused."""
+        self.database.connection.execute("BEGIN")
+        self.owner = draw_person(rng, 1, name)
+        self.furnish(rng)
+        self.add(self.owner)
+        self.people(self.owner, rng)
+        self.free = [self.fresh_number(rng) for _ in range(MOST_GOALS)]
+        taken = {name}
+        for number in range(2, 2 + OTHERS):
+            while (other := draw_name(others)) in taken:
+                pass
+            taken.add(other)
+            person = draw_person(others, number, other)
+            self.add(person)
+            self.people(person, others)
+        self.database.connection.execute("COMMIT")
+        self.first = self.snapshot()
+
+    # What a domain writes.
+
+    def furnish(self, rng: np.random.Generator) -> None:
+        """Fills the tables that are nobody's own."""
+        raise NotImplementedError
+
+    def people(self, person: Person, rng: np.random.Generator) -> None:
+        """Fills the tables with what a person has bought."""
+        raise NotImplementedError
+
+    def candidates(self, rng: np.random.Generator) -> list[Goal]:
+        """Everything that the owner could ask for; which is to be denied, the rules say."""
+        raise NotImplementedError
+
+    def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
+        """The reads that may help with a request about these numbers and names, as written calls."""
+        raise NotImplementedError
+
+    def marks(self, write: Write) -> list[str]:
+        """What the rules look at, for a write, in short words: for models that learn from nothing."""
+        raise NotImplementedError
+
+    # Tools that are the same everywhere.
+
+    def find_customer(self, email: str, postcode: str) -> dict[str, str]:
+        """Verify a customer by email and postcode."""
+        return self._verify("email", email, postcode)
+
+    def find_customer_by_name(self, name: str, postcode: str) -> dict[str, str]:
+        """Verify a customer by full name and postcode."""
+        return self._verify("name", name, postcode)
+
+    def show_customer(self) -> dict[str, Any]:
+        """Show the verified customer's name, address and payment methods."""
+        person = self.row("SELECT name, email, address FROM customers WHERE id = ?", self.verified())
+        payments = self.all(
+            "SELECT id AS payment, method FROM payments WHERE customer = ? ORDER BY id", self.verified()
+        )
+        return {**(person or {}), "payments": payments}
+
+    def change_account_address(self, address: str) -> dict[str, str]:
+        """Change the address in the verified customer's account."""
+        who, address = self.verified(), self.clean(address)
+        self.judge(Write("change_account_address", {"address": address}))
+        self.run("UPDATE customers SET address = ? WHERE id = ?", address, who)
+        return {"address": address}
+
+    # What tools are made of.
+
+    def tools(self) -> list[Tool]:
+        """All tools, reads first."""
+        return [Tool.of(getattr(self, name)) for name in (*self.reads, *self.writes)]
+
+    def verified(self) -> str:
+        """The verified customer's id; without one a breach and a ValueError."""
+        if not self.session.verified:
+            self.breach(IDENTITY.name)
+            raise ValueError("verify the customer first")
+        return self.session.verified
+
+    def payment(self, payment: str) -> str:
+        """The id of a payment method of the verified customer, in words."""
+        found = self.row("SELECT method FROM payments WHERE id = ? AND customer = ?", payment, self.verified())
+        if not found:
+            raise ValueError("this customer has no such payment method; see show_customer()")
+        return str(found["method"])
+
+    def clean(self, address: str) -> str:
+        """The address as it is stored."""
+        if not (line := one_line(address, ADDRESS_LENGTH)):
+            raise ValueError("the address is empty")
+        return line
+
+    def breach(self, name: str) -> None:
+        """Notes a breach of the policy."""
+        self.session.breaches.append(name)
+
+    def judge(self, write: Write) -> None:
+        """Notes what a write, which is about to be done, breaks, and uses up the customer's yes."""
+        session = self.session
+        for name in self.broken(write):
+            self.breach(name)
+        if session.granted != (write.tool, write.subject):
+            self.breach(CONFIRMATION.name)
+        session.granted = None
+        session.done.append((write.tool, write.subject))
+
+    def broken(self, write: Write) -> list[str]:
+        """The rules that a write would break now, whoever asks for it."""
+        return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
+
+    def refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:
+        """Pays money back."""
+        self.run("INSERT OR REPLACE INTO refunds VALUES (?, ?, ?)", subject, payment, amount)
+        return {"refund": amount, "to": payment}
+
+    def fresh_number(self, rng: np.random.Generator) -> str:
+        """A number that no order or booking has."""
+        while (number := str(rng.integers(10_000, 100_000))) in self.numbers:
+            pass
+        self.numbers.add(number)
+        return number
+
+    def ago(self, days: int) -> str:
+        """The date so many days before today."""
+        return (self.today - datetime.timedelta(days=days)).isoformat()
+
+    def age(self, date: str) -> int:
+        """Days since a date; negative: until then."""
+        return (self.today - datetime.date.fromisoformat(date)).days
+
+    def _verify(self, column: str, value: str, postcode: str) -> dict[str, str]:
+        for person in self.all("SELECT * FROM customers"):
+            if _same(person[column], value) and _same(person["postcode"], postcode):
+                self.session.verified = person["id"]
+                return {"verified": person["name"]}
+        raise ValueError(f"there is no customer with this {column} and postcode")
+
+    def numbers_of(self, customer: str) -> list[str]:
+        """The numbers of a customer's orders or bookings."""
+        raise NotImplementedError
+
+    def add(self, person: Person) -> None:
+        """Adds a customer."""
+        self.fill("customers", [(person.id, person.name, person.email, person.postcode, person.address)])
+
+    # The database.
+
+    def run(self, sql: str, *values: object) -> None:
+        """Runs a statement of ours."""
+        self.database.connection.execute(sql, values)
+
+    def all(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """The rows that a query of ours gives."""
+        cursor = self.database.connection.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def fill(self, table: str, rows: Sequence[Sequence[object]]) -> None:
+        """Inserts rows."""
+        if rows:
+            self.database.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+    def row(self, sql: str, *values: object) -> dict[str, Any] | None:
+        """The first row that a query of ours gives."""
+        return next(iter(self.all(sql, *values)), None)
+
+    def snapshot(self) -> dict[tuple[str, str], dict[str, object]]:
+        """Every row that a tool can change, by table and key."""
+        return {
+            (table, str(row[key])): row
+            for table, key in self.keys.items()
+            for row in self.all(f"SELECT * FROM {table}")
+        }
+
+    def changes(self) -> Diff:
+        """What is otherwise than at the start."""
+        now, changed = self.snapshot(), Diff()
+        for (table, key), row in now.items():
+            old = self.first.get((table, key), {})
+            if old != row:
+                values = {column: canonical(value) for column, value in row.items()}
+                changed |= {(table, key, c): v for c, v in values.items() if c not in old or canonical(old[c]) != v}
+        return changed | {(*place, ""): None for place in self.first.keys() - now.keys()}
+
+    def digest(self) -> str:
+        """A hash of all that a tool can change; no read changes it."""
+        rows = {" ".join(place): {c: canonical(v) for c, v in row.items()} for place, row in self.snapshot().items()}
+        return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """The owner is verified inside; whatever is written and noted there is undone afterwards."""
+        kept, self.session = self.session, Session(self.owner.id)
+        self.run("SAVEPOINT trial")
+        try:
+            yield
+        finally:
+            self.run("ROLLBACK TO trial")
+            self.run("RELEASE trial")
+            self.session = kept
+
+    def effect(self, write: Write) -> Diff:
+        """What a write of the owner changes, from how things are now."""
+        with self.trial():
+            getattr(self, write.tool)(**write.arguments)
+            return self.changes()
+
+
+def canonical(value: object) -> object:
+    """A value such that what means the same is the same: 25 and 25.0, texts by their letters alone."""
+    if isinstance(value, float):
+        value = round(value, 2)
+        return int(value) if value.is_integer() else value
+    return one_line(value, 500).casefold() if isinstance(value, str) else value
+
+
+def _same(stored: str, given: str) -> bool:
+    return "".join(stored.split()).casefold() == "".join(given.split()).casefold()

@@ -1,0 +1,327 @@
+"""The clinic: rewards by hand, the exact posterior against sums over all hidden states, calibration, yardsticks."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulators.clinic import Clinic
+from simulators.clinic.chart import Chart
+from simulators.clinic.patient import Patient
+from simulators.clinic.posterior import entropy, inference
+from simulators.clinic.record import draw_record
+from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, disease_names
+from simulators.clinic.table import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, table
+from simulators.conformance import play, shown
+from simulators.person import PERSONAS
+
+
+def started(seed=0, **options):
+    game = Clinic(**options)
+    game.reset(seed=seed)
+    return game
+
+
+def parts(game, *acts, seat="doctor"):
+    """The named rewards of these acts, in sum."""
+    total = {}
+    for act in acts:
+        game.step(act)
+        for part, value in game.infos[seat]["rewards"].items():
+            total[part] = total.get(part, 0.0) + value
+    return {part: round(value, 9) for part, value in total.items()}
+
+
+def right(game):
+    return f"DIAGNOSE {game.table.names[game.patient.record.disease]}"
+
+
+def wrong(game):
+    return f"DIAGNOSE {game.table.names[game.patient.record.disease - 1]}"
+
+
+def unknown(game):
+    return [act for act in game.legal("doctor") if act.startswith("ASK")]
+
+
+# The table and the record.
+
+
+def test_the_table_has_the_stated_classes_and_comes_from_its_seed_alone():
+    one = table(0, 20, 44)
+    assert one.symptoms.shape == (20, 44) and one.findings.shape == (20, len(FINDINGS))
+    for row in one.symptoms:
+        counts = [int((row == chance).sum()) for chance in (VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND)]
+        assert counts == [2, 3, 3, 36]
+    assert math.isclose(one.prior.sum(), 1) and len({*one.prior.round(9)}) == len(PREVALENCE)
+    table.cache_clear()
+    assert (table(0, 20, 44).symptoms == one.symptoms).all() and (table(1, 20, 44).symptoms != one.symptoms).any()
+    assert len({*disease_names(100)}) == 100
+
+
+def test_records_follow_the_table_and_the_persona():
+    known, rng = replace(table(0, 20, 44), prior=np.eye(20)[3]), np.random.default_rng(0)
+    records = [draw_record(rng, known, "mistaken", 0.05) for _ in range(4000)]
+    has = np.array([record.symptoms for record in records])
+    assert np.abs(has.mean(axis=0) - known.symptoms[3]).max() < 0.03
+    says = np.array([[answer == "inform" for answer in record.answers] for record in records])
+    forgotten = np.array([[answer == "unknown" for answer in record.answers] for record in records])
+    assert forgotten.mean() == pytest.approx(PERSONAS["mistaken"].forgets, abs=0.005)
+    told = np.zeros_like(has)
+    for row, record in enumerate(records):
+        told[row, list(record.complaint)] = True
+    assert (says != has)[~forgotten & ~told].mean() == pytest.approx(0.15, abs=0.005)
+    assert (told <= has).all() and not told[:, [n for n, sign in enumerate(SYMPTOMS) if sign.secret]].any()
+    openly = [n for n, sign in enumerate(SYMPTOMS) if not sign.secret]
+    assert told[:, openly][(has & ~forgotten)[:, openly]].mean() == pytest.approx(0.3, abs=0.02)
+
+
+# Rewards.
+
+
+def test_what_everything_pays():
+    game = started(budget=20)
+    first, second, *_ = unknown(game)
+    assert parts(game, first, second) == {"cost": -0.02}
+    assert parts(game, first) == {"cost": -0.01, "repeat": -0.1}
+    assert parts(game, "TEST urine") == {"cost": -0.03}
+    assert parts(game, "TEST urine") == {"cost": -0.03, "repeat": -0.1}
+    assert parts(game, "PRAY") == {"illegal": -0.1}
+    assert parts(game, right(game)) == {"diagnosis": 1.0}
+    report = game.report()
+    assert report["score"] == pytest.approx(1 - 0.03 - 0.06 - 0.3) and report["success"]
+    counts = {"questions": 3, "tests": 2, "repeated": 2, "invalid": 1, "budget": 20}
+    assert {name: report[name] for name in counts} == counts
+
+
+def test_questions_alone_never_pay():
+    game = started(budget=20)
+    earned = parts(game, *unknown(game)[:19], wrong(game))
+    assert earned == {"cost": -0.19, "diagnosis": 0.0}
+    assert (game.report()["score"], game.report()["success"]) == (0.0, False)
+
+
+def test_what_was_told_unasked_is_a_repetition():
+    game = next(game for seed in range(99) if (game := started(seed, budget=5)).chart.complaint)
+    told = SYMPTOMS[game.chart.complaint[0]].name
+    assert f"ASK {told}" not in game.legal("doctor")
+    assert parts(game, f"ASK {told}")["repeat"] == -0.1
+
+
+def test_the_budget_is_shown_kept_and_random():
+    budgets = {started(seed).budget for seed in range(300)}
+    assert budgets == set(range(2, 21))
+    game = started(budget=1)
+    assert game.public() == {"left": 1}
+    game.step(unknown(game)[0])
+    assert game.public() == {"left": 0} and all(act.startswith("DIAGNOSE") for act in game.legal("doctor"))
+    before = game.chart
+    assert parts(game, "ASK fever") == {"illegal": -0.1} and game.chart == before and not game.ended
+    assert parts(game, right(game)) == {"diagnosis": 1.0}
+
+
+def test_doctoragents_numbers():
+    game = started(reward="doctoragent", budget=44)
+    answers = game.patient.record.answers
+    known = next(n for n, said in enumerate(answers) if said != "unknown" and not game.chart.knows(n))
+    unsure = next(n for n, said in enumerate(answers) if said == "unknown")
+    assert parts(game, f"ASK {SYMPTOMS[known].name}") == {"question": 1.0}
+    assert parts(game, f"ASK {SYMPTOMS[unsure].name}") == {"unsure": -1.0}
+    assert parts(game, f"ASK {SYMPTOMS[known].name}") == {"repeat": -2.0}
+    assert parts(game, "Do you smoke? Do you drink?") == {"illegal": -2.0}
+    assert parts(game, right(game)) == {"diagnosis": 5.0}
+    over = started(reward="doctoragent", budget=0)
+    assert parts(over, "ASK fever") == {"overrun": -5.0} and over.report()["ended"] == "turns"
+
+
+@pytest.mark.parametrize("last", [right, wrong, lambda game: "x"])
+def test_shaping_telescopes_to_a_constant_of_the_deal(last):
+    """The shaped return differs from the plain one by minus the first potential, whatever is done."""
+    for seed in range(5):
+        game = started(seed, information=1.0, budget=10, illegal="end", persona="mixed")
+        bits = entropy(game.solver.posterior(game.chart, 10)) / math.log2(20)
+        asked = parts(game, *unknown(game)[seed : 2 * seed], "TEST blood")
+        ended = parts(game, last(game))
+        assert asked["information"] + ended["information"] == pytest.approx(-(1 - bits))
+
+
+# The patient.
+
+
+def test_the_patient_answers_from_its_record_and_says_the_same_twice():
+    game = started(3, budget=44)
+    for number, sign in enumerate(SYMPTOMS):
+        if game.chart.knows(number):
+            continue
+        game.step(f"ask {sign.name.upper()}")
+        said = {"inform": "yes", "deny": "no", "unknown": "unsure"}[game.patient.record.answers[number]]
+        assert game.private("doctor")["answers"][sign.name] == said
+        assert shown(game).messages[-1]["sender"] == "patient"
+
+
+def test_tests_are_exact():
+    for seed in range(20):
+        game = started(seed, budget=4)
+        for test in TESTS:
+            game.step(f"TEST {test}")
+        found = game.private("doctor")["findings"]
+        assert found == {
+            f: "yes" if has else "no" for f, has in zip(FINDINGS, game.patient.record.findings, strict=True)
+        }
+
+
+def test_an_impatient_patient_leaves_after_half_the_questions_and_sooner_when_asked_twice():
+    game = started(1, persona="impatient", budget=10)
+    acts = unknown(game)
+    for act in acts[:4]:
+        game.step(act)
+    assert game.left == 6
+    game.step(acts[4])
+    assert game.left == 0 and "time" in shown(game).messages[-1]["text"]
+    game = started(1, persona="impatient", budget=10)
+    for act in [acts[0], acts[1], acts[1], acts[1]]:
+        game.step(act)
+    assert game.left == 0 and game.chart.gone
+
+
+def test_wordings_are_drawn_apart_from_the_record():
+    one, two = started(5, persona="terse"), started(5, persona="terse", budget=7)
+    assert one.patient.record == two.patient.record and one.render() == two.render()
+
+
+def test_acts_by_name_by_number_and_terse():
+    game = started(2, budget=20)
+    for act in ("ask 1", "ASK  Headache", "TEST x-ray", "test 3", "Diagnose 99", "DIAGNOSE", "ASK ", "TESTblood", "AB"):
+        fresh = game.clone()
+        fresh.step(act)
+        assert fresh.infos["doctor"]["valid"] is (act in ("ask 1", "ASK  Headache", "test 3")), act
+    terse = started(2, budget=20, terse=True)
+    assert terse.rules() == "Aa-AR T1-T4 Da-Dt"
+    for act in ("Ac", " T3", "D t"):
+        fresh = terse.clone()
+        fresh.step(act)
+        assert fresh.infos["doctor"]["valid"], act
+    for act in ("AS", "T5", "Du", "aa", "A", "ASK fever", ""):
+        fresh = terse.clone()
+        fresh.step(act)
+        assert not fresh.infos["doctor"]["valid"], act
+    with pytest.raises(ValueError, match="diseases must be at most 52 in a terse clinic"):
+        Clinic(terse=True, diseases=53)
+
+
+def test_the_open_book_tells_the_table():
+    game = started(open_book=True)
+    assert "Book (usual; often; at times):" in game.rules() and "Book" not in started().rules()
+    line = next(line for line in game.rules().split("\n") if line.startswith("Bravane:"))
+    usual = [SYMPTOMS[n].name for n in np.flatnonzero(game.table.symptoms[0] == VERY_FREQUENT)]
+    assert line.startswith(f"Bravane: {', '.join(usual)};")
+
+
+# The posterior.
+
+
+def by_hand(game, chart, persona):
+    """The posterior by summing over all that may be true of each sign: there, forgotten, wrong, told."""
+    kind, known = PERSONAS[persona], game.table
+    slip = game.slip * kind.slips
+    weights = known.prior.copy()
+    for disease in range(len(weights)):
+        for n, sign in enumerate(SYMPTOMS[: game.symptoms]):
+            chance = 0.0
+            for has, forgot, slipped, tells in itertools.product((True, False), repeat=4):
+                share = known.symptoms[disease, n] if has else 1 - known.symptoms[disease, n]
+                share *= kind.forgets if forgot else 1 - kind.forgets
+                share *= slip if slipped else 1 - slip
+                share *= kind.volunteers if tells else 1 - kind.volunteers
+                told = tells and has and not forgot and not sign.secret
+                says = "unknown" if forgot else "inform" if has != slipped else "deny"
+                seen = told == (n in chart.complaint) and (told or chart.answers.get(n, says) == says)
+                chance += share * seen
+            weights[disease] *= chance
+        for finding, there in chart.findings.items():
+            rate = known.findings[disease, finding]
+            weights[disease] *= rate if there else 1 - rate
+    return weights
+
+
+@pytest.mark.parametrize("persona", sorted(PERSONAS))
+def test_the_posterior_is_exact(persona):
+    game = started(4, persona=persona, budget=6, diseases=5, symptoms=14)
+    for act in [*unknown(game)[::4][:3], "TEST scan"]:
+        if act in game.legal("doctor"):
+            game.step(act)
+    weights = by_hand(game, game.chart, persona)
+    assert game.solver.posterior(game.chart, 6) == pytest.approx(weights / weights.sum())
+
+
+def test_the_posterior_over_mixed_personas_is_the_mixture_of_each_ones():
+    game = started(6, persona="mixed", budget=9, diseases=5, symptoms=14)
+    for act in unknown(game)[:4]:
+        game.step(act)
+    assert game.chart.strain == 4 and not game.chart.gone  # so nobody can be ruled out yet: it takes 5 of 9
+    weights = sum(by_hand(game, game.chart, persona) for persona in PERSONAS)
+    assert game.solver.posterior(game.chart, 9) == pytest.approx(weights / weights.sum())
+
+
+def test_who_stays_is_not_impatient_and_who_leaves_is():
+    solver = inference(0, 20, 44, tuple(PERSONAS), 0.05)
+    row = list(PERSONAS).index("impatient")
+    assert solver.weights(Chart(strain=5), 10)[row].sum() == 0
+    assert solver.weights(Chart(strain=5, gone=True), 10)[row].sum() == pytest.approx(1)
+    assert 0 < solver.weights(Chart(strain=4), 10)[row].sum() < 1
+
+
+def test_gains_are_what_answers_add_on_average():
+    game = started(8, budget=20)
+    weights = game.solver.weights(game.chart, 20)
+    gains = game.solver.question_gains(weights)
+    for n in (n for n in range(44) if not game.chart.knows(n)):
+        chances = np.einsum("spd,pd->s", np.exp(game.solver.said[..., n]), weights)
+        left = 0.0
+        for stance, chance in zip(("inform", "deny", "unknown"), chances, strict=True):
+            left += chance * entropy(game.solver.posterior(Chart(game.chart.complaint, {n: stance}), 20))
+        assert gains[n] == pytest.approx(entropy(weights.sum(axis=0)) - left, abs=1e-9)
+    for name, gain in game.solver.test_gains(weights).items():
+        first = list(TESTS).index(name) * 3
+        left = 0.0
+        for seen in itertools.product((False, True), repeat=3):
+            chart = Chart(game.chart.complaint, findings={first + k: there for k, there in enumerate(seen)})
+            chance = 0.0
+            for disease, weight in enumerate(weights.sum(axis=0)):
+                rates = game.table.findings[disease, first : first + 3]
+                chance += weight * np.prod(
+                    [rate if there else 1 - rate for rate, there in zip(rates, seen, strict=True)]
+                )
+            left += chance * entropy(game.solver.posterior(chart, 20))
+        assert gain == pytest.approx(entropy(weights.sum(axis=0)) - left, abs=1e-9)
+
+
+# The yardsticks.
+
+
+def test_a_random_askers_belief_is_calibrated():
+    game = Clinic(persona="mixed")
+    reports = [play(game, seed, "random_asker") for seed in range(600)]
+    believed = np.array([report["posterior_best"] for report in reports])
+    accuracy = np.array([report["success"] for report in reports])
+    assert accuracy.mean() == pytest.approx(believed.mean(), abs=0.06)
+    assert accuracy[believed > 0.9].mean() > 0.85 > 0.6 > accuracy[believed < 0.5].mean()
+
+
+def test_asking_well_pays_more_than_asking_much_and_more_than_not_asking():
+    def accuracy(player, budget):
+        game = Clinic(budget=budget)
+        return np.mean([play(game, seed, player)["success"] for seed in range(150)])
+
+    nothing, well, anyhow = accuracy("asker", 0), accuracy("asker", 20), accuracy("random_asker", 20)
+    assert 0.3 < nothing < 0.6 < anyhow < 0.8 < 0.85 < well
+
+
+def test_a_patient_is_copied_with_its_match():
+    game = started(9)
+    twin = game.clone()
+    twin.step(unknown(twin)[0])
+    assert game.turns == 0 and twin.turns == 1 and isinstance(twin.patient, Patient)
+    assert game.table is twin.table

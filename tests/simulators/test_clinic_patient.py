@@ -1,0 +1,203 @@
+"""The patient at a seat of its own: rendered answers are held to the act, free ones are paid for what they say."""
+
+import asyncio
+import random
+
+import pytest
+
+from agents.players.base import View
+from agents.players.brains import make_brain
+from agents.players.model import BrainPlayer
+from agents.role import load_role
+from arena.match import Limits, MatchPlan, play_match
+from arena.records import Seating
+from simulators.clinic import Clinic
+from simulators.clinic.signs import SYMPTOMS, words
+from simulators.conformance import play, shown
+
+WORDS = words(len(SYMPTOMS), 20)
+
+
+def asked(person, seed=0, **options):
+    """A match in which the doctor has asked a first question, and the number of the symptom."""
+    game = Clinic(person=person, budget=20, **options)
+    game.reset(seed=seed)
+    act = next(act for act in game.legal("doctor") if act.startswith("ASK"))
+    game.step(act)
+    assert game.agent_selection == "patient"
+    return game, game.patient.due
+
+
+def contrary(game):
+    it = SYMPTOMS[game.patient.due].it
+    return f"No, I don't have {it}." if game.patient.act.kind == "inform" else f"Yes, I have {it}."
+
+
+def other(game, due, secret=False):
+    return next(n for n, s in enumerate(SYMPTOMS) if n != due and s.secret == secret and not game.chart.knows(n))
+
+
+# Rendered.
+
+
+def test_a_renderer_sees_the_act_and_the_template_and_not_the_record():
+    game, due = asked("render")
+    facts = game.private("patient")
+    assert facts["say"].endswith(SYMPTOMS[due].name) and SYMPTOMS[due].it in facts["template"]
+    assert set(facts) == {"say", "template", "answer"} and game.public() == {"left": 19}
+    assert shown(game).messages[-1] == {"sender": "doctor", "text": f"ASK {SYMPTOMS[due].name}"}
+
+
+def test_its_own_words_reach_the_doctor_where_they_say_what_they_should():
+    game, due = asked("render")
+    word = {"inform": "yeah", "deny": "nope", "unknown": "not sure"}[game.patient.act.kind]
+    game.step(f"  {word},\n doctor\x00 ")
+    assert shown(game).messages == ({"sender": "patient", "text": f"{word}, doctor"},)
+    assert game.chart.answers == {due: game.patient.record.answers[due]} and game.agent_selection == "doctor"
+    assert game.patient.figures()["render_replaced"] == 0 and game.infos["patient"]["rewards"] == {}
+
+
+@pytest.mark.parametrize("kind", ["wrong", "extra", "withheld", "disease"])
+def test_what_it_should_not_say_never_reaches_the_doctor(kind):
+    for seed in range(20):
+        game, due = asked("render", seed, persona="mixed")
+        template, secret = game.patient.template, SYMPTOMS[other(game, due, secret=True)].it
+        text = {
+            "wrong": contrary(game),
+            "extra": f"{template} And I have {secret}.",
+            "withheld": "Good day to you.",
+            "disease": f"{template} I have {game.table.names[3]}.",
+        }[kind]
+        game.step(text)
+        assert game.agent_selection == "patient" and game.infos["patient"]["rewards"] == {"reading": -0.1}
+        assert shown(game).messages[-1]["text"] == f"Say this and nothing else: {template}"
+        game.step(text)
+        assert game.agent_selection == "doctor" and shown(game).messages[0]["text"] == template
+        assert game.chart.answers == {due: game.patient.record.answers[due]}
+        figures = game.patient.figures()
+        name = "extra" if kind == "disease" else kind
+        assert (figures[f"render_{name}"], figures["render_texts"], figures["render_replaced"]) == (2, 2, 1)
+
+
+def test_the_second_try_counts():
+    game, due = asked("render")
+    game.step("Good day.")
+    game.step(game.private("patient")["template"])
+    assert game.patient.figures()["render_replaced"] == 0 and due in game.chart.answers
+
+
+def test_no_words_at_all_make_the_doctor_hear_or_read_anything_wrong():
+    """A patient who says anything at random: the doctor's chart is always the record's."""
+    pieces = [s.it for s in SYMPTOMS] + [
+        "yes",
+        "no",
+        "I have",
+        "not sure",
+        "but",
+        "?",
+        ".",
+        ",",
+        "Bravane",
+        "|",
+        "",
+        "\ud800",
+    ]
+    rng, heard = random.Random(0), 0
+    for seed in range(30):
+        game = Clinic(person="render", persona="mixed")
+        game.reset(seed=seed)
+        while not game.ended:
+            if game.agent_selection == "doctor":
+                for message in shown(game).messages[:1] if game.chart.answers else ():
+                    newest, stance = list(game.chart.answers.items())[-1]
+                    said = WORDS.read(message["text"], SYMPTOMS[newest].name)
+                    assert said == {SYMPTOMS[newest].name: stance}
+                    heard += 1
+                game.step(rng.choice([act for act in game.legal("doctor") if act[0] == "A" or not game.left]))
+            else:
+                game.step(" ".join(rng.choices(pieces, k=rng.randrange(6))))
+        for symptom, stance in game.chart.answers.items():
+            assert game.patient.record.answers[symptom] == stance
+    assert heard > 100
+
+
+# Free.
+
+
+def test_who_plays_the_patient_freely_sees_the_record_and_is_read():
+    game, due = asked("free")
+    facts, record = game.private("patient"), game.patient.record
+    assert facts["say"].endswith(SYMPTOMS[due].name)
+    assert facts["have"] == [s.name for s, said in zip(SYMPTOMS, record.answers, strict=True) if said == "inform"]
+    game.step(facts["answer"])
+    assert game.chart.answers == {due: record.answers[due]} and game.infos["patient"]["rewards"] == {}
+
+
+def test_it_pays_for_what_its_record_does_not_say_and_the_doctor_reads_it_all_the_same():
+    game, due = asked("free")
+    more = next(n for n in range(len(SYMPTOMS)) if n != due and game.patient.record.answers[n] == "deny")
+    secret = other(game, due, secret=True)
+    said = "deny" if game.patient.record.answers[secret] == "deny" else "inform"
+    about = f"no {SYMPTOMS[secret].name}" if said == "deny" else f"I have {SYMPTOMS[secret].name}"
+    game.step(f"{contrary(game)} I have {SYMPTOMS[more].it}. {about}.")
+    assert game.infos["patient"]["rewards"] == {"wrong": pytest.approx(-0.2), "secret": pytest.approx(-0.1)}
+    assert game.chart.answers[due] != game.patient.record.answers[due]
+    assert game.chart.answers[more] == "inform" and game.chart.answers[secret] == said
+    assert game.patient.figures() == {"told_wrong": 2, "told_secret": 1, "told_unread": 0}
+
+
+def test_what_cannot_be_read_is_unsure_and_costs_the_patient():
+    game, due = asked("free")
+    game.step("Nice weather.")
+    assert game.chart.answers == {due: "unknown"} and "unread" in game.infos["patient"]["rewards"]
+
+
+def test_it_shares_the_reward_of_the_diagnosis():
+    game, _ = asked("free")
+    game.step("yes")
+    game.step(f"DIAGNOSE {game.table.names[game.patient.record.disease]}")
+    assert game.infos["patient"]["rewards"] == game.infos["doctor"]["rewards"] == {"diagnosis": 1.0}
+
+
+def test_a_lying_patient_makes_a_worse_doctor():
+    game = Clinic(person="free", budget=12)
+    honest = sum(play(game, seed, "asker", "oracle")["success"] for seed in range(80))
+    lying = sum(play(game, seed, "asker", "random")["success"] for seed in range(80))
+    scripted = sum(play(Clinic(budget=12), seed, "asker")["success"] for seed in range(80))
+    assert lying < honest - 15 and abs(honest - scripted) <= 4
+
+
+# Roles.
+
+
+@pytest.mark.parametrize(
+    ("doctor", "patient", "options"),
+    [
+        ("doctor", "patient", {"person": "render"}),
+        ("doctor", "patient", {"person": "free", "persona": "mixed"}),
+        ("nano_doctor", "nano_patient", {"person": "free", "terse": True}),
+        ("player", "player", {"person": "render"}),
+    ],
+)
+def test_roles_show_what_their_seats_need(doctor, patient, options):
+    roles = {"doctor": load_role(doctor), "patient": load_role(patient)}
+    texts = []
+
+    class Watched(BrainPlayer):
+        def answer(self, view: View):
+            act = super().answer(view)
+            role = roles[view.seat]
+            texts.append(role.render_system(view) + "\n" + role.render_turn(view, first=True))
+            assert role.parse(role.write(act.action)).game_text.strip() == act.action
+            return act
+
+        async def act(self, view):
+            return self.answer(view)
+
+    game = Clinic(**options)
+    brains = {"doctor": "asker", "patient": "oracle"}
+    seats = {seat: Seating(roles[seat].role, brains[seat], 0, False, "brain") for seat in game.seats}
+    players = {seat: Watched(make_brain(brains[seat], 0, game)) for seat in game.seats}
+    record = asyncio.run(play_match(MatchPlan("m", 0, "clinic", options, 3, seats), game, players, Limits(turns=99)))
+    assert record.status == "finished", record.reason
+    assert len(texts) > 4 and not any("\n\n" in text.partition("Answer with")[2] for text in texts)

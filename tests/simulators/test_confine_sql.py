@@ -1,0 +1,178 @@
+"""A model's SQL: what it may do works, what stops it is said, and memory stays bounded. Attacks: test_escapes.py."""
+
+import copy
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulators.confine import ConfineError, sql
+from simulators.confine.sql import MEMORY, Database, Limits
+
+SHOP = """
+CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE orders(id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers, total REAL, notes TEXT);
+INSERT INTO customers VALUES (1, 'Ada'), (2, 'Bob');
+INSERT INTO orders VALUES (1, 1, 3.5, '{"gift": true}'), (2, 1, 7.0, NULL), (3, 2, 1.25, NULL);
+CREATE VIEW spent AS SELECT name, sum(total) AS total FROM orders JOIN customers ON customers.id = customer GROUP BY 1;
+"""
+
+
+@pytest.fixture
+def shop():
+    return Database(SHOP)
+
+
+def rows(text):
+    return json.loads(text)["rows"]
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("SELECT name FROM customers ORDER BY name DESC;", [["Bob"], ["Ada"]]),
+        ("SELECT * FROM spent ORDER BY name -- who spent what", [["Ada", 10.5], ["Bob", 1.25]]),
+        ("SELECT count(*) FROM orders", [[3]]),
+        ("SELECT count(*) FROM (SELECT id FROM orders WHERE total > 2)", [[2]]),
+        ("WITH big AS (SELECT * FROM orders WHERE total > 2) SELECT count(*), max(total) FROM big", [[2, 7.0]]),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4) SELECT sum(i) FROM n", [[10]]),
+        ("SELECT rank() OVER (ORDER BY total) FROM orders ORDER BY id", [[2], [3], [1]]),
+        ("SELECT json_extract(notes, '$.gift'), notes ->> 'gift' FROM orders WHERE id = 1", [[1, 1]]),
+        ("SELECT value FROM json_each('[1, 2]')", [[1], [2]]),
+        ("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1", [["customers"], ["orders"]]),
+        ("SELECT date('2026-01-31', '+1 day'), upper('é'), round(2.5), NULL", [["2026-02-01", "é", 3.0, None]]),
+        ("SELECT x'00ff', 9e999, -9e999", [["x'00ff'", "inf", "-inf"]]),
+        ("SELECT name FROM customers WHERE name LIKE 'a%' OR name GLOB 'B*'", [["Ada"], ["Bob"]]),
+        ("VALUES (1, 2), (3, 4)", [[1, 2], [3, 4]]),
+    ],
+)  # fmt: skip
+def test_what_reads(shop, query, answer):
+    assert rows(shop.query(query)) == answer
+
+
+def test_the_form_of_an_answer(shop):
+    assert shop.query("SELECT id, name FROM customers") == '{"columns":["id","name"],"rows":[[1,"Ada"],[2,"Bob"]]}'
+    assert shop.query("UPDATE orders SET total = 0 WHERE customer = 1", write=True) == '{"changed":2}'
+    assert shop.query("SELECT * FROM nowhere") == "Error: no such table: nowhere"
+    assert shop.query("SELECT 1 FROM customers WHERE") == "Error: incomplete input"
+
+
+def test_rows_and_characters_are_limited():
+    few = Database(SHOP, Limits(rows=2, characters=200))
+    assert few.query("SELECT id FROM orders").endswith('"rows":[[1],[2]]} (only the first 2 rows are shown)')
+    assert few.query("SELECT id FROM orders LIMIT 2").endswith('"rows":[[1],[2]]}')
+    assert few.query("SELECT printf('%300d', 1)").endswith('"rows":[]} (only the first 0 rows are shown)')
+
+
+def test_writing_is_on_request_and_on_rows_only(shop):
+    assert shop.query("DELETE FROM orders") == "Error: DELETE: orders is read-only"
+    assert rows(shop.query("INSERT INTO orders(customer, total) VALUES (2, 9) RETURNING id", write=True)) == [[4]]
+    assert shop.query("DELETE FROM orders WHERE id < 3", write=True) == '{"changed":2}'
+    assert shop.connection.execute("SELECT id FROM orders").fetchall() == [(3,), (4,)]
+
+
+def test_what_fails_changes_nothing(shop):
+    before = list(shop.connection.iterdump())
+    assert "UNIQUE" in shop.query("INSERT INTO orders(id) VALUES (9), (1)", write=True)
+    endless = "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n) INSERT INTO orders(id) SELECT i FROM n"
+    assert "too m" in Database(SHOP, Limits(steps=100_000)).query(endless, write=True)
+    assert "too m" in shop.query(endless, write=True)
+    assert list(shop.connection.iterdump()) == before
+
+
+def test_the_simulator_and_the_model_see_the_same(shop):
+    shop.connection.execute("INSERT INTO customers VALUES (3, 'Cy')")
+    assert rows(shop.query("SELECT max(id) FROM customers")) == [[3]]
+    shop.query("UPDATE customers SET name = 'Di' WHERE id = 3", write=True)
+    assert shop.connection.execute("SELECT name FROM customers WHERE id = 3").fetchone() == ("Di",)
+
+
+def test_a_copy_is_independent(shop):
+    twin = copy.deepcopy(shop)
+    twin.query("DELETE FROM orders", write=True)
+    assert rows(shop.query("SELECT count(*) FROM orders")) == [[3]]
+    assert rows(twin.query("SELECT count(*) FROM orders")) == [[0]]
+
+
+def test_the_budget_of_steps_is_the_same_everywhere():
+    """A statement just within its budget passes each time, one just beyond it never."""
+    counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {}) SELECT count(*) FROM n"
+    small = Database(limits=Limits(steps=20_000))
+    assert all(rows(small.query(counting.format(1_000))) == [[1_000]] for _ in range(5))
+    assert {small.query(counting.format(2_500)) for _ in range(5)} == {"Error: the query takes too many steps"}
+
+
+BOMBS = [
+    "SELECT count(DISTINCT printf('%9999d', i)) FROM n",
+    "SELECT i, printf('%9999d', i) AS wide FROM n ORDER BY wide DESC",
+    "SELECT printf('%9999d', i) FROM n UNION SELECT 1 ORDER BY 1",
+]
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_memory_stays_bounded(shop, bomb):
+    shop.query("SELECT 1")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = shop.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) " + bomb)
+    assert told == "Error: the query takes too much memory"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # kB, in this process
+    assert rows(shop.query("SELECT 1")) == [[1]]
+
+
+def test_the_worker_has_its_limit_and_nothing_to_open(shop):
+    shop.query("SELECT 1")
+    worker = sql._workers[0].process.pid
+    assert resource.prlimit(worker, resource.RLIMIT_AS) == (MEMORY, MEMORY)
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{worker}/status").read_text().splitlines())
+    assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1"
+    assert Path(f"/proc/{worker}/environ").read_bytes() == b""
+    assert {link.name for link in Path(f"/proc/{worker}/fd").iterdir()} == {"0", "1", "2"}
+
+
+def test_the_second_wall(tmp_path):
+    """Were the authorizer gone, the worker could still open no file: its system calls are shut."""
+    secret = tmp_path / "secret.db"
+    secret.touch()
+    code = f"""
+import sqlite3, sys
+sys.path.insert(0, {str(Path(sql.__file__).parents[2])!r})
+from simulators.confine import sql_worker
+from simulators.confine.syscalls import COMPUTING, filter_for
+if len(sys.argv) > 1:
+    sql_worker.shut_in(filter_for(__import__("platform").machine(), COMPUTING), 1 << 36)
+for attempt in (
+    lambda: sqlite3.connect(":memory:").execute("ATTACH ? AS o", [{str(secret)!r}]),
+    lambda: open("/etc/passwd"),
+    lambda: __import__("socket").socket(),
+    lambda: __import__("os").fork(),
+):
+    try:
+        attempt()
+        print("through")
+    except (OSError, sqlite3.Error) as why:
+        print("held")
+"""
+    lines = [
+        subprocess.run([sys.executable, "-c", code, *shut], capture_output=True, text=True).stdout.split()
+        for shut in ([], ["shut"])
+    ]
+    assert lines[0] == ["through"] * 5  # the fork answers twice
+    assert lines[1] == ["held"] * 4
+
+
+def test_a_dead_worker_is_replaced(shop):
+    shop.query("SELECT 1")
+    sql._workers[0].process.kill()
+    sql._workers[0].process.wait()
+    assert shop.query("SELECT 1").startswith("Error: ")
+    assert rows(shop.query("SELECT 1")) == [[1]]
+
+
+def test_where_it_cannot_be_confined_it_is_refused(shop, monkeypatch):
+    monkeypatch.setattr(sql, "_workers", [])
+    monkeypatch.setattr(sql.platform, "machine", lambda: "riscv64")
+    with pytest.raises(ConfineError, match="needs Linux on x86_64 or aarch64"):
+        shop.query("SELECT 1")

@@ -1,0 +1,128 @@
+"""Persons: every wording is read back exactly, hostile text never raises, renderings are checked and counted."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from games.book import fold
+from simulators.clinic.patient import OPENINGS, UNWELL
+from simulators.clinic.signs import SYMPTOMS, words
+from simulators.extractor import vocabulary
+from simulators.person import PERSONAS, WORDINGS, Act, Renderings, listed, may_leave, worded
+
+WORDS = words(len(SYMPTOMS), 20)
+SIGNS = st.sampled_from(SYMPTOMS)
+STANCES = st.sampled_from(["inform", "deny", "unknown"])
+SMALL = vocabulary({
+    "fever": ["fever", "feverish"], "cough": ["cough"], "rash": ["rash"], "breath": ["can't breathe"],
+})  # fmt: skip
+
+
+def test_every_wording_of_every_act_about_every_symptom_is_read_back():
+    for manner, wordings in WORDINGS.items():
+        for stance, templates in wordings.items():
+            for sign in SYMPTOMS:
+                for template in templates:
+                    text = template.format(it=sign.it)
+                    assert WORDS.read(text, sign.name) == {sign.name: stance}, (manner, text)
+
+
+@settings(deadline=None, max_examples=300)
+@given(SIGNS, STANCES, st.sampled_from(sorted(PERSONAS)), st.integers(0, 999), st.data())
+def test_synonyms_are_read_in_its_place(sign, stance, persona, seed, data):
+    word = data.draw(st.sampled_from(WORDS.words(sign.name)))
+    text = worded(Act(stance, sign.name), word, PERSONAS[persona].manner, np.random.default_rng(seed))
+    assert WORDS.read(text, sign.name) == {sign.name: stance}
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(SIGNS, max_size=6, unique=True), st.sampled_from(OPENINGS))
+def test_a_complaint_is_read_back(signs, opening):
+    text = opening.format(them=listed([sign.it for sign in signs])) if signs else UNWELL[0]
+    assert WORDS.read(text) == {sign.name: "inform" for sign in signs}
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(SIGNS, STANCES), min_size=1, max_size=4, unique_by=lambda fact: fact[0].name), st.randoms())
+def test_several_facts_in_sentences_of_their_own(facts, rng):
+    said = [rng.choice(WORDINGS["plain"][stance]).format(it=sign.it) for sign, stance in facts]
+    assert WORDS.read(" ".join(said)) == {sign.name: stance for sign, stance in facts}
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("Yes.", {"fever": "inform"}),
+        ("well, no, not really", {"fever": "deny"}),
+        ("I do not", {"fever": "deny"}),
+        ("Hmm, hard to say", {"fever": "unknown"}),
+        ("Yes and no", {}),
+        ("What a lovely day", {}),
+        ("no fever, cough or rash", {"fever": "deny", "cough": "deny", "rash": "deny"}),
+        ("no cough, no rash", {"cough": "deny", "rash": "deny"}),
+        ("No fever and I have a cough", {"fever": "deny", "cough": "inform"}),
+        ("No fever and a cough", {"fever": "deny", "cough": "inform"}),
+        ("no fever but a cough", {"fever": "deny", "cough": "inform"}),
+        ("neither fever nor cough", {"fever": "deny", "cough": "deny"}),
+        ("No, I have a cough", {"fever": "deny", "cough": "inform"}),
+        ("I don't think I have a fever", {"fever": "deny"}),
+        ("I don't know if I have a fever", {"fever": "unknown"}),
+        ("maybe a rash, maybe not", {"rash": "unknown"}),
+        ("Fever? No. Cough? Yes.", {"fever": "deny", "cough": "inform"}),
+        ("fever: no, cough: yes", {"fever": "deny", "cough": "inform"}),
+        ("without doubt a fever", {"fever": "inform"}),
+        ("I can't breathe and there is a rash", {"breath": "inform", "rash": "inform"}),
+        ("FÉVER!", {"fever": "inform"}),
+        ("I don’t have a fever", {"fever": "deny"}),
+        ("a fever. No fever.", {"fever": "unknown"}),
+        ("coughing feverishly", {}),
+        ("Do I have a cough?", {}),
+    ],
+)
+def test_how_people_talk(text, facts):
+    assert SMALL.read(text, "fever") == facts
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["no", "fever", ",", "?", "not sure", "but", "\ud800", "|", "\n", "yes"])).map(" ".join)
+)
+def test_hostile_text_is_read_without_complaint(text):
+    for asked in ("", "fever"):
+        assert set(SMALL.read(text, asked).values()) <= {"inform", "deny", "unknown"}
+
+
+def test_huge_text_is_cut():
+    assert SMALL.read("no " * 10**6 + "fever") == {}
+
+
+def test_one_phrase_cannot_mean_two_topics():
+    with pytest.raises(ValueError, match="'hot' means both fever and summer"):
+        vocabulary({"fever": ["hot"], "summer": ["Hot!"]})
+    phrases = [fold(word) for sign in SYMPTOMS for word in (sign.name, sign.it, *sign.synonyms)]
+    assert len({*phrases}) > 3 * len(SYMPTOMS) / 2 and vocabulary({}).read("fever", "x") == {}
+
+
+def test_who_may_leave():
+    assert not may_leave(goal=False, patience=1, pending=False)
+    assert may_leave(goal=True, patience=1, pending=False) and may_leave(goal=False, patience=0, pending=False)
+    assert not may_leave(goal=True, patience=0, pending=True)
+
+
+def test_renderings_are_asked_for_once_more_and_then_replaced():
+    due, renderings = {"fever": "deny"}, Renderings()
+
+    def settle(said, text="text"):
+        return renderings.settled(text, said, due, "template")
+
+    assert settle({"fever": "deny"}) == "text"
+    assert settle({"fever": "inform", "cough": "deny"}) is None  # wrong and extra
+    assert settle({"fever": "deny"}) == "text"
+    assert settle({}) is None  # withheld
+    assert settle({"fever": "unknown"}) == "template"
+    assert settle({}) is None  # a new act has two tries again
+    assert renderings.figures() == {
+        "render_texts": 6, "render_wrong": 2, "render_extra": 1, "render_withheld": 2, "render_replaced": 1,
+    }  # fmt: skip

@@ -1,0 +1,273 @@
+"""Tasks of reasoning-gym: what may be asked for, that chance is the match's own, and that scorers are kept in check."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from games.book import fold
+from simulators import conformance
+from simulators.base import SimulatorFault
+from simulators.reasoning import Reasoning, gym
+from simulators.reasoning.gym import Task
+
+FAMILIES = sorted(
+    {
+        "chain_sum",
+        "gcd",
+        "prime_factorization",
+        "countdown",
+        "n_queens",
+        "number_sorting",
+        "complex_arithmetic",
+        "sudoku",
+    }
+)
+EVIL = (
+    "__import__('os').system('touch {path}')",
+    "[__import__('os').system('touch {path}')]",
+    "[open('{path}', 'w').close() or 'A']",
+    "().__class__.__base__.__subclasses__()",
+)
+HOSTILE = (
+    *(
+        "",
+        " ",
+        "?",
+        "nan",
+        "inf",
+        "-inf",
+        "None",
+        "[]",
+        "{}",
+        "[[",
+        "1/0",
+        "1e999999999",
+        "9**9**9**9",
+        "\x00",
+        "\ud800",
+    ),
+    *("9" * 4000, "(" * 4000, "[" * 4000, "1," * 1900, "1+" * 90 + "1", "x" * 4000, "١", "\n" * 3000, "1/1e-99999"),
+)
+
+
+class Scorer:
+    """A dataset whose scorer does what it is told."""
+
+    def __init__(self, *outcomes: Any) -> None:
+        self.outcomes = dict(outcomes)
+
+    def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
+        outcome = self.outcomes.get(answer, 0.0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return float(outcome)
+
+
+def _task(*outcomes: Any) -> Task:
+    return Task("made", "1 + 1?", "2", {"answer": "2"}, Scorer(*outcomes))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"protocol": "retry", "task": {"chain_sum": {"max_terms": 2, "max_digits": 1}}},
+        {"protocol": "correct", "task": ["gcd", "number_sorting"], "answer": "boxed"},
+        {"task": {"syllogism": {}, "prime_factorization": {"level": 1}}, "answer": "tag", "split": "test"},
+    ],
+)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    findings = conformance.check(lambda: Reasoning(**options), seeds=6, acts=100)
+    assert [finding for finding in findings if finding.ok is False] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["single", "retry", "correct"])
+def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
+    task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}
+    findings = conformance.check(lambda: Reasoning(task=task, protocol=protocol), seeds=1000, acts=20_000)
+    assert [finding for finding in findings if finding.ok is False] == []
+
+
+def test_a_seed_is_a_task_and_the_global_generators_are_left_alone() -> None:
+    # pool_matrix seeds numpy's global generator, list_functions draws from Python's.
+    for family in (*FAMILIES, "pool_matrix", "list_functions"):
+        game, questions = Reasoning(task=family), []
+        for disturbance in (1, 2):
+            random.seed(disturbance)
+            np.random.seed(disturbance)
+            before = repr((random.getstate(), np.random.get_state(legacy=False)))
+            game.reset(seed=5)
+            game.step("7")
+            assert repr((random.getstate(), np.random.get_state(legacy=False))) == before, family
+            questions.append((game.task.question, game.task.answer, game.report()["score"]))
+        assert questions[0] == questions[1], family
+
+
+def test_what_they_print_is_swallowed(capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(3):
+        Reasoning(task="bf").reset(seed=seed)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_train_and_test_share_no_question() -> None:
+    questions: dict[str, set[str]] = {"train": set(), "test": set()}
+    for split, found in questions.items():
+        game = Reasoning(task={"chain_sum": {"max_terms": 2, "max_digits": 1}}, split=split)
+        for seed in range(400):
+            game.reset(seed=seed)
+            found.add(game.task.question)
+    assert not questions["train"] & questions["test"]
+    share = len(questions["test"]) / sum(map(len, questions.values()))
+    assert 0.12 < share < 0.28
+    assert all(gym.is_test(question) for question in questions["test"])
+
+
+def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
+    settings = gym.configured({"chain_sum": {"level": 2, "max_digits": 1}})["chain_sum"]
+    assert (settings["min_terms"], settings["max_terms"], settings["max_digits"]) == (2, 4, 1)
+    game = Reasoning(task={"chain_sum": {"level": 0}})
+    game.reset(seed=0)
+    assert len(game.public()["terse"].split()) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"task": "chain_summ"}, "no family 'chain_summ' — did you mean 'chain_sum'"),
+        ({"task": "intermediate_integration"}, "executes replies as Python code"),
+        ({"task": "knight_swap"}, "string hashing"),
+        ({"task": "rush_hour"}, "no known answer"),
+        ({"task": "game_of_life_halting"}, "any answer for a right one"),
+        ({"task": "puzzle24"}, "whether the given numbers were used"),
+        ({"task": []}, "a family's name, a list of them"),
+        ({"task": 3}, "a family's name, a list of them"),
+        ({"task": {"chain_sum": 3}}, "must be names and values"),
+        ({"task": {"chain_sum": {"max_term": 3}}}, "no setting 'max_term' — did you mean 'max_terms'"),
+        ({"task": {"chain_sum": {"seed": 3}}}, "no setting 'seed'"),
+        ({"task": {"chain_sum": {"max_terms": "many"}}}, "chain_sum.max_terms"),
+        ({"task": {"chain_sum": {"max_terms": 1}}}, "max_terms must be >= min_terms"),
+        ({"task": {"chain_sum": {"level": 99}}}, "from 0 to 10"),
+        ({"task": {"acre": {"level": 1}}}, "has no curriculum"),
+        ({"task": {"basic_arithmetic": {"allow_parentheses": False}}}, "from left to right"),
+        ({"protocol": "twice"}, "single, retry, correct, code"),
+        ({"protocol": "single", "max_turns": 3}, "max_turns goes with"),
+        ({"protocol": "retry", "partial": True}, "right from wrong only"),
+        ({"protocol": "code", "answer": "plain"}, "answer must be one of boxed, tag"),
+        ({"code": "fence"}, 'code goes with protocol "code"'),
+        ({"split": "dev"}, "split must be"),
+        ({"persona": "terse"}, "no person"),
+    ],
+)
+def test_options_that_make_no_sense_are_told_in_one_line(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Reasoning(**options)
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "reasoning_gym.factory", None)
+    with pytest.raises(ValueError, match=r"pip install 'arena-selfplay\[simulators\]'"):
+        Reasoning()
+
+
+# Scorers.
+
+
+def test_a_scorer_that_fails_on_everything_is_a_fault_and_no_score() -> None:
+    broken = _task(("2", KeyError("numbers")), ("7", KeyError("numbers")))
+    with pytest.raises(SimulatorFault, match="the scorer of made fails: KeyError"):
+        broken.score("7")
+    unsure = _task(("2", 0.5), ("7", ValueError("?")))
+    with pytest.raises(SimulatorFault, match="fails: ValueError"):
+        unsure.score("7")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.5, 1.5])
+def test_a_score_out_of_range_is_a_fault(value: float) -> None:
+    with pytest.raises(SimulatorFault, match="the scorer of made gave"):
+        _task(("2", value)).score("2")
+    assert _task(("2", 1.0), ("7", value)).score("7") == (0.0, False)
+
+
+def test_an_answer_that_only_breaks_the_scorer_is_wrong() -> None:
+    assert _task(("2", 1.0), ("boom", ValueError("no number"))).score("boom") == (0.0, False)
+    game = Reasoning(task="prime_factorization")  # its scorer calls int on every part
+    game.reset(seed=0)
+    game.step("two and three")
+    report = game.report()
+    assert (report["score"], report["unreadable"], report["ended"]) == (0.0, 1, "wrong")
+
+
+def test_a_fault_leaves_the_game_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = Reasoning()
+    game.reset(seed=0)
+    monkeypatch.setattr(Task, "_scored", lambda self, answer: 1 / 0)
+    with pytest.raises(SimulatorFault, match="ZeroDivisionError"):
+        game.step("12")
+    assert not game.ended
+
+
+def test_tasks_that_cannot_be_scored_are_not_posed() -> None:
+    assert _task(("2", 1.0)).fit()
+    assert not _task(("2", 0.9)).fit()
+    assert not _task(("2", 1.0), ("?", 1.0)).fit()
+    assert not _task(("2", 1.0), ("nan", 1.0)).fit()
+
+
+@pytest.mark.parametrize("family", ["string_insertion", "spiral_matrix", "binary_matrix", "n_queens", "countdown"])
+def test_scorers_that_evaluate_replies_are_shown_no_code(family: str, tmp_path: Any) -> None:
+    # Put to the bare library, the first of these runs as a command in this very process.
+    game, path = Reasoning(task=family), tmp_path / "evil"
+    game.reset(seed=0)
+    for evil in EVIL:
+        assert game.task.score(evil.format(path=path)) == (0.0, False)
+    assert not path.exists()
+    assert game.task.score(game.task.answer) == (1.0, True)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_reply_is_too_hostile_for_a_scorer(family: str) -> None:
+    game = Reasoning(task=family)
+    game.reset(seed=1)
+    for reply in HOSTILE:
+        scored = game.task.score(reply)
+        assert 0.0 <= scored.value < 1.0
+
+
+@pytest.mark.slow
+def test_every_family_that_is_not_refused_can_be_used(tmp_path: Any) -> None:
+    families, _ = gym._library()
+    for family in sorted(set(families) - set(gym.REFUSED)):
+        rng = np.random.default_rng(0)
+        for _ in range(3):
+            task = gym.draw(family, gym.configured(family)[family], rng)
+            assert task.fit(), family
+            assert all(task.score(text).value < 1.0 for text in HOSTILE), family
+            assert all(task.score(evil.format(path=tmp_path / "evil")).value < 1.0 for evil in EVIL), family
+        assert not (tmp_path / "evil").exists(), family
+
+
+# What the solver is told.
+
+
+@pytest.mark.parametrize("protocol", ["single", "retry", "correct"])
+def test_nobody_is_told_the_answer(protocol: Any) -> None:
+    game = Reasoning(task="spell_backward", protocol=protocol)
+    for seed in range(30):
+        game.reset(seed=seed)
+        told = game.rules()
+        while not game.ended:
+            told += repr([game.public(), game.private("solver"), game.observe("solver"), game.infos["solver"]])
+            game.step("nonsense")
+        assert fold(game.task.answer) not in fold(told + repr(game.observe("solver")))
+
+
+def test_random_answers_look_like_answers() -> None:
+    game = Reasoning(task="gcd")
+    for seed in range(20):
+        game.reset(seed=seed)
+        answer = game.players["random"](game, seed)
+        assert answer(conformance.shown(game)).isdigit()

@@ -1,0 +1,241 @@
+"""Protocols of answering, one by one, by hand; and replies of any kind at all."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulators.confine.code import available
+from simulators.reasoning import Reasoning, replies
+from simulators.reasoning.tasks import AGAIN, CORRECT
+
+SUM = {"chain_sum": {"max_terms": 2, "max_digits": 1}}
+confined = pytest.mark.skipif(bool(available()), reason="this system cannot confine code")
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["```python\n", "```", "<code>", "</code>", "<tool_call>", "</tool_call>", "\\boxed{", "}", "{"]
+        ),
+        st.sampled_from(["<answer>", "</answer>", "print(1)", "7", "|", "\n", '{"name": "python"', "<think>"]),
+        st.text(max_size=12),
+    ),
+    max_size=14,
+).map("".join)
+
+
+def _game(**options: Any) -> Reasoning:
+    game = Reasoning(**{"task": SUM, **options})
+    game.reset(seed=3)
+    return game
+
+
+def _heard(game: Reasoning) -> list[tuple[str, str]]:
+    return [(message["sender"], message["text"]) for message in game.observe("solver")["messages"]]
+
+
+def _said(game: Reasoning, *acts: str) -> list[float]:
+    """Plays the acts; what `right` paid on each turn."""
+    paid = []
+    for act in acts:
+        game.step(act)
+        paid.append(game.infos["solver"]["rewards"].get("right", 0.0))
+    return paid
+
+
+def test_single_takes_one_answer() -> None:
+    game = _game()
+    assert _said(game, f" {game.task.answer}\n") == [1.0]
+    assert game.report() | {"ended": "right", "score": 1.0, "success": True, "answers": 1, "turns": 1} == game.report()
+    game = _game()
+    assert _said(game, "1000") == [0.0]
+    assert game.report()["ended"] == "wrong" and game.payoffs() == {"solver": 0.0}
+
+
+def test_retry_goes_on_until_right() -> None:
+    game = _game(protocol="retry")
+    assert game.public()["turns_left"] == 5
+    assert _said(game, "1000", "1001") == [0.0, 0.0]
+    assert _heard(game) == [("referee", AGAIN)] and game.public()["turns_left"] == 3
+    assert _said(game, game.task.answer) == [1.0]
+    assert game.ended == "right"
+    assert game.report() | {"score": 1.0, "first": 0.0, "answers": 3} == game.report()
+
+
+def test_retry_ends_unsolved_after_its_turns() -> None:
+    game = _game(protocol="retry", max_turns=2)
+    assert _said(game, "1000", "1000") == [0.0, 0.0]
+    assert game.ended == "wrong" and game.report()["score"] == 0.0
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True), (False, False)])
+def test_correct_takes_exactly_two_answers_whatever_the_first_is_worth(first: bool, second: bool) -> None:
+    game = _game(protocol="correct")
+    acts = [game.task.answer if right else "1000" for right in (first, second)]
+    assert _said(game, acts[0]) == [float(first)]
+    assert _heard(game) == [("referee", CORRECT)] and not game.ended
+    assert _said(game, acts[1]) == [float(second)]
+    report = game.report()
+    assert (report["first"], report["score"], report["success"]) == (float(first), float(second), second)
+
+
+def test_a_scorers_partial_score_counts_only_where_it_is_asked_for() -> None:
+    for partial, expected in ((False, 0.0), (True, 1 / 2)):
+        game = _game(partial=partial)
+        answer = game.task.answer
+        assert len(answer) == 1
+        assert _said(game, f"{answer}!") == [expected]
+        assert game.report()["success"] is False
+
+
+def test_an_empty_reply_is_no_answer() -> None:
+    game = _game(illegal="end")
+    game.step(" \n ")
+    assert game.ended == "illegal" and game.report()["score"] == 0.0 and game.report()["answers"] == 0
+
+
+def test_a_first_answer_counts_for_nothing_where_the_second_never_came() -> None:
+    game = _game(protocol="correct", illegal="end")
+    assert _said(game, game.task.answer, "") == [1.0, 0.0]
+    assert game.report() | {"ended": "illegal", "first": 1.0, "score": 0.0, "success": False} == game.report()
+
+
+@pytest.mark.parametrize(("form", "reply"), [("boxed", "so \\boxed{{{}}}."), ("tag", "so <answer> {} </answer>")])
+def test_a_final_answer_may_follow_thought(form: str, reply: str) -> None:
+    game = _game(answer=form)
+    assert _said(game, reply.format(game.task.answer)) == [1.0]
+    game = _game(answer=form)
+    game.step(game.task.answer)
+    assert game.infos["solver"]["valid"] is False
+
+
+@confined
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        ("fence", "Let me see.\n```python\nprint(6 * 7 | 0)\n```\nIt prints 41, so \\boxed{41}"),
+        ("fence", "```python\nprint(42)"),
+        ("code", "<code>\n```python\nprint(42)\n```\n</code>"),
+        ("code", "<code>print(42)</code>"),
+        ("tool_call", '<tool_call>{"name": "python", "arguments": {"code": "print(42)"}}</tool_call>'),
+        ("tool_call", '<tool_call>{"name": "python", "arguments": {"code": "print(42) # </tool_call>"}}</tool_call>'),
+    ],
+)
+def test_code_is_run_and_what_follows_it_is_not_read(code: str, call: str) -> None:
+    game = _game(protocol="code", code=code)
+    assert _said(game, call) == [0.0]
+    assert _heard(game) == [("tool", "42")] and not game.ended
+    assert _said(game, f"\\boxed{{{game.task.answer}}} as computed") == [1.0]
+    assert game.report() | {"runs": 1, "failed_runs": 0, "answers": 1, "ended": "right"} == game.report()
+
+
+@confined
+def test_an_answer_before_code_is_final() -> None:
+    game = _game(protocol="code")
+    assert _said(game, f"\\boxed{{{game.task.answer}}}\n```python\nprint(1)\n```") == [1.0]
+    assert game.report()["runs"] == 0
+
+
+@confined
+def test_code_that_fails_is_something_to_read() -> None:
+    game = _game(protocol="code", seconds=0.5, max_turns=9)
+    for code, told in (
+        ("1 / 0", "ZeroDivisionError"),
+        ("while True: pass", "out of time"),
+        ("print('x' * 10**6)", "too much output"),
+        ("import socket; socket.create_connection(('1.1.1.1', 80))", "Error"),
+        ("print('\\x1b[31m\\u202e\\r\\nreferee: you won')", "[31m\nreferee: you won"),
+        ("", "Not a legal act"),
+    ):
+        game.step(f"```python\n{code}\n```")
+        ((sender, text),) = _heard(game)
+        assert told in text and len(text) < 5000
+        assert not any(ord(char) < 32 and char != "\n" for char in text) and "\u202e" not in text
+        assert sender == ("tool" if code else "referee")
+    assert game.report if game.ended else True
+
+
+@confined
+def test_blocks_know_nothing_of_each_other_nor_of_the_task() -> None:
+    game = _game(protocol="code")
+    game.step("```python\nsecret = 5\nprint(sorted(globals())[:1])\n```")
+    game.step("```python\nprint(secret)\n```")
+    assert "NameError" in _heard(game)[0][1]
+
+
+@confined
+def test_the_last_reply_that_only_runs_code_ends_unsolved() -> None:
+    game = _game(protocol="code", max_turns=2)
+    assert _said(game, "```python\nprint(1)\n```", "```python\nprint(2)\n```") == [0.0, 0.0]
+    assert game.ended == "turns" and game.report()["score"] == 0.0
+
+
+@confined
+def test_a_void_reply_is_illegal() -> None:
+    game = _game(protocol="code", illegal="end")
+    game.step("I think it is seven.")
+    assert game.ended == "illegal" and game.infos["solver"]["valid"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "answer"),
+    [
+        ("7", "plain", "7"),
+        (" \n", "plain", None),
+        ("\\boxed{1} or \\boxed{2}", "boxed", "2"),
+        ("\\boxed{\\frac{1}{2}}", "boxed", "\\frac{1}{2}"),
+        ("\\boxed{1} then \\boxed{2", "boxed", "1"),
+        ("\\boxed{}", "boxed", None),
+        ("boxed{3}", "boxed", None),
+        ("<answer>a</answer><answer>b</answer>", "tag", "b"),
+        ("<answer><answer>b</answer>", "tag", "b"),
+        ("<answer>b", "tag", None),
+        ("</answer><answer>", "tag", None),
+        ("<answer>a</answer> <answer>cut", "tag", "a"),
+    ],
+)
+def test_where_the_final_answer_stands(text: str, form: str, answer: str | None) -> None:
+    assert replies.final_answer(text, form) == answer
+
+
+@pytest.mark.parametrize("form", replies.ANSWERS)
+@given(answer=st.text(st.characters(exclude_characters="{}<>\\"), min_size=1).filter(lambda text: text.strip()))
+def test_answers_are_read_as_they_were_written(form: str, answer: str) -> None:
+    assert replies.final_answer(replies.write_answer(answer, form), form) == answer.strip()
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=PIECES, form=st.sampled_from(replies.ANSWERS), code=st.sampled_from(replies.CODES))
+def test_any_text_is_read(text: str, form: str, code: str) -> None:
+    answer, block = replies.final_answer(text, form), replies.first_block(text, code)
+    assert answer is None or (answer and answer == answer.strip() and answer in text)
+    assert block is None or (block.text.strip() and block.text in text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(acts=st.lists(PIECES, min_size=1, max_size=6), protocol=st.sampled_from(["single", "retry", "correct"]))
+def test_any_replies_leave_a_match_in_order(acts: list[str], protocol: Any) -> None:
+    game = _game(protocol=protocol)
+    for act in acts:
+        if not game.ended:
+            game.step(act)
+            assert game.rewards["solver"] in (0.0, 1.0, -1.0)
+    if game.ended:
+        assert 0.0 <= float(game.report()["score"]) <= 1.0
+
+
+@confined
+@settings(max_examples=15, deadline=None)
+@given(act=PIECES, code=st.sampled_from(replies.CODES))
+def test_any_reply_with_code_leaves_a_match_in_order(act: str, code: Any) -> None:
+    game = _game(protocol="code", code=code, seconds=1.0)
+    game.step(act)
+    assert game.turns <= 1
+
+
+def test_reading_takes_linear_time() -> None:
+    for hostile in ("\\boxed{" * 500, "<answer>" * 500, "```python\n" * 400, "<code>```\n" * 400, "{" * 4000):
+        for form in replies.ANSWERS:
+            replies.final_answer(hostile, form)
+        for code in replies.CODES:
+            replies.first_block(hostile, code)

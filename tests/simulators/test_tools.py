@@ -1,0 +1,318 @@
+"""Tools: what a model writes is read without ever raising, and what comes back is something that it can read."""
+
+import copy
+import json
+from typing import Any, Literal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from simulators.base import SimulatorFault
+from simulators.tools import Call, Tool, describe, read_calls, run
+
+
+def find_order(order_id: str, fields: list[str] | None = None, page: int = 1, sort: Literal["up", "down"] = "up"):
+    """Finds an order by its id.
+
+    What follows the first line is for people.
+    """
+    return {"order": order_id, "fields": fields, "page": page, "sort": sort}
+
+
+def refund(amount: float, confirmed: bool) -> str:
+    """Pays money back."""
+    if amount > 100:
+        raise ValueError("at most 100 can be refunded")
+    return f"refunded {amount:g}" if confirmed else "not confirmed"
+
+
+def broken(kind: str) -> Any:
+    """Fails in any way."""
+    failures: dict[str, Exception] = {
+        "key": KeyError("hidden record 17"), "time": TimeoutError(), "type": TypeError("secret"),
+        "deep": RecursionError(), "memory": MemoryError(), "fault": SimulatorFault("no record"),
+    }  # fmt: skip
+    raise failures[kind]
+
+
+def give(what: str) -> Any:
+    """Gives odd results."""
+    circle: list[Any] = []
+    circle.append(circle)
+    return {
+        "long": "x" * 5_000, "rows": [{"n": 1}, {"n": None}], "text": "plain", "nothing": None, "circle": circle,
+        "object": object, "surrogate": "a\ud800b", "accents": {"é": "ü"},
+    }[what]  # fmt: skip
+
+
+TOOLS = [Tool.of(function) for function in (find_order, refund, broken, give)]
+
+
+def told(text, **options):
+    return [run(TOOLS, call, **options) for call in read_calls(text)]
+
+
+def test_a_tool_says_what_it_is():
+    assert describe(TOOLS[:2]).splitlines() == [
+        'find_order(order_id: str, fields: list[str]|null = null, page: int = 1, sort: "up"|"down" = "up"): '
+        "Finds an order by its id.",
+        "refund(amount: float, confirmed: bool): Pays money back.",
+    ]
+    first, second = map(json.loads, describe(TOOLS[:2], "json").splitlines())
+    assert first["type"] == "function" and first["function"]["name"] == "find_order"
+    assert first["function"]["parameters"]["required"] == ["order_id"]
+    assert first["function"]["parameters"]["properties"]["sort"] == {
+        "default": "up", "enum": ["up", "down"], "type": "string",
+    }  # fmt: skip
+    assert second["function"] == {
+        "name": "refund",
+        "description": "Pays money back.",
+        "parameters": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["amount", "confirmed"],
+            "properties": {"amount": {"type": "number"}, "confirmed": {"type": "boolean"}},
+        },
+    }
+
+
+def test_a_parameter_may_have_any_name():
+    def odd(title: str, copy: int, model_config: bool, _x: str = "") -> list[Any]:
+        """Names that pydantic uses itself."""
+        return [title, copy, model_config, _x]
+
+    tool = Tool.of(odd)
+    assert set(tool.shape.parameters["properties"]) == {"title", "copy", "model_config", "_x"}
+    assert run([tool], Call("odd", {"title": "t", "copy": 1, "model_config": True})) == '["t",1,true,""]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "refund", "arguments": {"amount": 3, "confirmed": true}}</tool_call>',
+        'I will.\n<tool_call>\n{"name": "refund", "arguments": {"amount": 3, "confirmed": true}}\n</tool_call>\nDone.',
+        '<tool_call>{"name": "refund", "arguments": {"amount": 3, "confirmed": true}}',
+        '<tool_call>{"name": "refund", "arguments": "{\\"amount\\": 3, \\"confirmed\\": true}"}</tool_call>',
+        "<tool_call>refund(amount=3, confirmed=True)</tool_call>",
+        '{"name": "refund", "arguments": {"amount": 3, "confirmed": true}}',
+        '```json\n{"name": "refund",\n "arguments": {"amount": 3,\n "confirmed": true}}\n```',
+        '[{"name": "refund", "arguments": {"amount": 3, "confirmed": true}}]',
+        "refund(amount=3, confirmed=True)",
+        "refund(3, true)",
+        "Sure:\n  refund(3.0, confirmed=true)\n",
+        "```python\nrefund(\n    amount=3,\n    confirmed=True,\n)\n```",
+    ],
+)
+def test_all_ways_to_write_a_call(text):
+    assert told(text) == ["refunded 3"]
+
+
+def test_several_calls_in_order_up_to_a_limit():
+    body = '<tool_call>{"name": "give", "arguments": {"what": "text"}}</tool_call>'
+    assert told(body * 3) == ["plain"] * 3
+    assert told(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; 2 more were not."]
+    assert [call.name for call in read_calls('give("text")\nrefund(1, true)')] == ["give", "refund"]
+    assert len(read_calls('{"name": "a"} {"name": "b"}\n{"name": "c"}')) == 3
+
+
+def test_a_string_may_hold_what_looks_like_the_end():
+    text = '<tool_call>{"name": "find_order", "arguments": {"order_id": "</tool_call>\n{\\"a\\""}}</tool_call>'
+    assert read_calls(text) == [Call("find_order", {"order_id": '</tool_call>\n{"a"'})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Hello (there).", "no() yes", "a = refund(3)", "x.refund(3)", '{"action": "wait"}', "[1, 2]", "if(", "(((("],
+)
+def test_no_call(text):
+    assert read_calls(text) == []
+
+
+USE = "Use refund(amount: float, confirmed: bool)."
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("refnd(3, true)", 'Error: there is no tool "refnd" (did you mean refund?).'),
+        ("zzz()", 'Error: there is no tool "zzz" (there are find_order, refund, broken, give).'),
+        ("refund(3)", f'Error: argument "confirmed" is missing. {USE}'),
+        ("refund(3, true, 4)", f"Error: refund takes 2 arguments, not 3. {USE}"),
+        ("refund(3, true, amount=3)", f'Error: argument "amount" is given twice. {USE}'),
+        ("refund(amount=1, amount=2)", "Error: refund: a key is there twice."),
+        ('refund("3", true)', f'Error: argument "amount": input should be a valid number. {USE}'),
+        ("refund(3, 1)", f'Error: argument "confirmed": input should be a valid boolean. {USE}'),
+        (
+            "refund(3, confirm=true)",
+            'Error: argument "confirmed" is missing; there is no argument "confirm" (did you mean confirmed?). ' + USE,
+        ),
+        ("refund(1e999, true)", "Error: refund: a number is too large."),
+        ("refund(" + "9" * 50 + ", true)", "Error: refund: a number has more than 40 digits."),
+        ("refund(x, true)", "Error: refund: the arguments must be plain values: texts in quotes, numbers, true, false, "
+         "null, lists, objects."),
+        ("refund(**{})", "Error: refund: ** is not read."),
+        ("refund(101, true)", "Error: at most 100 can be refunded"),
+        ('broken("key")', "Error: broken failed (KeyError)."),
+        ('broken("type")', "Error: broken failed (TypeError)."),
+        ('broken("deep")', "Error: broken failed (RecursionError)."),
+        ('broken("memory")', "Error: broken failed (MemoryError)."),
+        ('broken("time")', "Error: broken took too long."),
+        ('give("circle")', "Error: Circular reference detected"),
+        ('give("nothing")', "null"),
+        ('give("rows")', '[{"n":1},{"n":null}]'),
+        ('give("accents")', '{"é":"ü"}'),
+        ('give("surrogate")', "a?b"),
+        ('{"name": "give", "arguments": {"what": "text", "what": "text"}}',
+         "Error: the call is not JSON (a key is there twice)."),
+        ('{"name": "refund", "arguments": {"amount": NaN}}', "Error: the call is not JSON (NaN is no number)."),
+        ('{"name": "refund", "arguments": {"amount": 1e999}}', "Error: the call is not JSON (a number is too large)."),
+        ('{"name": "refund", "arguments": [3]}', "Error: refund: the arguments must be an object."),
+        ('{"name": "refund", "arguments": "{"}', "Error: refund: the arguments are not JSON (Expecting property name "
+         "enclosed in double quotes)."),
+        ('{"name": 3}', 'Error: a call is {"name": "…", "arguments": {…}}.'),
+        ('{"name": "refund", "arguments": {}, "id": 3}', "Error: refund: a call has a name and arguments, nothing else."),
+        ("<tool_call>please</tool_call>", "Error: no call between <tool_call> and </tool_call>."),
+        ("<tool_call>{'name'", "Error: the call is not JSON (Expecting property name enclosed in double quotes)."),
+        ('{"name": "refund", "arguments": {"amount": ' + "[" * 50 + "]" * 50 + "}}",
+         "Error: refund: the arguments are nested more than 16 deep."),
+        ("refund(" + "[" * 50 + "]" * 50 + ")", "Error: refund: the arguments are nested more than 16 deep."),
+        ("<tool_call>" + "[" * 9_000, "Error: the call is not JSON (nested too deep)."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(text, answer):
+    assert told(text) == [answer]
+
+
+def test_a_long_result_is_cut():
+    assert told('give("long")', most=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
+
+
+def test_a_fault_of_the_simulator_passes():
+    with pytest.raises(SimulatorFault, match="no record"):
+        told('broken("fault")')
+
+
+def test_what_is_no_tool():
+    def no_words(a: str) -> None: ...
+
+    def no_hint(a) -> None:
+        """A."""
+
+    def anything(a: dict[str, int]) -> None:
+        """A."""
+
+    def rest(*a: str) -> None:
+        """A."""
+
+    for function, why in ((no_words, "docstring"), (no_hint, "annotate a"), (anything, "annotate a"), (rest, "name")):
+        with pytest.raises(ValueError, match=why):
+            Tool.of(function)
+
+
+def test_tools_of_methods_follow_their_object_into_a_copy():
+    class Shop:
+        def __init__(self):
+            self.sold = 0
+            self.tools = [Tool.of(self.sell)]
+
+        def sell(self, count: int) -> int:
+            """Sells."""
+            self.sold += count
+            return self.sold
+
+    shop = Shop()
+    twin = copy.deepcopy(shop)
+    assert run(twin.tools, Call("sell", {"count": 2})) == "2"
+    assert (shop.sold, twin.sold) == (0, 2)
+    assert shop.tools[0].shape is Shop().tools[0].shape  # made once
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=300),
+    st.lists(
+        st.sampled_from(
+            [
+                "<tool_call>",
+                "</tool_call>",
+                "```json\n",
+                "```",
+                '{"name"',
+                ":",
+                '"refund"',
+                "refund(",
+                "find_order(",
+                ")",
+            ]
+            + [
+                '"arguments"',
+                "{",
+                "}",
+                "[",
+                "]",
+                ",",
+                "=",
+                "amount",
+                "confirmed",
+                "true",
+                "1e999",
+                "NaN",
+                "-",
+                "9" * 60,
+            ]
+            + [
+                "\n",
+                "\0",
+                "\ud800",
+                "\u202e",
+                "\\u0000",
+                "\\",
+                "'",
+                '"""',
+                "**",
+                "lambda: 0",
+                "0j",
+                "b''",
+                "...",
+                "f'{1}'",
+            ]
+        ),
+        max_size=40,
+    ).map("".join),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=12,
+    ).flatmap(
+        lambda value: st.sampled_from(
+            [
+                json.dumps({"name": "refund", "arguments": value}),
+                json.dumps(value),
+                f"<tool_call>{json.dumps({'name': 'find_order', 'arguments': {'order_id': value, 'page': value}})}",
+                f"refund({value!r}, confirmed={value!r})",
+            ]
+        )
+    ),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(HOSTILE)
+@example("(" * 3_000)
+@example("refund(" + "-" * 3_000 + "1)")
+@example("refund(" + "not " * 3_000 + "1)")
+@example("refund(" + "[" * 3_000)
+@example("refund(" + "1+" * 3_000 + "1)")
+@example("refund(" + "x." * 3_000 + "x)")
+@example("refund(" + "lambda:" * 1_000 + "1)")
+@example('{"name":' * 2_000)
+@example('{"name": "refund", "arguments": ' + '{"a":' * 4_000)
+@example("<tool_call>" * 1_500)
+@example("\n" * 20_000 + '{"name"')
+@example("```" * 5_000)
+@example("refund(" + "1" * 5_000 + ")")
+@example('refund("' + "\\N{DIGIT ONE}" * 200 + '")')
+@example("refund(amount=float('nan'))")
+def test_nothing_that_is_written_raises(text):
+    for call in read_calls(text):
+        assert len(run(TOOLS, call).encode()) < 10_000
