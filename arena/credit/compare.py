@@ -60,10 +60,10 @@ class Comparison:
         return means / deviations.where(deviations >= ZERO)
 
     def most_disputed(self) -> str:
-        """The match about whose turns the estimators, each in its own deviations, disagree most."""
+        """The match about whose turns, all together, the estimators disagree most, each in its own deviations."""
         values = self.turns[self.estimators]
         scaled = (values - values.mean()) / values.std(ddof=0).clip(lower=ZERO)
-        spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).max()
+        spread = (scaled.max(axis=1) - scaled.min(axis=1)).groupby(self.turns["match"], sort=False).sum()
         return str(spread.idxmax())
 
 
