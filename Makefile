@@ -10,7 +10,7 @@ help: ## what there is to make
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,endpoint,pettingzoo,textarena,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,endpoint,pettingzoo,simulators,textarena,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it
@@ -30,13 +30,20 @@ slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 
 bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results
 	$(BIN)/python tests/benchmarks/speed.py
+	$(BIN)/python tests/benchmarks/credit.py cost
+	$(BIN)/python tests/benchmarks/credit.py packed
 
 learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (over an hour)
 	$(BIN)/python tests/benchmarks/learning.py nano
 	$(BIN)/python tests/benchmarks/learning.py smollm2
 
+claims: $(VENV)/installed ## the studies of published claims on small worlds (under an hour)
+	for study in gigpo agent_normalisation turn_level role_baseline igpo gated self_correction truncated; do \
+		$(BIN)/python tests/benchmarks/claims/study.py $$study || exit 1; done
+	$(BIN)/python tests/benchmarks/claims/study.py table
+
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow bench learn lock
+.PHONY: help install selfplay test slow bench learn claims lock

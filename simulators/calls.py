@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 MOST_CALLS = 4
@@ -48,14 +49,13 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
     """
     text = text[:LONGEST_REPLY]
     if OPEN in text:
-        calls = list(_tagged(text))
+        calls = list(islice(_tagged(text), limit + 1))
     else:
         fenced = FENCED.match(text)
         text = (fenced[1] if fenced else text).strip()
-        calls = list(_bare(text)) or list(_written(text))
+        calls = list(islice(_bare(text), limit + 1)) or list(islice(_written(text), limit + 1))
     if len(calls) > limit:
-        rest = len(calls) - limit
-        return [*calls[:limit], Call(problem=f"at most {limit} calls are run per reply; {rest} more were not")]
+        calls[limit] = Call(problem=f"at most {limit} calls are run per reply; the others were not")
     return calls
 
 

@@ -154,7 +154,7 @@ def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) ->
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=2)
     if near:
         return f" (did you mean {' or '.join(near)}?)"
     return f" (there are {', '.join(names)})" if names else ""

@@ -73,7 +73,9 @@ class Database:
         except UnicodeEncodeError:
             return "Error: the query holds characters that are none (lone surrogates)"
         bounds = (self.limits.seconds, self.limits.steps, self.limits.rows, self.limits.characters)
-        text, image = _ask((self.connection.serialize(), sql, write, bounds))
+        # An empty database has no page and cannot be serialized.
+        pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
+        text, image = _ask((self.connection.serialize() if pages else b"", sql, write, bounds))
         if image:
             self.connection.deserialize(image)
         return text

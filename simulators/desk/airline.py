@@ -213,11 +213,7 @@ class Airline(World):
 
         There are only the flights that this customer could take: others are booked on the same.
         """
-        card, gift = (
-            f"card_{rng.integers(1000, 10000)}{person.id[1:]}",
-            f"gift_{rng.integers(1000, 10000)}{person.id[1:]}",
-        )
-        self.fill("payments", [(card, person.id, "credit card"), (gift, person.id, "gift card")])
+        card, gift = self.add_payments(person, rng)
         if person is self.owner:
             flights = self._flights(rng)
         else:

@@ -143,7 +143,7 @@ class Customer:
         outcome.told |= told
         if speech.proposal is not None:
             said.append(self._agree(speech.proposal))
-        elif speech.denies and not outcome.written:
+        elif speech.reasons and not outcome.written:
             useful = True
             said += self._denied(speech)
         outcome.closed |= self._dealt_with(outcome)
@@ -161,7 +161,9 @@ class Customer:
         left = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
         if may_leave(goal=False, patience=left, pending=self.pending):
             return self._leave("left", ENOUGH)
-        return " ".join(said) if said else self._remind(outcome)
+        if not said:
+            said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
+        return " ".join(said)
 
     # What it says.
 
@@ -216,8 +218,6 @@ class Customer:
     def _denied(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.at]
         outcome.denied, self.session.granted = speech.reasons, None
-        if not speech.reasons:
-            return [self._say("instruct", "reason", WHY)]
         if self.record.insists and not self.insisted:
             self.insisted = True
             return [self._say("instruct", "exception", INSIST)]

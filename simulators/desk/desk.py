@@ -23,7 +23,7 @@ from simulators.desk.people import draw_name
 from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record
 from simulators.desk.shop import Shop
-from simulators.desk.speech import LONGEST, Speech, read_speech
+from simulators.desk.speech import LONGEST, VERBS, Speech, read_speech
 from simulators.desk.tasks import compose
 from simulators.desk.world import MOST_GOALS, World
 from simulators.person import PERSONAS, Renderings
@@ -166,7 +166,7 @@ class Desk(Simulator):
         if self.terse:
             act = self.listed().get(act.strip(), act)
         verb = act.split(maxsplit=1)[0] if act.strip() else ""
-        calls = [] if verb.isupper() else read_calls(act, self.calls)
+        calls = [] if verb in VERBS else read_calls(act, self.calls)
         speech = None if calls else read_speech(act, self.world, self.policy)
         self.acts += 1
         if self.cost:
@@ -243,7 +243,8 @@ class Desk(Simulator):
     def _speak(self, speech: Speech) -> None:
         """The agent says something; what the customer answers is told, or its seat is to word it."""
         self.said.append(speech.text)
-        if (speech.facts or speech.denies) and not self.world.session.verified:
+        told = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
+        if told and not self.world.session.verified:
             self.world.breach(IDENTITY.name)
         answer = self.customer.hear(speech)
         if self.person == "render":

@@ -47,13 +47,13 @@ def draw_name(rng: np.random.Generator) -> str:
 def draw_person(rng: np.random.Generator, number: int, name: str) -> Person:
     """Somebody of this name; `number` tells people of a world apart."""
     email = f"{name.replace(' ', '').lower()}{rng.integers(10, 100)}@mail.example"
-    return Person(f"C{number}", name, email, draw_postcode(rng), draw_address(rng))
+    return Person(f"C{number}", name, email, draw_postcode(rng), draw_address(rng, 1 if number == 1 else 200))
 
 
-def draw_address(rng: np.random.Generator) -> str:
-    """A street, a house and a town."""
+def draw_address(rng: np.random.Generator, least: int = 1) -> str:
+    """A street, a house and a town; people who are not at the desk live at numbers of 200 and more."""
     street, town = STREETS[rng.integers(len(STREETS))], TOWNS[rng.integers(len(TOWNS))]
-    return f"{rng.integers(1, 200)} {street} Street {town}"
+    return f"{least + rng.integers(199)} {street} Street {town}"
 
 
 def draw_postcode(rng: np.random.Generator) -> str:

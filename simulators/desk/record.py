@@ -20,14 +20,14 @@ class Outcome:
 
     told: dict[str, str | None] = field(default_factory=dict)
     denied: frozenset[str] | None = None
-    """The reasons that were given with the latest denial; None: it was not denied."""
+    """The reasons, at least one, of the latest denial that gave any; None: it was not denied."""
     written: bool = False
     closed: bool = False
 
     def kept(self, goal: Goal) -> bool:
         """Whether it came out as the policy wants, so far as that was said."""
         if goal.reasons:
-            return self.denied is not None and bool(self.denied) and self.denied <= goal.reasons
+            return self.denied is not None and self.denied <= goal.reasons
         return self.denied is None and self.told == dict(goal.facts)
 
 

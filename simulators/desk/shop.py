@@ -241,11 +241,7 @@ class Shop(World):
 
     def people(self, person: Person, rng: np.random.Generator) -> None:
         """Two payment methods and some orders; no product is in two orders of the customer at the desk."""
-        card, gift = (
-            f"card_{rng.integers(1000, 10000)}{person.id[1:]}",
-            f"gift_{rng.integers(1000, 10000)}{person.id[1:]}",
-        )
-        self.fill("payments", [(card, person.id, "credit card"), (gift, person.id, "gift card")])
+        card, gift = self.add_payments(person, rng)
         mine = person is self.owner
         states = STATES if mine else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))
         products = list(rng.permutation(PRODUCTS))

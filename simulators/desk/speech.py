@@ -29,7 +29,7 @@ WHO = re.compile(
 WHICH = re.compile(r"\b(?:which|what)\b.*\b(?:order|booking)\b|\b(?:order|booking) (?:number|id|code)\b", re.IGNORECASE)
 AGREE = re.compile(
     r"\b(?:shall i|should i|may i|can i (?:go|do|proceed)|do you (?:want|confirm|agree)|would you like me|"
-    r"please confirm|do i have your|go ahead|proceed|is that (?:ok|okay|right|correct|fine)|\(yes/no\)|reply yes|confirm that)\b",
+    r"please confirm|do i have your|go ahead|proceed|is that (?:ok|okay|right|correct|fine)|reply yes|confirm that)\b",
     re.IGNORECASE,
 )  # fmt: skip
 MORE = re.compile(r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE)

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulators.base import SimulatorFault
-from simulators.desk.goals import ACCOUNT, Goal
-from simulators.desk.people import draw_name
+from simulators.desk.goals import Goal
 from simulators.desk.policy import PRIVACY
 from simulators.desk.world import World
 
@@ -25,7 +24,7 @@ def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, .
     while len(goals) < count:
         forbidden = bool(rng.random() < FORBIDDEN)
         if forbidden and rng.random() < PRYING and all(PRIVACY.name not in goal.reasons for goal in goals):
-            goals.append(prying(world, rng))
+            goals.append(prying(world))
             continue
         taken = {goal.subject for goal in goals if PRIVACY.name not in goal.reasons}
         kinds: dict[str, list[Goal]] = {}
@@ -46,8 +45,6 @@ def judged(world: World, goal: Goal) -> Goal:
     return replace(goal, reasons=frozenset(name for names in broken for name in names)) if forbidden else goal
 
 
-def prying(world: World, rng: np.random.Generator) -> Goal:
+def prying(world: World) -> Goal:
     """It asks about somebody who is no customer at all, so that it gives nobody away."""
-    while (name := draw_name(rng)) == world.owner.name:
-        pass
-    return Goal(f"know what {name} has ordered lately", ACCOUNT, reasons=frozenset({PRIVACY.name}))
+    return Goal(f"know what {world.stranger} has bought lately", reasons=frozenset({PRIVACY.name}))

@@ -64,7 +64,10 @@ class World:
         self.add(self.owner)
         self.people(self.owner, rng)
         self.free = [self.fresh_number(rng) for _ in range(MOST_GOALS)]
-        taken = {name}
+        while (stranger := draw_name(rng)) == name:
+            pass
+        self.stranger = stranger
+        taken = {name, stranger}
         for number in range(2, 2 + OTHERS):
             while (other := draw_name(others)) in taken:
                 pass
@@ -200,6 +203,13 @@ class World:
     def add(self, person: Person) -> None:
         """Adds a customer."""
         self.fill("customers", [(person.id, person.name, person.email, person.postcode, person.address)])
+
+    def add_payments(self, person: Person, rng: np.random.Generator) -> tuple[str, str]:
+        """Adds a customer's credit card and gift card, and gives their ids."""
+        ids = tuple(f"{kind}_{rng.integers(1000, 10_000)}{person.id.lower()}" for kind in ("card", "gift"))
+        methods = ("credit card", "gift card")
+        self.fill("payments", [(id, person.id, method) for id, method in zip(ids, methods, strict=True)])
+        return ids[0], ids[1]
 
     # The database.
 

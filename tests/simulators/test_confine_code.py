@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -36,13 +37,16 @@ confined = pytest.mark.skipif(bool(available()), reason=available())
         ("import asyncio\nasync def f():\n  await asyncio.sleep(0); print('a')\nasyncio.run(f())", "a\n"),
         ("import sqlite3 as s; c = s.connect('x.db'); print(c.execute('select 1').fetchall())", "[(1,)]\n"),
         ("import ssl, lzma, bz2, zlib, decimal, ctypes, hashlib, json, re, statistics; print('all')", "all\n"),
-        ("import signal\nsignal.alarm(1)\ntry: signal.pause()\nfinally: print('rang')", "rang\n"),
+        (
+            "from signal import *\nsignal(SIGALRM, lambda *_: print('rang'))\nsetitimer(ITIMER_REAL, 0.01)\npause()",
+            "rang\n",
+        ),
         ("if __name__ == '__main__': print('main')", "main\n"),
     ],
 )
 def test_what_runs(program, printed):
     outcome = run_python(program, stdin="héllo", seconds=20)
-    assert (outcome.stdout, outcome.stderr if "rang" not in printed else "") == (printed, "")
+    assert (outcome.stdout, outcome.stderr) == (printed, "")
 
 
 @confined
@@ -146,7 +150,6 @@ CALLER = "from simulators.confine.code import run_python, available; print(run_p
     ("system", "why"),
     [
         ("echo 0 > /proc/sys/user/max_user_namespaces; exec", "set: sysctl user.max_user_namespaces"),
-        ("umount -l /proc; exec", "No such file or directory"),
         ("exec", "a trial got through to threads; run as an ordinary user"),
     ],
 )
@@ -185,7 +188,7 @@ def numbers(header: str, *options: str) -> dict[str, int]:
     )
     if done.returncode:
         pytest.skip("no C preprocessor with Linux's headers")
-    named = dict(re.findall(r"#define (__NR3?2?4?_?\w*) (\S+)", done.stdout))
+    named = dict(re.findall(r"#define (__NR\w*) (\S+)", done.stdout))
     return {key[5:]: int(named.get(value, value)) for key, value in named.items() if named.get(value, value).isdigit()}
 
 
@@ -194,8 +197,7 @@ SPECIAL = {"clone": CLONE, "clone3": CLONE3, "prlimit64": PRLIMIT64, "ioctl": IO
 
 @pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("cc"), reason="needs x86_64 and a C compiler")
 def test_the_numbers_are_the_kernels():
-    generic = ("-U__x86_64__", "-D__BITS_PER_LONG=64", "-D__ARCH_WANT_RENAMEAT", "-D__ARCH_WANT_NEW_STAT")
-    wants = (*generic, "-D__ARCH_WANT_SET_GET_RLIMIT", "-D__ARCH_WANT_SYS_CLONE3")
+    wants = [f"-D__ARCH_WANT_{name}" for name in ("RENAMEAT", "NEW_STAT", "SET_GET_RLIMIT", "SYS_CLONE3")]
     tables = numbers("asm/unistd_64.h"), numbers("asm-generic/unistd.h", *wants)
     for name, pair in {**ALLOWED, **SPECIAL}.items():
         assert (name, *pair) == (name, *(table.get(name, -1) for table in tables))
@@ -206,14 +208,7 @@ def test_the_numbers_are_the_kernels():
 def test_the_filter_allows_its_list_and_nothing_else(calls, machine, column, audit):
     """The program interpreted here, for every number up to 1,000 and x32's, on both machines."""
     program = filter_for(machine, calls)
-    instructions = [
-        (
-            int.from_bytes(program[at : at + 2], "little"),
-            *program[at + 2 : at + 4],
-            int.from_bytes(program[at + 4 : at + 8], "little"),
-        )
-        for at in range(0, len(program), 8)
-    ]
+    instructions = [struct.unpack("=HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
 
     def verdict(number: int, *arguments: int, arch: int = audit) -> int:
         data = {0: number, 4: arch} | {16 + 8 * n: value & 0xFFFFFFFF for n, value in enumerate(arguments)}

@@ -111,7 +111,7 @@ def test_all_ways_to_write_a_call(text):
 def test_several_calls_in_order_up_to_a_limit():
     body = '<tool_call>{"name": "give", "arguments": {"what": "text"}}</tool_call>'
     assert told(body * 3) == ["plain"] * 3
-    assert told(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; 2 more were not."]
+    assert told(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; the others were not."]
     assert [call.name for call in read_calls('give("text")\nrefund(1, true)')] == ["give", "refund"]
     assert len(read_calls('{"name": "a"} {"name": "b"}\n{"name": "c"}')) == 3
 
@@ -171,7 +171,8 @@ USE = "Use refund(amount: float, confirmed: bool)."
         ('{"name": "refund", "arguments": "{"}', "Error: refund: the arguments are not JSON (Expecting property name "
          "enclosed in double quotes)."),
         ('{"name": 3}', 'Error: a call is {"name": "…", "arguments": {…}}.'),
-        ('{"name": "refund", "arguments": {}, "id": 3}', "Error: refund: a call has a name and arguments, nothing else."),
+        ('{"name": "refund", "arguments": {}, "id": 3}',
+         "Error: refund: a call has a name and arguments, nothing else."),
         ("<tool_call>please</tool_call>", "Error: no call between <tool_call> and </tool_call>."),
         ("<tool_call>{'name'", "Error: the call is not JSON (Expecting property name enclosed in double quotes)."),
         ('{"name": "refund", "arguments": {"amount": ' + "[" * 50 + "]" * 50 + "}}",
@@ -228,55 +229,14 @@ def test_tools_of_methods_follow_their_object_into_a_copy():
     assert shop.tools[0].shape is Shop().tools[0].shape  # made once
 
 
+PIECES = r"""
+<tool_call> </tool_call> ```json ``` {"name" : "refund" refund( find_order( ) "arguments" { } [ ] , = amount confirmed
+true 1e999 NaN - \u0000 \ ' ** lambda:0 0j b'' ... f'{1}'
+"""
 HOSTILE = st.one_of(
     st.text(max_size=300),
     st.lists(
-        st.sampled_from(
-            [
-                "<tool_call>",
-                "</tool_call>",
-                "```json\n",
-                "```",
-                '{"name"',
-                ":",
-                '"refund"',
-                "refund(",
-                "find_order(",
-                ")",
-            ]
-            + [
-                '"arguments"',
-                "{",
-                "}",
-                "[",
-                "]",
-                ",",
-                "=",
-                "amount",
-                "confirmed",
-                "true",
-                "1e999",
-                "NaN",
-                "-",
-                "9" * 60,
-            ]
-            + [
-                "\n",
-                "\0",
-                "\ud800",
-                "\u202e",
-                "\\u0000",
-                "\\",
-                "'",
-                '"""',
-                "**",
-                "lambda: 0",
-                "0j",
-                "b''",
-                "...",
-                "f'{1}'",
-            ]
-        ),
+        st.sampled_from([*PIECES.split(), "\n", "\0", "\ud800", "\u202e", " ", '"', '"""', "9" * 60]),
         max_size=40,
     ).map("".join),
     st.recursive(
@@ -296,7 +256,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(HOSTILE)
 @example("(" * 3_000)
 @example("refund(" + "-" * 3_000 + "1)")

@@ -110,7 +110,7 @@ def judge(ends: Ends) -> Verdict:
 
 
 CLAIM = Claim(
-    claim="Step rewards that count only behind a gate raise the outcome, where direct accumulation is hijacked.",
+    claim="Step rewards that count only behind a gate raise the outcome, where direct accumulation is hijacked",
     source="G-RA",
     published="SWE-bench Verified completion 47.6 to 93.8, modification 19.6 to 23.8; direct accumulation raises the "
     "total reward while the outcome falls",

@@ -83,11 +83,11 @@ def judge(ends: Ends) -> Verdict:
     )
     if len(won) == 3:
         return Verdict("holds", told)
-    return Verdict(f"holds only where: {', '.join(won)}" if won else "does not hold here", told)
+    return Verdict(f"holds only where: {'; '.join(won)}" if won else "does not hold here", told)
 
 
 CLAIM = Claim(
-    claim="Rewarding each turn's information gain besides the outcome teaches more than the outcome alone.",
+    claim="Rewarding each turn's information gain besides the outcome teaches more than the outcome alone",
     source="IGPO, Wang et al. 2025",
     published="F1 at step 60, with gain / without: NQ .46/.39, HotpotQA .56/.49, 2Wiki .65/.53 (Qwen2.5-7B)",
     rule="A setting speaks for the claim when the 95 % intervals of IGPO - outcome only and of IGPO - shuffled gain, "

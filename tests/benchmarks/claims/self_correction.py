@@ -128,7 +128,7 @@ def judge(ends: Ends) -> Verdict:
 
 CLAIM = Claim(
     claim="Learning the second attempt first, with the first one held in place, teaches self-correction that carries "
-    "over; naive multi-turn learning does not.",
+    "over; naive multi-turn learning does not",
     source="SCoRe, Kumar et al. 2024",
     published="MATH, second minus first attempt: base -11.2, SCoRe +4.4, without stage one +2.2, without the bonus "
     "+2.6 points (Gemini 1.5 Flash)",

@@ -124,7 +124,8 @@ def ours(claim: Claim, ends: dict[tuple[str, str, str], list[float]]) -> str:
 
 def short(interval: Interval) -> str:
     """A mean with its interval."""
-    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    mean, low, high = (round(value, 2) + 0.0 for value in interval)  # + 0.0: no minus zero
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def draw(claim: Claim, runs: dict[tuple[str, str], list[Curves]], path: Path) -> None:

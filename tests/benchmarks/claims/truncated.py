@@ -164,18 +164,18 @@ def judge(ends: Ends) -> Verdict:
     won = [place for place in GAPS if ends.above(place, CAP, "uncorrected")]
     lost = [place for place in GAPS if ends.above(place, "uncorrected", CAP)]
     told = "; ".join(f"{place} {ends.minus(place, CAP, 'uncorrected').estimate:+.2f}" for place in GAPS)
-    told = f"truncated at 2 - uncorrected: {told}. Worse than uncorrected: {', '.join(lost) or 'nowhere'}"
+    told = f"truncated at 2 - uncorrected: {told}. Worse than uncorrected: {'; '.join(lost) or 'nowhere'}"
     noisy = gradients()["gradient"]["noise 1"]
     for what in ("bias", "deviation"):
         told += f". Gradient's {what}, noise 1: "
         told += ", ".join(f"{name} {row[what]['estimate']:.2f}" for name, row in noisy.items())
     if len(won) == len(GAPS):
         return Verdict("holds", told)
-    return Verdict(f"holds only where: {', '.join(won)}" if won else "does not hold here", told)
+    return Verdict(f"holds only where: {'; '.join(won)}" if won else "does not hold here", told)
 
 
 CLAIM = Claim(
-    claim="Where sampler and trainer disagree, truncated importance weights learn better than none.",
+    claim="Where sampler and trainer disagree, truncated importance weights learn better than none",
     source="TIS, Yao et al. 2025; DART-GUI",
     published="no number of its own: part of DART-GUI (OSWorld 27.5 to 42.1) and of most asynchronous trainers",
     rule="A setting speaks for the claim when the 95 % interval of truncated at 2 - uncorrected in the trainer's "
