@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from simulators.desk.goals import ACCOUNT, Goal, Write
-from simulators.desk.policy import Fact, Session
+from simulators.desk.goals import ACCOUNT, Goal
+from simulators.desk.policy import Consent, Fact, Session
 from simulators.desk.record import Outcome, Record
 from simulators.desk.speech import Proposal, Speech
-from simulators.desk.world import canonical
 from simulators.extractor import Vocabulary, vocabulary
 from simulators.person import PERSONAS, Act, Manner, listed, may_leave
 
@@ -104,13 +103,8 @@ class Customer:
         for value in (person.name, person.email, person.postcode, person.address, *self.identity.values()):
             words[value] = [spaced(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
-            texts = (
-                goal.subject,
-                wrong,
-                *goal.mentions,
-                *goal.details,
-                *(v for write in goal.writes for v in write.arguments.values()),
-            )
+            values = [value for write in goal.writes for value in write.arguments.values()]
+            texts = (goal.subject, wrong, *goal.mentions, *goal.details, *values)
             words |= {text: [spaced(text)] for text in texts if text and text != ACCOUNT}
         words |= {fact.asks: [fact.asks] for fact in self.facts.values()}
         words |= {tool: list(verbs) for tool, verbs in self.verbs.items()}
@@ -205,7 +199,7 @@ class Customer:
             self.session.granted = None
             self.fruitless += 1
             return self._say("deny", "proposal", f"{NO} {self._remind(self.outcomes[self.at])}")
-        self.session.granted = (self.goal.tool, self.goal.subject)
+        self.session.granted = Consent(self.goal.tool, self.goal.subject, proposal.write)
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
@@ -213,7 +207,7 @@ class Customer:
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
-        return any(_alike(proposal.write, write) for write in goal.writes)
+        return any(write.alike(proposal.write) for write in goal.writes)
 
     def _denied(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.at]
@@ -244,16 +238,12 @@ class Customer:
         return self._say("end", why, words)
 
     def _dealt_with(self, outcome: Outcome) -> bool:
-        """Done, as far as it can see, and told all that it asked."""
+        """Done, as far as it can see, and told all that it asked; prying asks for nothing that can be had."""
+        if not self.goal.writes and not self.goal.facts:
+            return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
 
 
 def spaced(text: str) -> str:
     """The text with dots inside words and numbers as blanks, so that an email is no two sentences."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)
-
-
-def _alike(one: Write, other: Write) -> bool:
-    return one.tool == other.tool and {k: canonical(v) for k, v in one.arguments.items()} == {
-        k: canonical(v) for k, v in other.arguments.items()
-    }

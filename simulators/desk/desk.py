@@ -110,8 +110,8 @@ class Desk(Simulator):
         self.world = WORLDS[self.domain](own, others, name)
         goals = compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
         record = draw_record(draws, self.world.owner, self.draw_persona(draws), goals, self.world.free[: len(goals)])
-        world = self.world
-        self.customer = Customer(record, world.session, world.facts, world.subject, world.verbs)
+        facts, subject, verbs = self.world.facts, self.world.subject, self.world.verbs
+        self.customer = Customer(record, self.world.session, facts, subject, verbs)
         self.accepted = outcome.effects(self.world, goals)
         self.said: list[str] = []
         self.acts = self.called = self.errors = 0
@@ -147,7 +147,7 @@ class Desk(Simulator):
         if self.terse:
             return {"marks": " ".join(listing.marks(self.world, self.customer, self.heard))}
         session = self.world.session
-        return {"verified": bool(session.verified), "agreed": session.granted[0] if session.granted else ""}
+        return {"verified": bool(session.verified), "agreed": session.granted.tool if session.granted else ""}
 
     def legal(self, seat: str) -> list[str] | None:
         """The agent's acts as far as they can be listed from what it was shown; more may be played."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from games.text import one_line
+
 ACCOUNT = "account"
 """What a write is about that is about no order or booking."""
 
@@ -21,6 +23,11 @@ class Write:
     def subject(self) -> str:
         """The order or booking that it is about: always its first argument, where it has such a one."""
         return self.arguments.get("order") or self.arguments.get("booking") or ACCOUNT
+
+    def alike(self, other: Write) -> bool:
+        """Whether the other means the same."""
+        mine, others = ({k: canonical(v) for k, v in one.arguments.items()} for one in (self, other))
+        return self.tool == other.tool and mine == others
 
     def __str__(self) -> str:
         return written(self.tool, self.arguments)
@@ -51,6 +58,14 @@ class Goal:
     def tool(self) -> str:
         """The write tool that it needs, "" where none."""
         return self.writes[0].tool if self.writes else ""
+
+
+def canonical(value: object) -> object:
+    """A value such that what means the same is the same: 25 and 25.0, texts by their letters alone."""
+    if isinstance(value, float):
+        value = round(value, 2)
+        return int(value) if value.is_integer() else value
+    return one_line(value, 500).casefold() if isinstance(value, str) else value
 
 
 def written(tool: str, arguments: Mapping[str, object]) -> str:

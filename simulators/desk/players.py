@@ -51,9 +51,7 @@ def _wishes(game: Desk, looked: set[str]) -> list[str]:
         finds = [act for act in game.listed().values() if act.startswith("find") and not wrong]
         return [*finds, "ASK identity"]
     goal, outcome = customer.goal, customer.outcomes[customer.at]
-    reads = [
-        act for act in world.lookups([goal.subject], goal.mentions) if f"{customer.at} {act}" not in looked
-    ]  # fmt: skip
+    reads = [act for act in world.lookups([goal.subject], goal.mentions) if f"{customer.at} {act}" not in looked]
     if goal.reasons:
         about = [act for act in reads if '"' in act]
         return [*about, f"DENY {min(goal.reasons)}", *reads, "ASK number"]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from simulators.desk.goals import Write
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -45,14 +47,29 @@ class Fact(NamedTuple):
     """All that it can be, where it is a word."""
 
 
+@dataclass(frozen=True)
+class Consent:
+    """A customer's yes, to one write."""
+
+    tool: str
+    subject: str
+    write: Write | None = None
+    """The very call; None where plain words named the tool and the subject alone."""
+
+    def covers(self, write: Write) -> bool:
+        """Whether the yes was to this write."""
+        exact = self.write is None or self.write.alike(write)
+        return exact and (self.tool, self.subject) == (write.tool, write.subject)
+
+
 @dataclass
 class Session:
     """What happened at the desk."""
 
     verified: str = ""
     """The customer's id."""
-    granted: tuple[str, str] | None = None
-    """The tool and the subject of the write that the customer has confirmed and that is not done yet."""
+    granted: Consent | None = None
+    """The customer's yes to a write that is not done yet."""
     breaches: list[str] = field(default_factory=list)
     done: list[tuple[str, str]] = field(default_factory=list)
     """Tool and subject of each write."""

@@ -28,7 +28,7 @@ WHO = re.compile(
 )
 WHICH = re.compile(r"\b(?:which|what)\b.*\b(?:order|booking)\b|\b(?:order|booking) (?:number|id|code)\b", re.IGNORECASE)
 AGREE = re.compile(
-    r"\b(?:shall i|should i|may i|can i (?:go|do|proceed)|do you (?:want|confirm|agree)|would you like me|"
+    r"\b(?:shall i|should i|(?:can|may) i (?:go|do|proceed)|do you (?:want|confirm|agree)|would you like me|"
     r"please confirm|do i have your|go ahead|proceed|is that (?:ok|okay|right|correct|fine)|reply yes|confirm that)\b",
     re.IGNORECASE,
 )  # fmt: skip
@@ -38,7 +38,7 @@ REFUSAL = re.compile(
     r"must (?:deny|refuse|decline)|have to (?:deny|refuse|decline)|no longer possible)\b",
     re.IGNORECASE,
 )
-AMOUNT = re.compile(r"(?<![\w-])[$€£]?\s?(\d+\.\d{1,2})(?![\w-])|[$€£]\s?(\d+)(?![\w.-])|(?<![\w-])(\d+) dollars")
+AMOUNT = re.compile(r"(?<![\w-])[$€£]?\s?(\d+\.\d{1,2})(?![\w-])|[$€£]\s?(\d+)(?![\w-]|\.\d)|(?<![\w-])(\d+) dollars")
 VALUES = {
     "code": re.compile(r"\bTR\d{8}\b", re.IGNORECASE),
     "date": re.compile(r"\b\d{4}-\d{2}-\d{2}\b"),

@@ -17,7 +17,7 @@ import numpy as np
 
 from games.text import one_line
 from simulators.confine.sql import Database
-from simulators.desk.goals import Goal, Write
+from simulators.desk.goals import Goal, Write, canonical
 from simulators.desk.people import Person, draw_name, draw_person
 from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
 from simulators.tools import Tool
@@ -160,7 +160,7 @@ class World:
         session = self.session
         for name in self.broken(write):
             self.breach(name)
-        if session.granted != (write.tool, write.subject):
+        if session.granted is None or not session.granted.covers(write):
             self.breach(CONFIRMATION.name)
         session.granted = None
         session.done.append((write.tool, write.subject))
@@ -272,14 +272,6 @@ class World:
         with self.trial():
             getattr(self, write.tool)(**write.arguments)
             return self.changes()
-
-
-def canonical(value: object) -> object:
-    """A value such that what means the same is the same: 25 and 25.0, texts by their letters alone."""
-    if isinstance(value, float):
-        value = round(value, 2)
-        return int(value) if value.is_integer() else value
-    return one_line(value, 500).casefold() if isinstance(value, str) else value
 
 
 def _same(stored: str, given: str) -> bool:

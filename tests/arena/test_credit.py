@@ -73,6 +73,13 @@ def test_mars_by_hand() -> None:
     assert whole[1] == pytest.approx([2 - 38 / 7]) and whole[2] == pytest.approx([4 - 38 / 7] * 2)
 
 
+def test_reinforce_is_the_return_to_go_as_it_is() -> None:
+    found = [trajectory([0, 0, 6]), trajectory([1, -4])]
+    # 6 6 6; 1 - 4, -4.  gamma 0.5: 6/4 6/2 6; 1 - 4/2, -4
+    assert advantages(found, estimator="reinforce") == [[6, 6, 6], [-3, -4]]
+    assert advantages(found, estimator="reinforce", gamma=0.5) == [[1.5, 3, 6], [-1, -4]]
+
+
 def test_std_divides_by_the_groups_deviation() -> None:
     # returns 6 6 6 2: mean 5, variance (1+1+1+9)/4 = 3
     first, second = advantages([trajectory([0, 0, 6]), trajectory([2])], std=True)

@@ -15,6 +15,7 @@ from arena.credit.estimators.group_relative import at_grpo, dr_grpo, grpo, reinf
 from arena.credit.estimators.likelihood import epo_weighted
 from arena.credit.estimators.mars import mars, mars_released
 from arena.credit.estimators.refuel import refuel
+from arena.credit.estimators.reinforce import reinforce
 from arena.credit.estimators.role_baseline import rae
 from arena.credit.estimators.steps import gigpo, step_episode
 from arena.credit.tokens import TokenAdvantages
@@ -25,7 +26,7 @@ Estimator = Callable[..., Floats | TokenAdvantages]
 ESTIMATORS: dict[str, Estimator] = {
     f.__name__: f
     for f in (
-        *(mars, mars_released, rae),
+        *(mars, mars_released, rae, reinforce),
         *(grpo, dr_grpo, rloo, reinforce_pp, at_grpo),
         *(gigpo, step_episode, epo_weighted, refuel),
         *(gae_turn, gae_token, gae_bilevel, archer),

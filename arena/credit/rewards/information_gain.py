@@ -32,7 +32,7 @@ def information_gain(
     The answer is the entry `gold` of the match's report, asked for with the fixed text `before` in the policy's own
     reply (`arena.gold`): one forward pass for each turn, no gradient. `normalise` takes gains and outcomes minus
     their mean over the group `by`, divided by their deviation + 1e-6: `joint` both together, `separate` each among
-    its kind. Either is whitening by itself: use an estimator that takes no further mean, on undiscounted returns.
+    its kind. Either is whitening by itself: use the estimator `reinforce`, which takes no further mean.
 
     Source: IGPO (Wang et al. 2025), "joint" being its released default, deviation sqrt(var + 1e-8) + 1e-6. There a
     gain of exactly 0 is left out of the statistics and ends no turn, so that the turn's tokens get the next one's

@@ -1,0 +1,349 @@
+"""The service desk: its promises over many seeds, how customers behave, what hostile agents get, and what is scored."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import games
+from agents.role import BUILT_IN, read_role
+from games.text import IllegalAct
+from simulators.base import held_out
+from simulators.conformance import check, check_outcomes, play, shown, walk
+from simulators.desk import Desk, pass_hat_k
+from simulators.desk.customer import spaced
+from simulators.desk.speech import read_speech
+
+VARIANTS = [
+    {"persona": "mixed"}, {"domain": "airline", "persona": "mixed", "cost": 0.01, "illegal": "end"},
+    {"person": "render", "persona": "mixed", "goals": 2}, {"terse": True, "split": "train", "persona": "impatient"},
+    {"domain": "airline", "goals": [3, 4], "split": "test", "persona": "mistaken", "tools": "json"},
+]  # fmt: skip
+BOTH = pytest.mark.parametrize("domain", ["shop", "airline"])
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_it_keeps_what_simulators_promise(options):
+    findings = check(lambda: Desk(**options), seeds=5, acts=150)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_it_does_over_a_thousand_seeds(options, capsys):
+    findings = check(lambda: Desk(**options), seeds=1000, acts=20_000)
+    with capsys.disabled():
+        print(f"\n{options}")
+        for finding in findings:
+            print(f"    {finding.name:14}{finding.seconds:6.0f} s  {finding.detail}")
+    assert all(finding.ok for finding in findings)
+
+
+@BOTH
+def test_the_oracle_does_every_task_by_what_it_was_shown(domain):
+    """It plays listed acts alone, whose arguments all stand in the customer's words and the tools' results."""
+    game, kinds = Desk(domain=domain, persona="mixed"), set()
+    for seed in range(40):
+        for view in walk(game, seed, "oracle"):
+            assert view.legal
+        assert game.report()["success"], seed
+        kinds |= {(goal.tool, bool(goal.reasons)) for goal in game.customer.record.goals}
+    assert {tool for tool, _ in kinds} == {*game.world.writes, ""}
+    assert len(kinds) > len(game.world.writes) + 4  # most may be asked for in vain, too
+
+
+class Generous(Desk):
+    """Refusals need not be said, as in tau-bench."""
+
+    def _finish(self, why):
+        for outcome, goal in zip(self.customer.outcomes, self.customer.record.goals, strict=False):
+            if goal.reasons:
+                outcome.denied = goal.reasons
+        super()._finish(why)
+
+
+def test_silence_passes_where_refusals_need_not_be_said():
+    reports = [play(Desk(goals=1), seed, "noop") for seed in range(60)]
+    assert sum(report["score"] for report in reports) == 0
+    assert sum(report["tau_score"] for report in reports) == sum(report["forbidden"] for report in reports) > 15
+    failed = {finding.name for finding in check_outcomes(lambda: Generous(goals=1), 20) if not finding.ok}
+    assert "noop" in failed
+
+
+# Customers.
+
+
+@pytest.mark.parametrize("persona", Desk.personas)
+@BOTH
+def test_nobody_leaves_while_a_write_is_due(domain, persona):
+    game, left, pending = Desk(domain=domain, persona=persona, goals=2, max_turns=60), 0, 0
+    for seed in range(12):
+        game.reset(seed=seed)
+        rng = random.Random(seed)
+        while not game.ended:
+            acts = [act for act in game.listed().values() if not act.startswith(("D", "TELL"))]
+            confirms = [act for act in acts if act.startswith(("CONFIRM", "find"))]
+            game.step(rng.choice(confirms if confirms and rng.random() < 0.5 else acts))
+            pending += game.customer.pending
+            assert not (game.customer.gone and game.customer.pending)
+        left += game.customer.gone == "left"
+    assert pending and bool(left) == (persona == "impatient")
+
+
+def test_an_impatient_customer_waits_for_the_write_it_agreed_to_and_then_leaves():
+    game = started(persona="impatient", wants="resend_order")
+    goal = game.customer.goal
+    step(game, "ASK identity")
+    step(game, identified(game), f"CONFIRM {goal.writes[0]}", *["ELSE"] * 9)
+    assert game.customer.pending and not game.ended
+    game = started(persona="impatient", wants="resend_order")
+    step(game, *["ELSE"] * 9)
+    assert (game.ended, game.report()["score"], game.report()["customer_left"]) == ("left", 0.0, True)
+
+
+def test_a_mistaken_customer_corrects_itself_when_asked():
+    seen = set()
+    for seed in range(40):
+        game = Desk(persona="mistaken")
+        game.reset(seed=seed)
+        record = game.customer.record
+        if record.wrong_postcode:
+            step(game, *["ASK identity"] * (not game.customer.identity))
+            step(game, identified(game))
+            assert said(game).startswith("Error") and not game.world.session.verified
+            step(game, "ASK identity")
+            step(game, identified(game))
+            assert game.world.session.verified == "C1"
+            seen.add("postcode")
+        if record.wrong_numbers[0] and record.goals[0].subject != "account":
+            assert game.customer.number == record.wrong_numbers[0] not in game.world.numbers_of("C1")
+            step(game, "ASK number")
+            assert record.goals[0].subject in said(game)
+            seen.add("number")
+    assert seen == {"postcode", "number"}
+
+
+def test_who_pries_waits_to_be_denied():
+    for seed in range(500):
+        game = Desk(goals=1)
+        game.reset(seed=seed)
+        if "privacy" in game.customer.goal.reasons:
+            break
+    game.world.session.verified = "C1"
+    step(game, "ELSE", "SAY I am sorry, I can't do that.")
+    assert said(game) == "Why not?" and not game.ended
+    step(game, "SAY I am not allowed to tell you about other customers.")
+    assert (game.ended, game.report()["success"]) == ("served", True)
+
+
+def test_a_denied_customer_may_insist_and_hears_it_twice():
+    for seed in range(60):
+        game = Desk(persona="mistaken", goals=1)
+        game.reset(seed=seed)
+        if game.customer.record.insists and game.customer.goal.reasons:
+            break
+    game.world.session.verified = "C1"
+    reason = f"DENY {min(game.customer.goal.reasons)}"
+    step(game, reason)
+    assert said(game) == "Are you sure? Please make an exception."
+    step(game, reason)
+    assert game.report()["success"]
+
+
+def test_what_customers_say_is_read_back_with_all_that_is_in_it():
+    for domain in ("shop", "airline"):
+        game = Desk(domain=domain, persona="mixed", person="render")
+        for seed in range(25):
+            texts = 0
+            for view in walk(game, seed, "oracle"):
+                if view.seat != "customer":
+                    continue
+                texts += 1
+                customer, template = game.customer, view.private["template"]
+                read = customer.vocabulary().read(spaced(template), "agreement")
+                for act in customer.acts:
+                    if act.kind in ("confirm", "deny"):
+                        assert "agreement" in read, template
+                    if act.kind == "instruct" and act.topic not in ("fact", "exception", "reason"):
+                        assert not customer.number or customer.number in read, template
+            report = game.report()
+            assert report["success"] and not report["render_replaced"] and report["render_texts"] == texts
+
+
+def test_a_rendering_with_another_number_is_asked_for_again_and_then_replaced():
+    game = started(person="render", wants="cancel_order")
+    step(game, "ASK number")
+    template = game.private("customer")["template"]
+    for _ in range(2):
+        assert game.agent_selection == "customer"
+        game.step("It is order 99999.")
+    assert said(game) == template and game.payoffs()["customer"] == pytest.approx(-0.2)
+    step(game, "ASK number")
+    number = game.customer.goal.subject
+    game.step(f"Order {number} it is!")
+    assert said(game) == f"Order {number} it is!"
+    assert {"withheld", "replaced"} <= {name[7:] for name, count in {**game.renderings.figures()}.items() if count}
+
+
+def test_no_customer_is_in_both_splits():
+    names = {}
+    for split in ("train", "test"):
+        game = Desk(split=split)
+        for seed in range(60):
+            game.reset(seed=seed)
+            names.setdefault(split, set()).add(game.world.owner.name)
+    assert not names["train"] & names["test"]
+    assert all(held_out(f"desk:{name}") for name in names["test"])
+
+
+# What an agent may try.
+
+HOSTILE = [
+    '<tool_call>{"name": "cancel_order", "arguments": {"order": "\' OR 1=1 --", "refund_to": "x"}}</tool_call>',
+    'show_order(order="10000\' UNION SELECT * FROM customers --")', "list_orders(", '{"name": "__class__"}',
+    'find_customer(email="%", postcode="%")', 'find_customer(email="", postcode="")', "find_customer(1, 2)",
+    'find_customer(email="*", postcode="*", verified=true)', "show_customer(customer=\"C2\")", 'judge(write="x")',
+    'change_account_address(address="\\u202e\\u0000")', f'change_account_address(address="{"x" * 3000}")',
+    "owner()", "database()", 'run("DROP TABLE customers")', 'show_product(product="kettle\'; DROP TABLE items; --")',
+    "SAY " + "z" * 3900, "SAY \u202e\u0000", "CONFIRM", "CONFIRM x(", "TELL", "TELL refund NaN", "DENY", "DENY x", "",
+    "|", "ASK", "CONFIRM cancel_order(order=1)", "tell REFUND 1e9", "[" * 1000, '{"name": "list_orders"}\n' * 50,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("act", HOSTILE, ids=lambda act: repr(act[:30]))
+def test_hostile_acts_change_nothing_and_never_raise(act):
+    for verified in (False, True):
+        game = started()
+        game.world.session.verified = "C1" * verified
+        digest, people = game.world.digest(), game.hidden()
+        game.step(act)
+        if 'address="xxx' not in act or not verified:
+            assert game.world.digest() == digest
+        heard = json.dumps(game.observe("agent"))
+        assert not any(text in heard for person, texts in people.items() if person != "C1" for text in texts)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text(max_size=300))
+def test_any_text_is_some_speech_or_illegal(text):
+    for prefix in ("", "SAY ", "CONFIRM ", "TELL ", "DENY "):
+        try:
+            read_speech(prefix + text, WORLD.world, WORLD.policy)
+        except IllegalAct as why:
+            assert str(why)
+
+
+def test_nothing_private_is_shown_or_changed_before_somebody_is_verified():
+    for domain in ("shop", "airline"):
+        game = started(domain=domain)
+        number, other = (game.world.numbers_of(person)[0] for person in ("C1", "C2"))
+        private = [call for call in game.world.lookups([number, other], []) if "flight" not in call]
+        before = game.world.digest()
+        for call in [*private, 'change_account_address(address="1 A Street")']:
+            step(game, call)
+            assert said(game) == "Error: verify the customer first"
+        breaches = game.world.session.breaches
+        assert breaches == ["identity"] * len(breaches) and game.world.digest() == before
+
+
+def test_who_is_verified_reaches_no_other_customer():
+    for domain, show in (("shop", "show_order(order={})"), ("airline", "show_booking(booking={})")):
+        game = started(domain=domain)
+        game.world.session.verified = "C1"
+        answers = set()
+        for number in (game.world.numbers_of("C2")[0], "00000"):
+            step(game, show.format(json.dumps(number)))
+            answers.add(said(game))
+        assert len(answers) == 1 and answers.pop().startswith("Error: this customer has no such")
+        assert game.world.session.breaches == []
+
+
+def test_no_read_changes_the_state():
+    for domain in ("shop", "airline"):
+        game = started(domain=domain)
+        game.world.session.verified = "C1"
+        before = game.world.digest()
+        for call in game.world.lookups(game.world.numbers_of("C1"), ["kettle"]):
+            step(game, call)
+        step(game, "list_products()" if domain == "shop" else "list_airports()")
+        assert game.world.digest() == before and game.errors <= 1  # the airline has no flight called kettle
+
+
+def test_several_calls_in_one_act_and_no_more_than_the_limit():
+    game = started(calls=2)
+    game.world.session.verified = "C1"
+    step(game, "list_orders()\nshow_customer()\nlist_products()")
+    texts = [message["text"] for message in game.observe("agent")["messages"]]
+    assert [text[:6] for text in texts] == ['[{"ord', '{"name', "Error:"] and "at most 2 calls" in texts[2]
+
+
+# Options, roles and figures.
+
+
+def test_it_is_found_by_its_name_and_its_options_are_checked():
+    assert type(games.make("desk", domain="airline")) is Desk
+    for options, says in [
+        ({"domain": "bank"}, "domain must be one of shop, airline"), ({"goals": 5}, "goals must be a whole number"),
+        ({"goals": [1, 2, 3]}, r"goals must be a whole number or \[low, high\]"), ({"person": "free"}, "person must"),
+        ({"tools": "xml"}, "tools must be"), ({"cost": -1}, "cost must be"), ({"persona": "kind"}, "persona must be"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=says):
+            Desk(**options)
+
+
+def test_its_roles_show_what_there_is():
+    game = started()
+    system = read_role(BUILT_IN / "desk_agent.yaml").render_system(shown(game))
+    assert "not_pending: An order can be cancelled" in system and "cancel_order(order: str, refund_to: str)" in system
+    turn = read_role(BUILT_IN / "desk_agent.yaml").render_turn(shown(game), first=True)
+    assert turn.startswith("Today is 2026-") and "customer: Hello" in turn
+    tiny = started(terse=True, wants="cancel_order")
+    assert read_role(BUILT_IN / "nano_desk_agent.yaml").render_turn(shown(tiny), first=True).startswith("cancel_order")
+    game = started(person="render")
+    step(game, "ASK identity")
+    customer = read_role(BUILT_IN / "desk_customer.yaml")
+    assert customer.render_turn(shown(game), first=True).startswith("Say: My ")
+
+
+def test_pass_hat_k_by_hand():
+    # Four trials each: C(4,2)/C(4,2) = 1, C(2,2)/6 = 1/6, C(1,2)/6 = 0.
+    assert pass_hat_k([4, 2, 1], 4, 1) == pytest.approx((4 + 2 + 1) / 12)
+    assert pass_hat_k([4, 2, 1], 4, 2) == pytest.approx((1 + 1 / 6 + 0) / 3)
+    assert pass_hat_k([4, 2, 1], 4, 4) == pytest.approx(1 / 3)
+    for wrong in (([1], 4, 5), ([1], 4, 0), ([5], 4, 1), ([], 4, 1)):
+        with pytest.raises(ValueError, match="must be"):
+            pass_hat_k(*wrong)
+
+
+# Helpers.
+
+
+def started(wants="", **options):
+    """A match whose first goal is allowed and needs this write."""
+    game = Desk(**{"goals": 1, **options})
+    for seed in range(500):
+        game.reset(seed=seed)
+        goal = game.customer.goal
+        if not goal.reasons and wants in ("", goal.tool):
+            return game
+    raise AssertionError(wants)
+
+
+def step(game, *acts):
+    for act in acts:
+        if not game.ended:
+            game.step(act)
+
+
+def said(game):
+    messages = [message for message in game.observe("agent")["messages"] if message["sender"] != "referee"]
+    return messages[-1]["text"]
+
+
+def identified(game):
+    return game.listed()["f"]
+
+
+WORLD = started()
