@@ -17,6 +17,8 @@ from simulators.desk.world import World
 
 MOST = 8
 """Values of a fact that are listed, and numbers to look up."""
+LETTERS = "abcdefghij"
+"""Of the kinds of facts, in codes."""
 AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
@@ -32,8 +34,10 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
         writes = [write for write in customer.goal.writes if all(text in heard for text in write.arguments.values())]
         acts |= _coded("c", [f"CONFIRM {write}" for write in writes])
         acts |= _coded("w", [str(write) for write in writes])
-        for name in customer.goal.facts:
-            acts |= _coded(f"t{name[0]}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
+        for letter, name in zip(LETTERS, world.facts, strict=False):
+            if name not in customer.goal.facts:
+                continue
+            acts |= _coded(f"t{letter}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
     return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
 
 

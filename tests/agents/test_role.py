@@ -147,7 +147,7 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
     assert list_roles([BUILT_IN]) == list_roles()
     with pytest.raises(RoleError, match=r"unknown role 'buyr' — did you mean 'buyer'\?$"):
         load_role("buyr", [tmp_path])
-    with pytest.raises(RoleError, match=r"^unknown role '../x': known are mars_player, nano_kuhn, nano_opener, "):
+    with pytest.raises(RoleError, match=r"^unknown role '../x': known are .*mars_player, .*nano_opener, "):
         load_role("../x")
     role_file("role: seller", "miser.yml")
     with pytest.raises(RoleError, match=r"miser.yml:1: role: 'seller' is not the file's name"):

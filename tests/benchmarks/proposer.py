@@ -47,7 +47,7 @@ def play(arm: str, seed: int, settings: list[str], folder: Path) -> dict[str, An
     rows = [row for row in rows if "report" in row]
     found = json.loads((out / "evaluation.json").read_text())
     scores = {
-        when: {result["options"]["split"]: result["figures"]["score"]["estimate"] for result in found[key]}
+        when: {result["options"]["split"]: result["figures"]["score"][0] for result in found[key]}
         for when, key in (("before", "before"), ("after", "results"))
     }
     seconds = time.perf_counter() - started
