@@ -1,15 +1,22 @@
 """Parts chosen by name: settings checked, defaults written out, read back the same; schedules by hand."""
 
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_credit import credit, trajectory
 
 from arena.catalogue import KINDS, entries
 from arena.clock import SCHEDULES, Clock
 from arena.config import ConfigError, compose, recipe_layer, set_layer, text_layer, to_yaml
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.estimators import ESTIMATORS
+from arena.credit.estimators.mars import Discount
 from arena.experiment import CreditSpec, LearnSpec
 from arena.parts import TABLES, Chosen, choose, described, plural, table
 
@@ -132,3 +139,20 @@ def test_a_ramp_stays_between_its_ends_and_arrives(name: str, start: float, end:
     assert min(start, end) - 1e-9 <= value <= max(start, end) + 1e-9
     assert SCHEDULES[name](Clock(1, 99), start=start, end=end, over=over) == pytest.approx(start)
     assert SCHEDULES[name](Clock(over + 1, 99), start=start, end=end, over=over) == pytest.approx(end)
+
+
+def test_what_the_docs_show_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "credit.md").read_text("utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    found = compose([recipe_layer("negotiation-nano"), text_layer("docs", shown)])
+    assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
+    rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - set(LearnSpec.model_fields)
+    known = {name for kind in TABLES for name in table(kind)} | {"ratio", "clip", "correction"}
+    assert len(named) > 40 and named <= known, named - known
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    scope: dict[str, Any] = {"np": np, "TurnBatch": TurnBatch, "Floats": Floats, "Discount": Discount}
+    exec(code, scope)
+    monkeypatch.setitem(ESTIMATORS, "lone_winner", scope["lone_winner"])  # type: ignore[arg-type]
+    found_by_hand = [trajectory([1.0]), trajectory([3.0]), trajectory([2.0])]
+    assert [c.advantages.tolist() for c in credit(found_by_hand, estimator="lone_winner")] == [[0], [3], [0]]

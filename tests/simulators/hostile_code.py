@@ -290,6 +290,12 @@ SECRETS = [
         True,
     ),
     Attack(
+        "packages beside the library",
+        "import os\nat = os.path.dirname(os.__file__) + '/site-packages'\n"
+        "found = os.listdir(at) if os.path.isdir(at) else []\nprint(found, 'ESCAPED' if found else 'nothing')",
+        "nothing",
+    ),
+    Attack(
         "import by path",
         "import importlib.util as u; s = u.spec_from_file_location('x', '@PROJECT@/games/text.py')\n"
         "s.loader.get_data('@CANARY@'); print('ESCAPED')",

@@ -305,3 +305,21 @@ def test_a_match_in_plain_words():
     game.step(str(goal.writes[0]))
     game.step(f"SAY Done. Your refund is ${goal.facts['refund']}.")
     assert game.report()["success"], game.render()
+
+
+def test_who_does_whatever_is_asked_fails_where_policy_forbids_it():
+    for seed in range(300):
+        game = Desk(goals=1)
+        game.reset(seed=seed)
+        goal = game.customer.goal
+        if goal.tool == "cancel_order" and goal.reasons == {"not_pending"} and not goal.facts:
+            break
+    game.step("ASK identity")
+    game.step(game.listed()["f"])
+    game.step(f"CONFIRM {goal.writes[0]}")
+    assert game.customer.pending  # the customer wants it
+    game.step(str(goal.writes[0]))
+    game.step("ELSE")
+    report = game.report()
+    assert (game.ended, report["success"], report["rows"], report["told"]) == ("served", False, False, 0.0)
+    assert (report["breaches"], report["breach_not_pending"], report["tau_score"]) == (1, 1, 0.0)
