@@ -218,6 +218,9 @@ def main() -> NoReturn:
     """Reads the job from standard input; the report pipe's number is the argument."""
     report = int(sys.argv[1])
     os.set_inheritable(report, False)
+    # Whatever the caller has set: nobody, the user, must read what is built, and signals must arrive.
+    os.umask(0o022)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with open(0, "rb", closefd=False) as stream:
         job = marshal.load(stream)
     signal.alarm(job["alarm"])

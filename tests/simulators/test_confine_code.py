@@ -126,6 +126,26 @@ def test_no_descriptor_is_left_open():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@confined
+def test_what_the_caller_has_set_does_not_matter(tmp_path):
+    """A strict umask, blocked signals, a folder of its own."""
+    program = """
+import os, signal, time
+from simulators.confine.code import run_python
+os.umask(0o077)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+os.chdir(os.environ["FOLDER"])
+print(run_python("print(6 * 7)", seconds=20).stdout)
+started = time.monotonic()
+print(run_python("import time; time.sleep(60)", seconds=0.1).reason, time.monotonic() - started < 9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, cwd=PROJECT, env={**os.environ, "FOLDER": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["42", "timeout", "True"]
+
+
 @pytest.mark.parametrize("wrong", [{"seconds": 0}, {"seconds": float("nan")}, {"memory_mb": 3}, {"output_bytes": -1}])
 @confined
 def test_limits_must_make_sense(wrong):

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simulators.confine import ConfineError, sql
 from simulators.confine.sql import MEMORY, Database, Limits
@@ -103,6 +105,25 @@ def test_the_budget_of_steps_is_the_same_everywhere():
     small = Database(limits=Limits(steps=20_000))
     assert all(rows(small.query(counting.format(1_000))) == [[1_000]] for _ in range(5))
     assert {small.query(counting.format(2_500)) for _ in range(5)} == {"Error: the query takes too many steps"}
+
+
+WORDS = r"""
+SELECT FROM WHERE WITH RECURSIVE AS ( ) , ; * + - || = < 1 0x7f 'x' "id" [id] `id` orders customers spent sqlite_master
+json_each('[1]') pragma_table_list INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE TRIGGER VIEW DROP ALTER ATTACH
+PRAGMA writable_schema ON VACUUM EXPLAIN QUERY PLAN UNION ALL ORDER BY LIMIT NULL printf( random() count(*) OVER JOIN
+-- /* */ \u0000 \ud800 é 9e999 x'00' ? ?1 :a RETURNING REPLACE SAVEPOINT BEGIN COMMIT ANALYZE REINDEX id total name i n
+"""
+PIECES = [word.encode().decode("unicode_escape") if word.startswith("\\u") else word for word in WORDS.split()]
+LONG_LIVED = Database(SHOP)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map(" ".join) | st.text(max_size=80))
+def test_any_statement_gets_an_answer_and_changes_nothing(query):
+    before = list(LONG_LIVED.connection.iterdump())
+    told = LONG_LIVED.query(query)
+    assert told.startswith(("Error: ", '{"columns":')) and len(told) < 2_000
+    assert list(LONG_LIVED.connection.iterdump()) == before
 
 
 BOMBS = [
