@@ -151,9 +151,12 @@ def _transcripts(make: Make, seeds: int) -> str:
 
 
 def _leaks(make: Make, seeds: int) -> str:
-    """The first seat's messages and facts, folded to plain words, hold no text that gives a secret away."""
+    """The first seat's messages and facts, folded to plain words, hold no text that gives a secret away.
+
+    Whoever of its players sits there: those who talk long are told most.
+    """
     game, probes, views = make(), 0, 0
-    for player in ("random", "oracle"):
+    for player in game.players:
         for seed in range(seeds):
             heard = ""
             for view in walk(game, seed, player):

@@ -16,6 +16,7 @@ import math
 import random
 import re
 import typing
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -114,12 +115,15 @@ class Task:
 
 @contextlib.contextmanager
 def isolated(seed: int) -> Iterator[None]:
-    """The global generators begin at this seed inside, and are outside as they were; printing is swallowed."""
+    """The global generators begin at this seed inside, and are outside as they were; prints and warnings are lost."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.ExitStack() as quiet:
+            quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            quiet.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            quiet.enter_context(warnings.catch_warnings(action="ignore"))
             yield
     finally:
         random.setstate(before[0])

@@ -9,6 +9,7 @@ import pytest
 from games.book import fold
 from simulators import conformance
 from simulators.base import SimulatorFault
+from simulators.confine.code import available
 from simulators.reasoning import Reasoning, gym
 from simulators.reasoning.gym import Task
 
@@ -84,8 +85,10 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["single", "retry", "correct"])
+@pytest.mark.parametrize("protocol", ["single", "retry", "correct", "code"])
 def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
+    if protocol == "code" and available():
+        pytest.skip(available())
     task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}
     findings = conformance.check(lambda: Reasoning(task=task, protocol=protocol), seeds=1000, acts=20_000)
     assert [finding for finding in findings if finding.ok is False] == []
