@@ -170,6 +170,8 @@ def _leaks(make: Make, seeds: int) -> str:
                         probes += 1
                         if _occurs(fold(text), seen):
                             raise Broken(f"seed {seed}, turn {view.turn}: `{text}` gives away {secret}")
+    if not views:
+        raise Broken(f"{game.name} has no player whose views could be searched")
     return f"{probes} probes of {views} views, nothing found"
 
 
