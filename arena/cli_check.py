@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agents.reply import visible
 from arena import catalogue
-from arena.config import ConfigError
+from arena.config import GameSpec, game_options
 
 check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -53,9 +53,12 @@ def check_game(
     name: Annotated[str, typer.Argument(help="A game's name, as in an experiment's game.name.", show_default=False)],
     acts: Annotated[int, typer.Option(min=1, help="How many random acts to try, legal and not.")] = 2000,
     seeds: Annotated[int, typer.Option(min=1, help="How many matches each of the other checks plays.")] = 20,
+    option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Play a game in every way and check what every game promises; exit code 1 if it keeps not all of it.
+
+    Of a simulator also that doing nothing scores nothing, that who knows the record scores 1, and that nothing leaks.
 
     Also for games that are not ours, here and wherever a game is named:
     openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, path/to/file.py:ClassName
@@ -63,15 +66,20 @@ def check_game(
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
     import games
-    from games.conformance import check
+    from arena.league.evaluation import make_game
+    from games import conformance
+    from simulators.base import Simulator
+    from simulators.conformance import check_outcomes
 
-    if complaint := games.complaint(name):
-        raise ConfigError(f"{complaint} (arena list games)")
-    try:
-        games.make(name)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{name}: {error}") from None
-    findings = check(lambda: games.make(name), seeds=seeds, acts=acts)
+    options = game_options(option or [])
+    game = make_game(GameSpec(name=name, options=options))
+
+    def make() -> Any:
+        return games.make(name, **options)
+
+    findings = conformance.check(make, seeds=seeds, acts=acts)
+    if isinstance(game, Simulator):
+        findings += check_outcomes(make, seeds)
     failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))
@@ -82,7 +90,8 @@ def check_game(
             table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
         console = Console(highlight=False)
         console.print(table)
-        verdict = f"does not keep {', '.join(failed)}" if failed else "keeps what games promise"
+        promise = "simulators promise" if isinstance(game, Simulator) else "games promise"
+        verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
         console.print(Text(f"{name}: {verdict}", style="red" if failed else "green"), soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agents.players.spend import EndpointSpec
-from arena.config import ConfigError, GameSpec, text_layer
+from arena.config import ConfigError, GameSpec, game_options
 from arena.league import specs
 from arena.league.contenders import Contender, ModelContender
 from arena.league.evaluation import (
@@ -221,12 +221,7 @@ def _spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Con
     """The game with the options of the first run among the contenders that plays it, and the given ones over them."""
     runs = [c.experiment for c in contenders if isinstance(c, ModelContender) and c.experiment]
     trained = [table.game.options for run in runs for table in run.all_tables() if table.game.name == name]
-    options: dict[str, Any] = dict(trained[0]) if trained else {}
-    for assignment in assignments or []:
-        key, equals, value = (part.strip() for part in assignment.partition("="))
-        if not equals or not key.isidentifier():
-            raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
-        options[key] = text_layer(f"--option {key}", value).data
+    options = (trained[0] if trained else {}) | game_options(assignments or [])
     spec = GameSpec(name=name, options=options)
     make_game(spec)
     return spec

@@ -13,11 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 import games
-from agents import strict_yaml
 from agents.names import nearest
 from agents.players.human import Human, HumanLeft, show_messages
 from agents.reply import visible
-from arena.config import ConfigError
+from arena.config import ConfigError, game_options
 from arena.league.contenders import Contender
 from arena.league.specs import Contenders
 from arena.match import Limits, MatchPlan, play_match
@@ -44,7 +43,7 @@ def play(
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
-    console, settings = Console(highlight=False, stderr=as_json), _options(option or [])
+    console, settings = Console(highlight=False, stderr=as_json), game_options(option or [])
     table = make_game(game, settings)
     who = holders(table, seat or [])
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
@@ -110,20 +109,6 @@ def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contender
     for seat, contender in others.items():
         contender.check(title, game, seat)
     return others
-
-
-def _options(assignments: Sequence[str]) -> dict[str, Any]:
-    """The game's options; values are read as YAML."""
-    options: dict[str, Any] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
-        try:
-            options[name.strip()] = strict_yaml.load(value, f"--option {name.strip()}")
-        except strict_yaml.YamlError as error:
-            raise ConfigError(str(error)) from None
-    return options
 
 
 def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchRecord) -> None:

@@ -92,6 +92,17 @@ def text_layer(source: str, text: str) -> Layer:
         raise ConfigError(str(error)) from None
 
 
+def game_options(assignments: Iterable[str]) -> dict[str, Any]:
+    """A game's options from `A=B`, values read as YAML."""
+    options: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, value = (part.strip() for part in assignment.partition("="))
+        if not equals or not name.isidentifier():
+            raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
+        options[name] = text_layer(f"--option {name}", value).data
+    return options
+
+
 def set_layer(assignment: str) -> Layer:
     """`a.b=c`: the value is read as YAML."""
     path, equals, value = assignment.partition("=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -93,5 +94,25 @@ def complaint(name: str) -> str | None:
 
 
 def make(name: str, **options: Any) -> TextGame:
-    """A new game with these options; ValueError, naming the nearest game, when there is none of that name."""
-    return maker(name)(**options)
+    """A new game with these options; ValueError, naming the nearest game or option, when there is none of that name."""
+    made = maker(name)
+    known = options_of(made) if isinstance(made, type) else ()
+    for option in options:
+        if known and option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known)}"
+            raise ValueError(f"there is no option '{option}'{hint}")
+    return made(**options)
+
+
+def options_of(game: type) -> tuple[str, ...]:
+    """The options of a game's class by name, its own before those that it shares; none where it takes any."""
+    names: dict[str, None] = {}
+    for owner in game.__mro__:
+        if "__init__" not in vars(owner) or owner is object:
+            continue
+        parameters = list(inspect.signature(vars(owner)["__init__"]).parameters.values())[1:]
+        names |= dict.fromkeys(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return tuple(names)
+    return ()

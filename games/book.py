@@ -24,7 +24,9 @@ FILLER = frozenset({
 def fold(text: str) -> str:
     """The text's plain words: no case, accents, signs or doubled blanks."""
     letters = unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")).casefold()
-    return " ".join(re.findall("[a-z0-9]+", "".join(c for c in letters if not unicodedata.combining(c))))
+    if not letters.isascii():  # else there is none to drop, and looking at each would be most of the work
+        letters = "".join(c for c in letters if not unicodedata.combining(c))
+    return " ".join(re.findall("[a-z0-9]+", letters))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -56,8 +56,9 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
     return None
 
 
-def installed() -> dict[str, EntryPoint]:
-    """The games that installed packages offer, by name."""
+@functools.cache
+def installed() -> Mapping[str, EntryPoint]:
+    """The games that installed packages offer, by name; read once, as it takes longer than a short match."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 

@@ -12,12 +12,13 @@ from simulators.clinic.table import FREQUENT, VERY_FREQUENT, Table
 
 ACT = re.compile(r"\s*(ask|test|diagnose)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
 VERBS: Mapping[str, str] = {"a": "ASK", "t": "TEST", "d": "DIAGNOSE"}
+SYMPTOM_NAMES = tuple(sign.name for sign in SYMPTOMS)
 
 
 def names(kind: str, table: Table) -> tuple[str, ...]:
     """What there is to ask (a), to test (t) or to diagnose (d)."""
     if kind == "a":
-        return tuple(sign.name for sign in SYMPTOMS[: table.symptoms.shape[1]])
+        return SYMPTOM_NAMES[: table.symptoms.shape[1]]
     return tuple(TESTS) if kind == "t" else table.names
 
 

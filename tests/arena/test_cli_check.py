@@ -37,6 +37,13 @@ def test_what_could_not_be_checked_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert [finding["ok"] for finding in findings if finding["name"] == "secrets"] == [None]
 
 
+def test_a_simulator_is_held_to_its_yardsticks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    told = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", "10", "--acts", "100")
+    assert told.code == 0 and told.out.splitlines()[-1] == "clinic: keeps what simulators promise"
+    assert "score 1 on each of 10 seeds" in told.out and "nothing found" in told.out
+
+
 def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -52,6 +59,7 @@ def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("words", "line"),
     [
+        (["nim", "--option", "pile=3"], "nim: there is no option 'pile' — did you mean 'piles'?"),
         (["kuhn_pokr"], "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
         (["textarena:Chess-v0"], "textarena:Chess-v0: TextArena cannot set up Chess-v0: SyntaxError"),
         (["openspiel:hex(size=3)"], "openspiel:hex"),

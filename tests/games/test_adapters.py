@@ -142,6 +142,7 @@ def test_a_game_from_a_package(monkeypatch):
         EntryPoint("broken", "games.nowhere:Game", loading.GROUP),
     ]
     monkeypatch.setattr(loading, "entry_points", lambda group: [entry for entry in entries if entry.group == group])
+    monkeypatch.setattr(loading, "installed", loading.installed.__wrapped__)  # nothing is remembered
     assert type(games.make("chips")).__name__ == "Nim"
     assert games.make("wordless", num_actions=5).seats == ("player_0", "player_1")
     assert "cannot be loaded: ModuleNotFoundError" in games.complaint("broken")
