@@ -36,7 +36,7 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     """The rows of `arena list KIND`."""
     if kind == "games":
         ours = {n: games.complaint(n) or _first_line(games.GAMES[n]) for n in games.GAMES}
-        packaged = {n: f"From a package: {entry.value}." for n, entry in games.loading.installed().items()}
+        packaged = {n: _packaged(n, entry.value) for n, entry in games.loading.installed().items()}
         return [{"game": name, "what": what} for name, what in (ours | packaged | _OTHERS).items()]
     if kind == "roles":
         found = list_roles(role_folders)
@@ -51,6 +51,12 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     if kind == "recipes":
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
     return described(PARTS[kind])
+
+
+def _packaged(name: str, place: str) -> str:
+    """What a game that a package offers says of itself, or what is wrong with it."""
+    complaint = games.complaint(name)
+    return complaint or _first_line(games.maker(name)) or f"From a package: {place}."
 
 
 def _policies() -> list[dict[str, str]]:

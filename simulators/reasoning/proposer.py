@@ -156,18 +156,18 @@ class ProposerSolver(Simulator):
         for seat, right in zip(self.solvers, self._right, strict=True):
             self.tell("That was right." if right else "That was wrong.", seat)
 
-    def drawn(self, rng: np.random.Generator, hardest: bool = False) -> Proposed:
+    def drawn(self, rng: np.random.Generator) -> Proposed:
         """A task of the match's family, of the split, that would be accepted if it were not met before."""
         for _ in range(TRIES):
-            task = self.family.draw(rng, hardest)
+            task = self.family.draw(rng)
             if not task.trivial and self.of_split(task):
                 return task
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 
-    def unseen(self, rng: np.random.Generator, hardest: bool = False) -> Proposed:
+    def unseen(self, rng: np.random.Generator) -> Proposed:
         """As `drawn`, and not met in this match; the last one tried where there is no such task."""
         for _ in range(TRIES):
-            task = self.drawn(rng, hardest)
+            task = self.drawn(rng)
             if task.text not in self._seen:
                 break
         return task
@@ -224,12 +224,12 @@ def _random(game: ProposerSolver, seed: int) -> Answer:
 
 
 def _oracle(game: ProposerSolver, seed: int) -> Answer:
-    """Proposes the hardest tasks within the limits; knows their answers."""
+    """Proposes any task, as the random player does; knows the answers."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def answer(seen: Seen) -> str:
         if seen.seat == PROPOSER:
-            return game.unseen(rng, hardest=True).text
+            return game.unseen(rng).text
         return replies.write_answer(str(game.proposed.answer) if game.proposed else "", game.answer)
 
     return answer

@@ -74,20 +74,17 @@ class Family(ABC):
         digits = max(len(str(abs(number))) for number in numbers)
         return Proposed(plain, plain.join(self.asks), answer, len(numbers), digits)
 
-    def draw(self, rng: np.random.Generator, hardest: bool = False) -> Proposed:
-        """A task within the limits; at their upper ends where it is to be the hardest."""
-        return self.check(self.write(rng, hardest))
+    def draw(self, rng: np.random.Generator) -> Proposed:
+        """Any task within the limits."""
+        return self.check(self.write(rng))
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
         """The task in one form, the numbers in it, and its answer; ValueError for what is none within the limits."""
 
     @abstractmethod
-    def write(self, rng: np.random.Generator, hardest: bool) -> str:
-        """Any task within the limits."""
-
-    def _many(self, rng: np.random.Generator, most: str, hardest: bool) -> int:
-        return self.settings[most] if hardest else int(rng.integers(2, self.settings[most] + 1))
+    def write(self, rng: np.random.Generator) -> str:
+        """The text of any task within the limits."""
 
 
 class Chain(Family):
@@ -106,10 +103,10 @@ class Chain(Family):
         self._within(found, numbers)
         return " ".join(found), numbers, expression.value(found)
 
-    def write(self, rng: np.random.Generator, hardest: bool) -> str:
+    def write(self, rng: np.random.Generator) -> str:
         """As reasoning-gym draws it: a number of terms, a number of digits, then each term."""
-        terms, digits = self._many(rng, "max_terms", hardest), self.settings["max_digits"]
-        digits = digits if hardest else int(rng.integers(1, digits + 1))
+        terms = int(rng.integers(2, self.settings["max_terms"] + 1))
+        digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
         signs = rng.choice(list(self.operators), size=terms - 1)
         return "".join(f"{number} {sign} " for number, sign in zip(numbers, signs, strict=False)) + str(numbers[-1])
@@ -164,10 +161,10 @@ class BasicArithmetic(Chain):
         self._within(found, numbers)
         return " ".join(found), numbers, expression.value(found)
 
-    def write(self, rng: np.random.Generator, hardest: bool) -> str:
+    def write(self, rng: np.random.Generator) -> str:
         """A chain, half of the time with a pair of parentheses around two or more terms."""
-        parts = super().write(rng, hardest).split(" ")
-        if len(parts) > 3 and (hardest or rng.random() < 0.5):
+        parts = super().write(rng).split(" ")
+        if len(parts) > 3 and rng.random() < 0.5:
             terms = (len(parts) + 1) // 2
             first = int(rng.integers(0, terms - 1))
             last = int(rng.integers(first + 1, terms - (first == 0)))
@@ -193,11 +190,10 @@ class Numbers(Family):
             raise ValueError(f"a number is from 1 to {top}")
         return ", ".join(map(str, numbers)), numbers, self.combine(*numbers)
 
-    def write(self, rng: np.random.Generator, hardest: bool) -> str:
-        """Any numbers up to the largest, from its upper half for the hardest."""
-        top = self.settings["max_value"]
-        size = self._many(rng, "max_numbers", hardest)
-        return ", ".join(map(str, rng.integers(max(1, top // 2) if hardest else 1, top + 1, size=size)))
+    def write(self, rng: np.random.Generator) -> str:
+        """Any numbers up to the largest."""
+        size = int(rng.integers(2, self.settings["max_numbers"] + 1))
+        return ", ".join(map(str, rng.integers(1, self.settings["max_value"] + 1, size=size)))
 
 
 class Gcd(Numbers):

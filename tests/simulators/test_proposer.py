@@ -205,10 +205,8 @@ def test_questions_and_answers_are_those_of_reasoning_gym(family: str) -> None:
         task = gym.draw(family, settings_there, rng)
         ours = checker.check(bare(family, task.question))
         assert (ours.question, str(ours.answer)) == (task.question, task.answer)
-    for hardest in (False, True):
-        for _ in range(60):
-            drawn = checker.draw(rng, hardest)
-            assert checker.check(drawn.text) == drawn
+        drawn = checker.draw(rng)
+        assert checker.check(drawn.text) == drawn
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,0 +1,37 @@
+"""The simulator that docs/new-simulator.md writes keeps what simulators promise."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import games
+from simulators.conformance import check, play
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "new-simulator.md").read_text("utf-8")
+
+
+@pytest.fixture
+def name(tmp_path):
+    """The guide's file, written as a reader would write it."""
+    file, text = re.search(r"`([\w.]+)`\n\n```python\n(.*?)```\n", GUIDE, re.S).groups()
+    (tmp_path / file).write_text(text, "utf-8")
+    return f"{tmp_path / file}:LostProperty"
+
+
+def test_it_keeps_its_promises(name):
+    findings = {finding.name: finding for finding in check(lambda: games.make(name), seeds=60, acts=300)}
+    assert [finding.name for finding in findings.values() if finding.ok is False] == []
+    assert [finding.name for finding in findings.values() if finding.ok is None] == ["secrets"]
+
+
+def test_its_tool_and_its_owner_answer_as_the_guide_says(name):
+    game = games.make(name, persona="terse", split="test")
+    game.reset(seed=1)
+    game.step("ASK colour")
+    assert game.observe("clerk")["messages"][-1] == {"sender": "owner", "text": game.lost[1]}
+    game.step(f'find(word="{game.lost[1]}")')
+    assert " ".join(game.lost) in game.observe("clerk")["messages"][-1]["text"]
+    game.step('find(word="submarine")')
+    assert game.observe("clerk")["messages"][-1]["text"] == "Error: nothing on the shelves is submarine"
+    assert play(game, 2, "oracle")["success"] is True
