@@ -1,0 +1,284 @@
+"""How many simulated dialogues a second, with many in flight, and how much of playing is not the model.
+
+    python tests/benchmarks/throughput.py            # about twenty minutes on two cores
+    python tests/benchmarks/throughput.py --quick    # one small round of everything: does it still work?
+
+Persons are scripted. `scripted`: agents are too, and give way after every act, so that as many matches as said really
+are under way at once; records are kept and written to the log as in a run. The limit is a bare loop: same game, same
+seeds, same players, no orchestrator and no records. Arms take turns within a round. `held`: memory, open files and
+processes with 1,000 in flight, after their end, and after Ctrl-C in the middle. `models`: the recipes' own matches
+with a model at the agent's seat; what is not spent in the engine's calls is outside the model.
+
+Writes results/throughput.json.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from timing import ratios
+from workload import open_lab
+
+import games
+from agents.players.base import Act, View
+from agents.players.brains import make_brain
+from agents.players.model import BrainPlayer
+from arena.config import compose, recipe_layer, set_layer
+from arena.doctor import environment
+from arena.match import Limits, MatchPlan, play_match
+from arena.orchestrator import play_all
+from arena.records import MatchRecord, Seating
+from arena.store.matchlog import MatchBatch, MatchLog
+
+RESULTS = Path(__file__).parent / "results"
+WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "clinic": ("clinic", {}, "random_asker"),
+    "desk, shop": ("desk", {"domain": "shop"}, "oracle"),
+    "desk, airline": ("desk", {"domain": "airline"}, "oracle"),
+    "reasoning": ("reasoning", {}, "oracle"),
+    "proposer_solver": ("proposer_solver", {}, "oracle"),
+}
+"""The game, its options, and who plays all seats: for the clinic who asks until nothing is left to ask."""
+IN_FLIGHT = (1, 32, 256, 1000)
+MODELS: dict[str, tuple[str, list[str]]] = {
+    "clinic, nano": ("clinic-nano", ["policies.doctor.imitate.matches=128"]),
+    "desk, nano": ("desk-nano", []),
+    "reasoning, nano": ("reasoning-nano", []),
+    "proposer_solver, nano": ("proposer_solver-nano", []),
+    "clinic, SmolLM2-135M": (
+        "clinic-nano",
+        ["policies.doctor={model: smollm2-135m-instruct}", "seats.doctor.role=doctor", "game.options={budget: 4}"],
+    ),
+    "desk, SmolLM2-135M": (
+        "desk-nano",
+        ["policies.agent={model: smollm2-135m-instruct}", "seats.agent.role=desk_agent", "game.options={goals: 1}"],
+    ),
+}
+"""A recipe and what is laid over it."""
+FEW = 16
+"""Matches of the larger model."""
+
+
+class Yielding(BrainPlayer):
+    """A brain that lets all other matches take a turn before each of its own."""
+
+    async def act(self, view: View) -> Act:
+        """Give way, then play."""
+        await asyncio.sleep(0)
+        return self.answer(view)
+
+
+def plans_for(world: str, matches: int) -> list[MatchPlan]:
+    """Matches of the world's scripted players; the seeds are 0, 1, 2, …"""
+    game, options, brain = WORLDS[world]
+    seats = {seat: Seating(seat, brain, 0, False, "brain") for seat in games.make(game, **options).seats}
+    return [MatchPlan(f"{i:06d}", 0, game, options, i, seats) for i in range(matches)]
+
+
+def seated(plan: MatchPlan, kind: type[BrainPlayer]) -> tuple[Any, dict[str, BrainPlayer]]:
+    """A match's game, not yet reset, and its players."""
+    game = games.make(plan.game, **plan.options)
+    return game, {s: kind(make_brain(held.policy, plan.seed, game)) for s, held in plan.seats.items()}
+
+
+def bare(world: str, matches: int) -> None:
+    """PettingZoo's loop, and nothing around it."""
+    for plan in plans_for(world, matches):
+        game, players = seated(plan, BrainPlayer)
+        game.reset(seed=plan.seed)
+        for turn, seat in enumerate(game.agent_iter()):
+            observation, _, terminated, _, info = game.last()
+            if terminated:
+                game.step(None)
+                continue
+            legal = None if info["legal"] is None else tuple(info["legal"])
+            view = View(
+                seat, turn, observation["messages"], info["rules"], info["public"], info["private"], legal
+            )  # fmt: skip
+            game.step(players[seat].answer(view).action)
+        game.payoffs(), game.report()
+
+
+def orchestrated(world: str, matches: int, in_flight: int, begun: Callable[[], None] = lambda: None) -> int:
+    """Ours, with records and the log; returns how many acts were played. `begun` is called as each match begins."""
+    acts = 0
+
+    async def play(plan: MatchPlan) -> MatchRecord:
+        nonlocal acts
+        begun()
+        record = await play_match(plan, *seated(plan, Yielding), Limits())
+        acts += len(record.turns)
+        return record
+
+    with tempfile.TemporaryDirectory() as folder:
+        batch = MatchBatch(MatchLog(Path(folder)))
+        found = asyncio.run(play_all(plans_for(world, matches), play, batch.add, in_flight))
+        batch.flush()
+    assert len(found) == matches
+    return acts
+
+
+def scripted(world: str, quick: bool) -> dict[str, Any]:
+    """Dialogues a second of wall time and of CPU time, by how many are in flight; and over the bare loop's, each round."""
+    few, rounds = (10, 1) if quick else (300, 3)
+    sizes = {n: (20 if quick else 1000) if n == 1000 else few for n in IN_FLIGHT}
+    arms: dict[str, tuple[int, Callable[[], object]]] = {"bare": (few, lambda: bare(world, few))}
+    for n, size in sizes.items():
+        arms[f"{n} in flight"] = size, lambda n=n, size=size: orchestrated(world, size, n)  # type: ignore[misc]
+    acts = orchestrated(world, few, 1) / few  # unmeasured: modules are imported, tables are made
+    cpu, wall = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    for _ in range(rounds):
+        for name, (matches, arm) in arms.items():
+            started, used = time.perf_counter(), time.process_time()
+            arm()
+            cpu[name].append(matches / (time.process_time() - used))
+            wall[name].append(matches / (time.perf_counter() - started))
+    return {
+        "player": WORLDS[world][2],
+        "acts_per_dialogue": acts,
+        "dialogues_per_second": {name: median(each) for name, each in wall.items()},
+        "dialogues_per_cpu_second": {name: median(each) for name, each in cpu.items()},
+        "of_bare_by_cpu_time": {name: ratios(cpu[name], cpu["bare"]) for name in arms if name != "bare"},
+    }
+
+
+# -- what is held while they run ---------------------------------------------------------------------------
+
+
+def gauge() -> dict[str, int]:
+    """What this process holds now: memory in MB (10^6 bytes), open files, child processes."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {
+        "rss_mb": pages * os.sysconf("SC_PAGE_SIZE") // 10**6,
+        "open_files": len(os.listdir("/proc/self/fd")),
+        "children": len(children),
+    }
+
+
+def hold(world: str, in_flight: int) -> dict[str, Any]:
+    """What is held before, with all in flight, afterwards, and after an interrupt with all in flight once more."""
+    orchestrated(world, 2, 2)
+    found = {"before": gauge()}
+    count = 0
+
+    def look(then: Callable[[], None]) -> Callable[[], None]:
+        def begun() -> None:
+            nonlocal count
+            count += 1
+            if count == in_flight:  # the last one begins while all others wait for their first turn
+                then()
+
+        return begun
+
+    orchestrated(world, in_flight, in_flight, look(lambda: found.update({"in flight": gauge()})))
+    found["after"] = gauge()
+    count = 0
+    try:
+        orchestrated(world, in_flight, in_flight, look(lambda: os.kill(os.getpid(), signal.SIGINT)))
+        raise AssertionError("Ctrl-C did not end it")
+    except KeyboardInterrupt:
+        pass
+    found["after Ctrl-C"] = gauge()
+    found["peak_rss_mb"] = {"all": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6}
+    return found
+
+
+def held(world: str, in_flight: int) -> dict[str, Any]:
+    """`hold`, in a process of its own."""
+    command = [sys.executable, __file__, "--hold", world, "--matches", str(in_flight)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    grown = found["in flight"]["rss_mb"] - found["before"]["rss_mb"]
+    return {"matches": in_flight, **found, "kb_per_match": 1000 * grown / in_flight}
+
+
+# -- with a model at the agent's seat ----------------------------------------------------------------------
+
+
+def model_share(name: str, quick: bool) -> dict[str, Any]:
+    """Three iterations' matches of a recipe, after its warm start: how much of playing is outside the engine."""
+    recipe, settings = MODELS[name]
+    matches = FEW if "Smol" in name else 256
+    settings = [*settings, f"play.matches={4 if quick else matches}", f"play.in_flight={matches}", "iterations=3"]
+    experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
+    rows = []
+    with open_lab(experiment) as lab:
+        lab.imitate()
+        for k in range(1, 2 if quick or "Smol" in name else 4):
+            lab.publish()
+            before, started = lab.engine.model_seconds, time.perf_counter()
+            records = lab.play(k)
+            seconds, model = time.perf_counter() - started, lab.engine.model_seconds - before
+            turns = sum(len(record.turns) for record in records)
+            rows.append({"dialogues": len(records), "turns": turns, "seconds": seconds, "model_seconds": model})
+    whole, model = sum(r["seconds"] for r in rows), sum(r["model_seconds"] for r in rows)
+    turns, dialogues = sum(r["turns"] for r in rows), sum(r["dialogues"] for r in rows)
+    return {
+        "recipe": recipe,
+        "set": settings,
+        "rounds": rows,
+        "outside_model": 1 - model / whole,
+        "ms_a_turn": {"model": 1000 * model / turns, "outside": 1000 * (whole - model) / turns},
+        "dialogues_per_second": dialogues / whole,
+    }
+
+
+def lines(result: dict[str, Any]) -> Iterator[str]:
+    """The figures worth a glance."""
+    for world, found in result["scripted"].items():
+        yield f"{world} ({found['player']}, {found['acts_per_dialogue']:.1f} acts), dialogues/s"
+        for arm, rate in found["dialogues_per_second"].items():
+            share = found["of_bare_by_cpu_time"].get(arm, {"median": 1.0})["median"]
+            yield f"    {arm:18} {rate:>7.0f}    {share:.2f} of bare"
+    for world, found in result["held"].items():
+        stages = ("before", "in flight", "after", "after Ctrl-C")
+        yield f"{world}, {found['matches']} in flight: {found['kb_per_match']:.0f} kB a match"
+        for what in ("rss_mb", "open_files", "children"):
+            yield f"    {what:12}" + "".join(f"  {stage} {found[stage][what]}" for stage in stages)
+    for name, found in result["models"].items():
+        yield (
+            f"{name:26} {100 * found['outside_model']:5.1f} % outside the model, "
+            f"{found['ms_a_turn']['model']:.1f} + {found['ms_a_turn']['outside']:.1f} ms a turn, "
+            f"{found['dialogues_per_second']:.1f} dialogues/s"
+        )
+
+
+def main() -> None:
+    """Measure everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--hold", choices=WORLDS, help=argparse.SUPPRESS)
+    parser.add_argument("--matches", type=int, default=1000, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.hold:
+        print(json.dumps(hold(options.hold, options.matches)))
+        return
+    quick, began = options.quick, time.perf_counter()
+    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/throughput.py", *sys.argv[1:]])}
+    result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
+    result["scripted"] = {world: scripted(world, quick) for world in WORLDS}
+    result["held"] = {world: held(world, 50 if quick else 1000) for world in WORLDS}
+    result["models"] = {name: model_share(name, quick) for name in MODELS}
+    result |= {"load_at_end": os.getloadavg(), "seconds": time.perf_counter() - began}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"throughput{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    print("\n".join(lines(result)))
+
+
+if __name__ == "__main__":
+    main()
