@@ -42,14 +42,33 @@ def rate_ci(successes: int, trials: int, level: float = 0.95) -> Interval:
     """Share of successes with Wilson's score interval (1927), sound near 0 and 1; all NaN for no trials."""
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} successes in {trials} trials is not a rate")
-    z = _normal_quantile(_upper(level))
-    if trials == 0:
-        return Interval(math.nan, math.nan, math.nan)
-    rate = successes / trials
-    centre = (rate + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    half = z / (1 + z**2 / trials) * math.sqrt(rate * (1 - rate) / trials + (z / (2 * trials)) ** 2)
-    low, high = max(0.0, centre - half), min(1.0, centre + half)
-    return Interval(rate, 0.0 if successes == 0 else low, 1.0 if successes == trials else high)
+    return _wilson(successes / trials if trials else math.nan, trials, level)
+
+
+def share_ci(shares: Sequence[float], trials: int, level: float = 0.95) -> Interval:
+    """Mean of shares in [0, 1], one for each independent group of so many trials, with Wilson's interval for groups.
+
+    Its sample size is the effective one, p(1 - p) over the mean's variance (Korn and Graubard 1998; Franco et al.
+    2019), at least the number of groups and at most that of trials. So it is sound near 0 and 1, where Student's
+    interval is not, and is `rate_ci` where every group is one trial. All NaN for no shares.
+    """
+    mean, error, groups = _moments(shares)
+    if any(not 0 <= share <= 1 for share in shares):
+        raise ValueError("shares lie between 0 and 1")
+    spread = error if groups > 1 else 0.0
+    effective = mean * (1 - mean) / spread**2 if spread else groups  # all alike: as if a group's trials were one
+    return _wilson(mean, min(max(effective, groups), groups * trials), level)
+
+
+def pass_hat_k(successes: int, trials: int, k: int) -> float:
+    """pass^k of a task: the chance that k of its trials, drawn without putting back, all succeeded.
+
+    C(successes, k) / C(trials, k), which is unbiased for the chance that k new trials all do (tau-bench, Yao et al.
+    2024). ValueError for more successes than trials or k outside 1..trials.
+    """
+    if not (0 <= successes <= trials and 1 <= k <= trials):
+        raise ValueError(f"no pass^{k} of {successes} successes in {trials} trials")
+    return math.comb(successes, k) / math.comb(trials, k)
 
 
 def t_quantile(p: float, freedom: float) -> float:
@@ -84,6 +103,15 @@ def _student(mean: float, error: float, freedom: float, level: float) -> Interva
         return Interval(mean, math.nan, math.nan)
     half = error * t_quantile(upper, freedom) if error else 0.0
     return Interval(mean, mean - half, mean + half)
+
+
+def _wilson(rate: float, trials: float, level: float) -> Interval:
+    z = _normal_quantile(_upper(level))
+    if trials == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    centre = (rate + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z / (1 + z**2 / trials) * math.sqrt(rate * (1 - rate) / trials + (z / (2 * trials)) ** 2)
+    return Interval(rate, 0.0 if rate == 0 else max(0.0, centre - half), 1.0 if rate == 1 else min(1.0, centre + half))
 
 
 def _upper(level: float) -> float:

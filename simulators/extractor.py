@@ -2,7 +2,7 @@
 
 A few rules in the manner of NegEx (Chapman et al. 2001), which finds negation in clinical notes by trigger words and
 their scope. What is ambiguous is read as doubt. Not understood: what is said of others ("my brother coughs"), irony,
-and whatever is no word of the vocabulary.
+and whatever is no word of the vocabulary; a `Reading` says where there was such a thing, for those who must be sure.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +23,9 @@ LONGEST = 4000
 """Characters of a text that are read."""
 
 # All patterns look at words between single blanks, with a blank at either end.
-TOKEN = re.compile(r"[a-z0-9]+|[.,!?;]")
+TOKEN = re.compile(r"[^\W_]+|[.,!?;]")
+ANSWER = re.compile(r"(?:^|(?<=[.,!?;])) (yes|yeah|no|nope|nah) (?=(?:i|im|ive|it|there|my) )")
+"""Answers what was asked, although no comma follows."""
 CLAUSE = re.compile(r"(?<= )([.!?;]|but|however|though|although|except|yet)(?= )")
 AFFIRMED = r"(?:i have|i do have|i do|i feel|i ve|ive|i am|im|there is|my|it is)"
 TAKEN_BACK = re.compile(
@@ -61,9 +64,32 @@ REMARKS = {
     "thank",
     "you",
 }
-REMARKS |= {"think", "any", "about", "not", "sir"}
+REMARKS |= {"think", "any", "about", "not", "sir", "im", "sorry", "sure"}
 YES = {"yes", "yeah", "yep", "yup", "aye", "sure", "indeed", "definitely", "certainly", "do", "have"}
 NO = {"no", "nope", "nah", "not", "never", "none", "dont", "havent", "didnt"}
+SMALL_TALK = re.compile(
+    r"(?<= )(?:go on|what else|will this take long|are we done|thank you|of late|let me (?:think|see)|where were we|"
+    r"now that you (?:say|mention|ask) (?:it|that)|can not|do not|as i said)(?= )"
+)
+"""Says nothing as it stands, though its words may elsewhere."""
+PLAIN_TALK = re.compile(
+    r"(?:a|an|the|my|any|some|such|thing|i|im|ive|it|its|is|isnt|there|theres|was|wasnt|am|that|so|and|or|but|of|about|"
+    r"at|all|in|to|for|with|now|currently|do|dont|did|didnt|have|havent|had|hadnt|having|been|feel|feeling|felt|got|"
+    r"noticed|notice|experienced|experiencing|experience|sign|signs|yes|yeah|yep|yup|no|nope|nah|not|never|none|neither|"
+    r"nor|without|really|quite|very|just|sure|certain|unsure|uncertain|know|tell|say|remember|recall|think|guess|if|"
+    r"whether|hard|idea|clue|maybe|perhaps|might|possibly|couldnt|cannot|cant|well|hmm|uh|um|oh|ah|hello|hi|sorry|"
+    r"doctor|sir|please|thanks|lately|recently|next|definitely|certainly|indeed|either|[.,!?;])"
+)
+"""Words that tell nothing but what the rules below read from them."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was understood of a text, and what was not."""
+
+    facts: Mapping[str, Stance]
+    unclear: frozenset[str]
+    """Words of no meaning here, topics of which two things are said, and topics that it only asks about."""
 
 
 @dataclass(frozen=True)
@@ -85,42 +111,58 @@ class Vocabulary:
 
     def read(self, text: str, asked: str = "") -> dict[str, Stance]:
         """What the text says of which topics; an answer that names none is about `asked`. Never raises."""
-        facts: dict[str, Stance] = {}
+        return dict(self.understand(text, asked).facts)
+
+    def understand(self, text: str, asked: str = "") -> Reading:
+        """What `read` gives, and what in the text it could not be sure of."""
+        said: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
         """Topics of a question that the person answers itself: `Fever? No.`"""
-        pieces = [*CLAUSE.split(_plain(text)), ""]
+        posed: set[str] = set()
+        plain = _plain(text)
+        pieces = [*CLAUSE.split(plain), ""]
         for clause, end in zip(pieces[::2], pieces[1::2], strict=True):
-            found, bare = self._claims(clause), _bare(clause)
+            claims = self._claims(clause)
             if end == "?":
-                questioned = list(found)
+                questioned = [topic for topic, _ in claims]
+                posed.update(questioned)
                 continue
-            if bare:
-                unanswered = [asked] if asked and asked not in facts else []
-                for topic in questioned or unanswered:
-                    _note(facts, topic, bare)
+            for topic in questioned or ([asked] if asked else []):
+                said[topic] |= _bare(clause, alone=not claims)
             questioned = []
-            for topic, stance in found.items():
-                _note(facts, topic, stance)
-        return facts
+            for topic, stances in claims:
+                said[topic] |= stances
+        torn = {topic for topic, stances in said.items() if "inform" in stances and len(stances) > 1}
+        facts = {topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in said.items() if stances}
+        return Reading(facts, frozenset(self._strange(plain) | torn | (posed - facts.keys())))
 
-    def _claims(self, clause: str) -> dict[str, Stance]:
-        """What a clause says: doubt is of all in it, denial of what follows, up to where it is taken back."""
-        facts: dict[str, Stance] = {}
-        found = list(self.mention.finditer(clause))
+    def _claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
+        """What a clause says: doubt is of all in it, denial of what follows, up to where it is taken back.
+
+        Who denies a topic twice may mean either.
+        """
+        claims: list[tuple[str, set[Stance]]] = []
         masked = self.mention.sub(lambda match: "#" * len(match[0]), clause)  # a phrase may hold a `not` of its own
         earnest = IDLE.sub(lambda match: " " + "#" * (len(match[0]) - 2) + " ", masked)
         doubted, last = DOUBT.search(masked) is not None, 0
-        for match in found:
+        for match in self.mention.finditer(clause):
             before = earnest[: match.start()]
             back = max((end.end() - 1 for end in TAKEN_BACK.finditer(before)), default=0)
-            stance: Stance = "inform"
-            if doubted or len(DENIAL.findall(before[max(back, last) :])) > 1:
-                stance = "unknown"
+            stances: set[Stance] = {"inform"}
+            if doubted:
+                stances = {"unknown"}
+            elif len(DENIAL.findall(before[max(back, last) :])) > 1:
+                stances = {"inform", "deny"}
             elif DENIAL.search(before[back:]) or AFTERWARDS.match(masked[match.end() :]):
-                stance = "deny"
-            _note(facts, self.phrases[match[0]], stance)
+                stances = {"deny"}
+            claims.append((self.phrases[match[0]], stances))
             last = match.end()
-        return facts
+        return claims
+
+    def _strange(self, plain: str) -> set[str]:
+        """The words of a text that are neither of this vocabulary nor plain talk."""
+        rest = SMALL_TALK.sub("", self.mention.sub("", plain))
+        return {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
 
 
 def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
@@ -138,25 +180,28 @@ def _plain(text: str) -> str:
     marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:LONGEST]))
     marked = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", marked)
     letters = unicodedata.normalize("NFKD", marked).casefold()
-    return f" {' '.join(TOKEN.findall(''.join(c for c in letters if not unicodedata.combining(c))))} "
+    plain = f" {' '.join(TOKEN.findall(''.join(c for c in letters if not unicodedata.combining(c))))} "
+    return ANSWER.sub(r" \1 , ", plain)
 
 
-def _bare(clause: str) -> Stance | None:
-    """What a clause answers that begins with an answer and names nothing in it; None if it does not."""
-    words = [*clause.split(), ","]
-    while words[0] in OPENERS or (words[0] == "," and len(words) > 1):
-        words.pop(0)
-    first = words[: words.index(",")]
-    said = f" {' '.join(first)} "
+def _bare(clause: str, alone: bool) -> set[Stance]:
+    """What a clause answers in the words before its first comma or, where it is `alone` and names nothing, in any."""
+    parts = [part.split() for part in clause.split(",")]
+    while len(parts) > 1 and OPENERS.issuperset(parts[0]):
+        parts.pop(0)
+    answers = map(_answer, parts if alone else parts[:1])
+    return {answer for answer in answers if answer}
+
+
+def _answer(words: list[str]) -> Stance | None:
+    """What these words answer if they begin with an answer and name nothing; None if they do not."""
+    while words and words[0] in OPENERS:
+        words = words[1:]
+    said = f" {' '.join(words)} "
     if DOUBT.search(said) and REMARKS.issuperset(DOUBT.sub("", said).split()):
         return "unknown"
-    if not first or not REMARKS.issuperset(first[1:]):
+    if not words or not REMARKS.issuperset(words[1:]):
         return None
-    if first[0] in NO or first[:2] == ["do", "not"] or first[:2] == ["have", "not"]:
+    if words[0] in NO or words[:2] == ["do", "not"] or words[:2] == ["have", "not"]:
         return "deny"
-    return "inform" if first[0] in YES else None
-
-
-def _note(facts: dict[str, Stance], topic: str, stance: Stance) -> None:
-    """Adds what was said of a topic; who says two things of it has said that it cannot tell."""
-    facts[topic] = stance if facts.get(topic, stance) == stance else "unknown"
+    return "inform" if words[0] in YES else None

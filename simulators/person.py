@@ -1,19 +1,19 @@
 """Simulated persons: a script decides what is said, as typed acts; words only carry it.
 
 The words are a template's, or those of whoever sits at the person's seat. Who only renders an act has his text read
-back (`simulators.extractor`): where it does not say exactly what it should, he is asked once more, then the template
-stands in. So the truth never depends on a language model.
+back (`simulators.extractor`): where it does not say exactly what it should, or says anything that cannot be checked,
+he is asked once more, then the template stands in. So the truth never depends on a language model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulators.extractor import Stance
+from simulators.extractor import Reading
 
 Speech = Literal["script", "render", "free"]
 """Who words what a person says: a template; the seat, checked against the act; the seat, by its own lights."""
@@ -107,21 +107,25 @@ class Renderings:
     """Texts that said something of a topic that was not due, whether true or not."""
     withheld: int = 0
     """Texts that left out what was due."""
+    unclear: int = 0
+    """Texts with anything that cannot be checked: other words, two answers, questions about a topic."""
     replaced: int = 0
     """Acts for which the template stood in."""
     asked_again: bool = field(default=False, repr=False)
 
-    def accepts(self, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> bool:
+    def accepts(self, said: Reading, due: Reading) -> bool:
         """Whether a text, as it was read, says all that is due and nothing else."""
         self.texts += 1
-        wrong = any(said[topic] != stance for topic, stance in due.items() if topic in said)
-        extra, withheld = not due.keys() >= said.keys(), not said.keys() >= due.keys()
+        wrong = any(said.facts[topic] != stance for topic, stance in due.facts.items() if topic in said.facts)
+        extra, withheld = bool(said.facts.keys() - due.facts.keys()), bool(due.facts.keys() - said.facts.keys())
+        unclear = not said.unclear <= due.unclear
         self.wrong, self.extra, self.withheld = self.wrong + wrong, self.extra + extra, self.withheld + withheld
-        return not (wrong or extra or withheld)
+        self.unclear += unclear
+        return not (wrong or extra or withheld or unclear)
 
-    def settled(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance], template: str) -> str | None:
-        """The text if it does, None where it is to be asked for once more, then the template."""
-        if self.accepts(said, due):
+    def settled(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
+        """The text if it says what the template does, None where it is to be asked for once more, then the template."""
+        if self.accepts(read(text), read(template)):
             self.asked_again = False
             return text
         self.asked_again = not self.asked_again
@@ -132,5 +136,5 @@ class Renderings:
 
     def figures(self) -> dict[str, float | bool | str]:
         """Counts for a report."""
-        counts = {"texts": self.texts, "wrong": self.wrong, "extra": self.extra, "withheld": self.withheld}
-        return {f"render_{name}": count for name, count in {**counts, "replaced": self.replaced}.items()}
+        names = ("texts", "wrong", "extra", "withheld", "unclear", "replaced")
+        return {f"render_{name}": getattr(self, name) for name in names}

@@ -78,15 +78,14 @@ class Patient:
         """What a seat's text becomes: what the doctor hears, the facts in it, and what it costs; None: ask again."""
         assert self.due is not None
         asked = SYMPTOMS[self.due].name
-        said = words.read(text, asked)
         if self.person == "render":
-            heard = self.renderings.settled(text, said, {asked: self.record.answers[self.due]}, self.template)
+            heard = self.renderings.settled(text, self.template, lambda said: words.understand(said, asked))
             if heard is None:
                 return None
             fine = {} if heard == text else {"reading": -FINE}
             return heard, {self.due: self.record.answers[self.due]}, fine
         index = {sign.name: number for number, sign in enumerate(SYMPTOMS)}
-        facts = {index[topic]: stance for topic, stance in said.items() if topic in index}
+        facts = {index[topic]: stance for topic, stance in words.read(text, asked).items() if topic in index}
         fines = {
             "wrong": sum(self.record.answers[sign] != stance for sign, stance in facts.items()),
             "secret": sum(SYMPTOMS[sign].secret and sign != self.due for sign in facts),

@@ -192,13 +192,13 @@ class Airline(World):
         if booking is None or flight is None:
             return []
         words = [booking["status"], booking["fare"], "fresh" if self.age(booking["booked"]) <= 1 else "old"]
-        words += ["flown"] * (self.age(flight["day"]) >= 0) + ["late"] * (flight["delay"] >= LATE)
+        words += ["gone"] * (self.age(flight["day"]) >= 0) + ["late"] * (flight["delay"] >= LATE)
         words += ["paid"] * bool(booking["compensated"])
         if payment := write.arguments.get("refund_to"):
             words.append("own" if payment == booking["payment"] else "other")
         if new := self.flight(write.arguments.get("flight", "")):
             words.append("same" if same_route(self, write.arguments) else "another")
-            words.append("free" if new["free"] else "full")
+            words.append("seats" if new["free"] else "full")
         if bags := write.arguments.get("bags"):
             words.append(str(booking["bags"] + int(bags)))
         return words

@@ -145,7 +145,7 @@ class Desk(Simulator):
         if seat == CUSTOMER:
             return {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.terse:
-            return {"marks": " ".join(listing.marks(self.world, self.customer, self.heard))}
+            return {"marks": listing.short(listing.marks(self.world, self.customer, self.heard))}
         session = self.world.session
         return {"verified": bool(session.verified), "agreed": session.granted.tool if session.granted else ""}
 
@@ -255,8 +255,7 @@ class Desk(Simulator):
     def _render(self, text: str) -> str:
         """The customer's own words, if they say what they should; nothing reaches the agent until they do."""
         text, words, template = one_line(text, LONGEST), self.customer.vocabulary(), self.template
-        due = words.read(spaced(template), AGREEMENT)
-        heard = self.renderings.settled(text, words.read(spaced(text), AGREEMENT), due, template)
+        heard = self.renderings.settled(text, template, lambda said: words.understand(spaced(said), AGREEMENT))
         if heard != text:
             self.pay(CUSTOMER, "reading", -FINE)
         if heard is None:

@@ -41,6 +41,11 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
     return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
 
 
+def short(words: Iterable[str]) -> str:
+    """Words in few letters, no two of a domain's marks alike: `cancel_order ?refund told` is `Cor?ReTo`."""
+    return "".join("?" * word.startswith("?") + _initials(word.strip("?")) for word in words)
+
+
 def marks(world: World, customer: Customer, heard: str) -> list[str]:
     """What is asked, who is known, what was agreed to and done, and, once it was looked up, what the rules look at."""
     goal, stands = customer.goal, customer.outcomes[customer.at]
@@ -57,6 +62,12 @@ def marks(world: World, customer: Customer, heard: str) -> list[str]:
     ):
         words += world.marks(goal.writes[0])
     return words
+
+
+def _initials(word: str) -> str:
+    """The first letters of its parts, two of the last: `change_account_address` is `Caad`."""
+    *parts, last = word.split("_")
+    return ("".join(part[0] for part in parts) + last[:2]).capitalize()
 
 
 def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 
 from simulators.desk.goals import Goal
@@ -44,18 +43,6 @@ def tau_score(changes: Diff, accepted: Sequence[Sequence[Diff]], goals: Sequence
     texts = [text.lower().replace(",", "") for text in said]
     outputs = [value.lower() for goal in goals if not goal.reasons for value in goal.facts.values()]
     return float(changes == reference and all(any(output in text for text in texts) for output in outputs))
-
-
-def pass_hat_k(successes: Sequence[int], trials: int, k: int) -> float:
-    """pass^k of tau-bench: the chance that k trials of a task, drawn from its `trials`, all succeed; mean over tasks.
-
-    For a task that succeeded c times out of n it is C(c, k) / C(n, k), which is unbiased.
-    """
-    if not 1 <= k <= trials:
-        raise ValueError(f"k must be from 1 to the number of trials, {trials}, not {k}")
-    if not successes or not all(0 <= count <= trials for count in successes):
-        raise ValueError(f"successes must be numbers from 0 to {trials}, one for each task")
-    return sum(math.comb(count, k) for count in successes) / (math.comb(trials, k) * len(successes))
 
 
 def _union(diffs: Iterable[Diff]) -> Diff:

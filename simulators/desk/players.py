@@ -14,6 +14,7 @@ from simulators.base import Answer, Seen
 
 if TYPE_CHECKING:
     from simulators.desk.desk import Desk
+    from simulators.desk.goals import Goal
 
 
 def noop(game: Desk, seed: int) -> Answer:
@@ -29,13 +30,28 @@ def at_random(game: Desk, seed: int) -> Answer:
 
 def oracle(game: Desk, seed: int) -> Answer:
     """Verifies, looks things up once each, then does, tells or denies what is asked as policy wants it."""
+    return _agent(game, lambda goal: bool(goal.reasons))
+
+
+def obedient(game: Desk, seed: int) -> Answer:
+    """Never denies: it verifies, asks for a yes and does all that is asked, against policy where that forbids it."""
+    return _agent(game, lambda goal: False)
+
+
+def refuser(game: Desk, seed: int) -> Answer:
+    """Denies all: for the true reason where there is one, else for the policy's first."""
+    return _agent(game, lambda goal: True)
+
+
+def _agent(game: Desk, denies: Callable[[Goal], bool]) -> Answer:
+    """Who knows what is wanted, and denies what `denies` says."""
     looked: set[str] = set()
 
     def answer(view: Seen) -> str:
         if view.seat != game.seats[0]:
             return str(view.private["template"])
         listed = {act: code for code, act in game.listed().items()}
-        act = next(act for act in _wishes(game, looked) if act in listed)
+        act = next(act for act in _wishes(game, looked, denies(game.customer.goal)) if act in listed)
         if "(" in act and not act.startswith(("CONFIRM", "find")):
             looked.add(f"{game.customer.at} {act}")
         return listed[act] if game.terse else act
@@ -43,7 +59,7 @@ def oracle(game: Desk, seed: int) -> Answer:
     return answer
 
 
-def _wishes(game: Desk, looked: set[str]) -> list[str]:
+def _wishes(game: Desk, looked: set[str], denies: bool) -> list[str]:
     """The acts that would help now, the best first; those that are not listed cannot be played yet."""
     customer, world = game.customer, game.world
     if not world.session.verified:
@@ -52,14 +68,20 @@ def _wishes(game: Desk, looked: set[str]) -> list[str]:
         return [*finds, "ASK identity"]
     goal, outcome = customer.goal, customer.outcomes[customer.at]
     reads = [act for act in world.lookups([goal.subject], goal.mentions) if f"{customer.at} {act}" not in looked]
-    if goal.reasons:
+    if denies:
         about = [act for act in reads if '"' in act]
-        return [*about, f"DENY {min(goal.reasons)}", *reads, "ASK number"]
+        return [*about, f"DENY {min(goal.reasons or {game.policy[0].name})}", *reads, "ASK number"]
     tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told]
-    write = next((write for write in goal.writes if not world.broken(write)), None)
+    write = next((write for write in goal.writes if not world.broken(write)), next(iter(goal.writes), None))
     if write is not None and not outcome.written:
         return [str(write) if customer.pending else f"CONFIRM {write}", *reads, "ASK number"]
     return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
 
 
-PLAYERS: Mapping[str, Callable[[Desk, int], Answer]] = {"noop": noop, "random": at_random, "oracle": oracle}
+PLAYERS: Mapping[str, Callable[[Desk, int], Answer]] = {
+    "noop": noop,
+    "random": at_random,
+    "oracle": oracle,
+    "obedient": obedient,
+    "refuser": refuser,
+}

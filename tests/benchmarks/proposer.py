@@ -1,13 +1,16 @@
-"""Does a proposer raise the solver's accuracy on a fixed test set of reasoning-gym, against training the solver alone?
+"""Does a proposer raise the solver's accuracy on fixed tests of reasoning-gym, against training the solver alone?
 
-    python tests/benchmarks/proposer.py --seeds 5      # 3 arms × 5 seeds
-    python tests/benchmarks/proposer.py --seeds 1 --set iterations=2 --set evaluate.matches=40     # does it run?
+    python tests/benchmarks/proposer.py     # 3 arms × 5 seeds, about an hour on one core
+    python tests/benchmarks/proposer.py --seeds 1 --questions 20 --set iterations=2     # does it run?
 
-Every run is an ordinary `arena run selfplay --recipe proposer_solver-nano` from the same warm start (one per seed), and
-ends with the recipe's own evaluation on two fixed sets of reasoning-gym's questions: `train`, which may be practised,
-and `test`, which a proposal may never be. Arms: `proposer_solver`
-as the recipe is (4 s (1 - s)), `hard` (1 - s), `solver_only` (a scripted proposer of random tasks within the same
-limits, so that only the solver learns) and `zero` (advantages 0). Differences are paired over seeds.
+Every run is an ordinary `arena run selfplay --recipe proposer_solver-nano` from the same warm start (one per seed).
+Arms: `frontier`, the recipe, whose proposer is paid 4 s (1 - s); `hard`, paid 1 - s; `solver_only`, a scripted proposer
+of random tasks within the same limits, so that only the solver learns; and `zero` (advantages 0). Every arm plays as
+many matches and takes as many optimiser steps; a proposal that is rejected twice costs its four solvers their tries,
+so that solvers write the most where the proposer is scripted. Both are counted from the log.
+
+The fixed tests: as many questions of each family and length, in one set that may be practised (`train`) and one that a
+proposal may never pose (`test`). Accuracy is that of sampled answers. Differences are paired over seeds.
 """
 
 import argparse
@@ -17,20 +20,31 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from arena.doctor import environment
+from arena.experiment import GameSpec
+from arena.league.evaluation import evaluate
+from arena.league.specs import Contenders, kept
 from arena.statistics import mean_ci
+from arena.store.reader import RunReader
 
 RESULTS = Path(__file__).parent / "results"
+RECIPE = ["--recipe", "proposer_solver-nano"]
 ARMS: dict[str, list[str]] = {
-    "proposer_solver": [],
+    "frontier": [],
     "hard": ["game.options.pay=hard"],
     "solver_only": ["seats.proposer.policy=random"],
     "zero": ["credit.estimator=zero"],
 }
-CHOSEN = ["proposer_solver", "solver_only", "zero"]
+CHOSEN = ["frontier", "hard", "solver_only"]
+POLICIES = ("proposer", "solver")
+SPLITS = ("test", "train")
+LEVELS = [(family, terms) for family in ("chain_sum", "products") for terms in (2, 3)]
 
 
 def arena(*words: str) -> str:
@@ -42,83 +56,173 @@ def arena(*words: str) -> str:
     return done.stdout
 
 
-def run(seed: int, settings: list[str], out: Path) -> str:
+def run(seed: int, settings: list[str], out: Path) -> None:
     """One run of the recipe with these settings."""
     words = [word for setting in settings for word in ("--set", setting)]
-    recipe = ["--recipe", "proposer_solver-nano"]
-    return arena("run", "selfplay", *recipe, "--seed", str(seed), "--out", str(out), "--json", *words)
+    arena("run", "selfplay", *RECIPE, "--seed", str(seed), "--out", str(out), "--json", *words)
 
 
-def warmed(seed: int, folder: Path) -> Path:
-    """Weights that have imitated, and learned nothing by themselves."""
-    out, weights = folder / f"warm-{seed}", folder / f"weights-{seed}"
-    once = ["iterations=1", "learn.lr=0.0", "play.matches=1", "evaluate=null"]
-    run(seed, [f"policies.shared.model=nano-{seed}", *once], out)
-    arena("export", str(out), "--policy", "shared", "--to", str(weights))
+def warmed(seed: int, folder: Path) -> dict[str, Path]:
+    """Weights that have imitated, and learned nothing by themselves; by policy."""
+    out, weights = folder / f"warm-{seed}", {name: folder / f"{name}-{seed}" for name in POLICIES}
+    once = ["iterations=1", "learn.lr=0.0", "play.matches=1"]
+    run(seed, [*(f"policies.{name}.model=nano-{seed}" for name in POLICIES), *once], out)
+    for name, to in weights.items():
+        arena("export", str(out), "--policy", name, "--to", str(to))
     return weights
 
 
-def play(arm: str, seed: int, settings: list[str], weights: Path, folder: Path) -> dict[str, Any]:
-    """One run: its accuracy before and after on each question set, and its curves."""
-    out, started = folder / f"{arm}-{seed}", time.perf_counter()
-    begun = [f"policies.shared.model={weights}", "policies.shared.imitate=null"]
-    printed = run(seed, [*begun, *ARMS[arm], *settings], out)
-    rows = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    rows = [row for row in rows if "report" in row]
-    found = json.loads((out / "evaluation.json").read_text())
-    scores = {
-        when: {result["options"]["split"]: result["figures"]["score"][0] for result in found[key]}
-        for when, key in (("before", "before"), ("after", "results"))
+def accuracy(contender: str, questions: int) -> dict[str, dict[str, float]]:
+    """The share of right answers by split and level, on the same questions for everybody."""
+    (who,) = Contenders("nano_solver").load(contender)
+    found: dict[str, dict[str, float]] = {}
+    for split in SPLITS:
+        for family, terms in LEVELS:
+            task = {family: {"min_terms": terms, "max_terms": terms, "min_digits": 1, "max_digits": 1}}
+            game = GameSpec(name="reasoning", options={"task": task, "split": split})
+            (result,) = evaluate(who, [], game, questions, seed=0)
+            found.setdefault(split, {})[f"{family} {terms}"] = result.mean("score").estimate
+    return found
+
+
+def played(out: Path) -> list[list[dict[str, Any]]]:
+    """The matches of each iteration."""
+    log = RunReader(out).log
+    return [log.read(k, streams=False) for k in log.iterations()]
+
+
+def proposals(iterations: list[list[dict[str, Any]]]) -> dict[str, list[float]]:
+    """What was proposed in each iteration and what came of it: the share of accepted tasks, and means over those."""
+    asked = [[row["report"] for row in rows if row["report"]["valid"]] for rows in iterations]
+    return {
+        "accepted": [len(tasks) / len(rows) for tasks, rows in zip(asked, iterations, strict=True)],
+        "s": [mean(task["s"] for task in tasks) for tasks in asked],
+        "in between": [mean(0 < task["s"] < 1 for task in tasks) for tasks in asked],
+        "terms": [mean(task["terms"] for task in tasks) for tasks in asked],
+        "digits": [mean(task["digits"] for task in tasks) for tasks in asked],
+        "products": [mean(task["family"] == "products" for task in tasks) for tasks in asked],
+        "distinct": [len({task["task"] for task in tasks}) / max(len(tasks), 1) for tasks in asked],
     }
-    seconds = time.perf_counter() - started
+
+
+def budget(iterations: list[list[dict[str, Any]]]) -> dict[str, int]:
+    """What the solvers wrote in the whole run: answers, and tokens."""
+    turns = [turn for rows in iterations for row in rows for turn in row["turns"] if turn["seat"] != "proposer"]
+    return {"answers": len(turns), "tokens": sum(turn["tokens"] for turn in turns)}
+
+
+def mean(values: Iterable[float]) -> float:
+    """Of any number of values; 0 of none."""
+    return float(np.mean(found)) if (found := list(values)) else 0.0
+
+
+def play(
+    arm: str, seed: int, weights: dict[str, Path], before: Any, folder: Path, chosen: argparse.Namespace
+) -> dict[str, Any]:
+    """One run: accuracy at its beginning, middle and end, what was proposed, and what it cost."""
+    out, started = folder / f"{arm}-{seed}", time.perf_counter()
+    begun = [f"policies.{name}.model={path}" for name, path in weights.items()]
+    begun += [f"policies.{name}.imitate=null" for name in POLICIES]
+    run(seed, [*begun, *chosen.set, *ARMS[arm], "checkpoint.keep=100"], out)
+    later = {str(k): accuracy(f"{out}@{k}:solver", chosen.questions) for k in kept(out) if k}
+    scores = {"0": before} | later
+    seconds = round(time.perf_counter() - started, 1)
     told = ", ".join(
-        f"{split} {scores['before'][split]:.3f} -> {scores['after'][split]:.3f}" for split in scores["after"]
+        f"{split} {' '.join(f'{mean(s[split].values()):.3f}' for s in scores.values())}" for split in SPLITS
     )
     print(f"{arm} seed {seed}: {told}; {seconds:.0f} s", flush=True)
-    curves = {figure: [row["report"].get(figure) for row in rows] for figure in ("s", "valid", "terms", "digits")}
-    return {"arm": arm, "seed": seed, "seconds": round(seconds, 1), "scores": scores, "curves": curves}
+    return {
+        "arm": arm, "seed": seed, "seconds": seconds, "solver": budget(played(out)),
+        "accuracy": scores, "proposals": proposals(played(out)),
+    }  # fmt: skip
 
 
 def summary(runs: list[dict[str, Any]], arms: list[str]) -> dict[str, Any]:
-    """Accuracy by arm and split with 95 % intervals over seeds, and the first arm's less each other's, paired."""
+    """With 95 % intervals over seeds: accuracy by split, arm and iteration, at the end by level too; the first arm's
+    less each other's, paired; and what solvers wrote."""
     found: dict[str, Any] = {}
-    for split in ("train", "test"):
-        ends = {arm: [r["scores"]["after"][split] for r in runs if r["arm"] == arm] for arm in arms}
-        begins = {arm: [r["scores"]["before"][split] for r in runs if r["arm"] == arm] for arm in arms}
+    for split in SPLITS:
+        curves = {arm: [r["accuracy"] for r in runs if r["arm"] == arm] for arm in arms}
+        ends = {arm: [list(row.values())[-1][split] for row in rows] for arm, rows in curves.items()}
         found[split] = {
-            "before": {arm: mean_ci(values)._asdict() for arm, values in begins.items()},
-            "after": {arm: mean_ci(values)._asdict() for arm, values in ends.items()},
-            f"{arms[0]}_minus": {
-                arm: mean_ci([a - b for a, b in zip(ends[arms[0]], ends[arm], strict=True)])._asdict()
-                for arm in arms[1:]
+            "accuracy": {
+                arm: {k: ci(mean(row[k][split].values()) for row in rows) for k in rows[0]}
+                for arm, rows in curves.items()
             },
+            "levels": {arm: {level: ci(end[level] for end in rows) for level in rows[0]} for arm, rows in ends.items()},
+            f"{arms[0]}_minus": {arm: difference(ends[arms[0]], ends[arm]) for arm in arms[1:]},
         }
+    for wrote in ("answers", "tokens"):
+        found[f"solver {wrote}"] = {arm: ci(r["solver"][wrote] for r in runs if r["arm"] == arm) for arm in arms}
     return found
+
+
+def difference(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Ours less theirs by level, and on all of them, paired over seeds."""
+    pairs = [{level: a[level] - b[level] for level in a} for a, b in zip(ours, theirs, strict=True)]
+    return {"all": ci(mean(p.values()) for p in pairs)} | {level: ci(p[level] for p in pairs) for level in pairs[0]}
+
+
+def ci(values: Iterable[float]) -> dict[str, float]:
+    """A mean over seeds with its interval."""
+    return mean_ci([float(value) for value in values])._asdict()
+
+
+def draw(runs: list[dict[str, Any]], found: dict[str, Any], arms: list[str], path: Path) -> None:
+    """Accuracy on questions never practised, with intervals; and what was proposed: s and terms, over iterations."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    colours = dict(zip(arms, ("tab:blue", "tab:orange", "tab:green", "tab:gray"), strict=False))
+    figure, axes = plt.subplots(1, 3, figsize=(9, 3.2))
+    for n, (arm, colour) in enumerate(colours.items()):
+        points = found["test"]["accuracy"][arm]
+        middle = np.array([p["estimate"] for p in points.values()])
+        ends = np.array([[p["low"], p["high"]] for p in points.values()]).T
+        x = np.array([int(k) for k in points]) + 0.4 * n
+        axes[0].errorbar(x, middle, np.abs(ends - middle), color=colour, capsize=3, marker="o", label=arm)
+        for axis, curve in zip(axes[1:], ("s", "terms"), strict=True):
+            values = np.array([r["proposals"][curve] for r in runs if r["arm"] == arm])
+            over = np.arange(1, values.shape[1] + 1)
+            axis.plot(over, values.T, color=colour, alpha=0.2, linewidth=0.8)
+            axis.plot(over, values.mean(0), color=colour, linewidth=2)
+    titles = ("accuracy, questions never practised", "right answers of those tried, s", "numbers in a task")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("iteration")
+        axis.grid(alpha=0.3)
+    axes[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
     """Run the study and write its results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed; below it lie those of tuning")
     parser.add_argument("--arms", nargs="+", default=CHOSEN, choices=list(ARMS))
+    parser.add_argument("--questions", type=int, default=100, help="of each level and split")
     parser.add_argument("--set", action="append", default=[], help="one setting laid over all arms, A.B=C")
-    parser.add_argument("--out", type=Path, default=RESULTS / "proposer.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "proposer.json", help="the figure lies beside it")
     chosen = parser.parse_args()
+    runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        runs = []
-        for seed in range(chosen.seeds):
+        for seed in range(chosen.first, chosen.first + chosen.seeds):
             weights = warmed(seed, Path(folder))
-            runs += [play(arm, seed, chosen.set, weights, Path(folder)) for arm in chosen.arms]
+            before = accuracy(str(weights["solver"]), chosen.questions)
+            runs += [play(arm, seed, weights, before, Path(folder), chosen) for arm in chosen.arms]
     command = " ".join(["python tests/benchmarks/proposer.py", *sys.argv[1:]])
-    found = {"command": command, "seeds": chosen.seeds, "settings": chosen.set, **summary(runs, chosen.arms)}
-    chosen.out.write_text(json.dumps(found | {"runs": runs, "machine": environment()}, indent=1) + "\n")
-    for split in ("train", "test"):
-        for when in ("before", "after", f"{chosen.arms[0]}_minus"):
-            told = "  ".join(
-                f"{arm} {ci['estimate']:.3f} [{ci['low']:.3f}, {ci['high']:.3f}]"
-                for arm, ci in found[split][when].items()
-            )
-            print(f"{split} {when}: {told}")
+    found = summary(runs, chosen.arms)
+    result = {"command": command, "settings": chosen.set, "summary": found, "runs": runs, "machine": environment()}
+    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+    draw(runs, found, chosen.arms, chosen.out.with_suffix(".png"))
+    for split in SPLITS:
+        for other, differences in found[split][f"{chosen.arms[0]}_minus"].items():
+            e = differences["all"]
+            print(f"{split}: {chosen.arms[0]} - {other} {e['estimate']:+.3f} [{e['low']:+.3f}, {e['high']:+.3f}]")
 
 
 if __name__ == "__main__":

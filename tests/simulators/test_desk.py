@@ -12,7 +12,7 @@ from agents.role import BUILT_IN, read_role
 from games.text import IllegalAct
 from simulators.base import held_out
 from simulators.conformance import check, check_outcomes, play, shown, walk
-from simulators.desk import Desk, pass_hat_k
+from simulators.desk import Desk
 from simulators.desk.customer import spaced
 from simulators.desk.speech import read_speech
 
@@ -305,16 +305,6 @@ def test_its_roles_show_what_there_is():
     step(game, "ASK identity")
     customer = read_role(BUILT_IN / "desk_customer.yaml")
     assert customer.render_turn(shown(game), first=True).startswith("Say: My ")
-
-
-def test_pass_hat_k_by_hand():
-    # Four trials each: C(4,2)/C(4,2) = 1, C(2,2)/6 = 1/6, C(1,2)/6 = 0.
-    assert pass_hat_k([4, 2, 1], 4, 1) == pytest.approx((4 + 2 + 1) / 12)
-    assert pass_hat_k([4, 2, 1], 4, 2) == pytest.approx((1 + 1 / 6 + 0) / 3)
-    assert pass_hat_k([4, 2, 1], 4, 4) == pytest.approx(1 / 3)
-    for wrong in (([1], 4, 5), ([1], 4, 0), ([5], 4, 1), ([], 4, 1)):
-        with pytest.raises(ValueError, match="must be"):
-            pass_hat_k(*wrong)
 
 
 # Helpers.

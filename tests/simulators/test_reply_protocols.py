@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.role import load_role
+from simulators.confine import code as confined_code
 from simulators.confine.code import available
 from simulators.reasoning import Reasoning, replies
 from simulators.reasoning.tasks import AGAIN, CORRECT
@@ -127,6 +129,51 @@ def test_code_is_run_and_what_follows_it_is_not_read(code: str, call: str) -> No
     assert _heard(game) == [("tool", "42")] and not game.ended
     assert _said(game, f"\\boxed{{{game.task.answer}}} as computed") == [1.0]
     assert game.report() | {"runs": 1, "failed_runs": 0, "answers": 1, "ended": "right"} == game.report()
+
+
+CALL = '<tool_call>{"name": "python", "arguments": {"code": "print(TASK)"}}</tool_call>'
+PUBLISHED = {
+    "SimpleTIR": ("fence", "boxed", "I run it.\n```python\nprint(TASK)\n```", "It prints \\boxed{SEEN}."),
+    "R1-Code-Interpreter": (
+        *("fence", "boxed"),
+        "<think>Text or code?</think>\n```python\nx = TASK\nprint(x)\n```\nI wait for the output.",
+        "<think>\\boxed{0} is wrong.</think>\\boxed{SEEN}",
+    ),
+    "ReTool": (
+        *("code", "boxed"),
+        "Let me run it. <code>\n```python\nprint(TASK)\n```\n</code>",
+        "<answer>\n\\boxed{SEEN}\n</answer>",
+    ),
+    "ARTIST": ("tool_call", "tag", f"<think>A tool.</think>{CALL}", "<think>So it is.</think> <answer>SEEN</answer>"),
+}
+
+
+@confined
+@pytest.mark.parametrize("published", PUBLISHED)
+def test_published_protocols_are_solved_by_their_own_texts(published: str) -> None:
+    # The role reads what a model writes; the answer is copied from what the tool printed.
+    code, answer, first, second = PUBLISHED[published]
+    read = load_role("reasoner").reply.parse
+    game = Reasoning(task={"products": {"min_digits": 3, "max_digits": 3}}, protocol="code", code=code, answer=answer)
+    for seed in range(3):
+        game.reset(seed=seed)
+        game.step(read(first.replace("TASK", game.public()["terse"])).game_text)
+        ((sender, seen),) = _heard(game)
+        assert (sender, seen, game.ended) == ("tool", game.task.answer, "")
+        game.step(read(second.replace("SEEN", seen)).game_text)
+        report = game.report()
+        assert (report["ended"], report["score"], report["runs"], report["turns"]) == ("right", 1.0, 1, 2)
+
+
+def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confined_code.sys, "platform", "darwin")
+    available.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="needs Linux"):
+            Reasoning(protocol="code")
+        assert Reasoning(protocol="retry").protocol == "retry"
+    finally:
+        available.cache_clear()
 
 
 @confined

@@ -1,0 +1,113 @@
+"""An agent that speaks in plain words alone does every job at the desk: nobody needs the typed codes."""
+
+import pytest
+
+from simulators.calls import read_calls
+from simulators.conformance import shown
+from simulators.desk import Desk
+from simulators.desk.speech import read_speech
+
+DOES = {
+    "cancel_order": "I will cancel order {order} and refund you. Shall I go ahead?",
+    "return_item": "So you want to return {item}, and the money goes to {refund_to}. Is that right?",
+    "exchange_item": "I can exchange item {item} for variant {variant} now. Should I?",
+    "change_address": "Order {order} will be sent to {address}. Is that correct?",
+    "change_payment": "Shall I change the payment method of {number} to {payment}?",
+    "resend_order": "I would resend order {order} at no cost. Do you agree?",
+    "change_account_address": "The new address in your account will be {address}. Please confirm.",
+    "cancel_booking": "Do you want me to cancel booking {booking}?",
+    "change_flight": "I'll rebook {booking} onto flight {flight}. Is that okay?",
+    "change_fare": "Shall I upgrade booking {booking} to {fare}?",
+    "add_bags": "I will add bags to booking {booking}: {bags} of them. Is that fine?",
+    "compensate": "May I proceed with the compensation for booking {booking}?",
+}
+TELLS = {
+    "refund": "You get a refund of ${}.", "difference": "The difference is {} dollars.",
+    "total": "Altogether the order was ${}.", "tracking": "Its tracking code is {}.", "status": "The order is {}.",
+    "delivered": "It was delivered on {}.", "price": "The price was ${}.", "day": "Your flight leaves on {}.",
+    "bags": "It includes {} bags.", "fare": "It is a {} fare.",
+}  # fmt: skip
+DENIES = {
+    "privacy": "I can't tell you about other customers.",
+    "not_pending": "I am unable to do that because the order is no longer pending.",
+    "not_delivered": "That is not possible: it was not delivered yet.",
+    "too_late": "Unfortunately it is too late, so I cannot do it.",
+    "final_sale": "Sorry, I can't: it was a final sale.",
+    "once": "That is impossible. It was already exchanged or returned, and this can be done only once.",
+    "other_product": "I can not swap it for a different product.",
+    "out_of_stock": "I won't be able to: that one is sold out.",
+    "other_payment": "I am not allowed to. The money goes to the original payment method.",
+    "not_lost": "I have to decline; the parcel may still arrive.",
+    "departed": "The flight has already departed, so I can't change anything.",
+    "not_refundable": "This fare is not refundable, I must refuse.",
+    "basic_fare": "With a basic fare that is not permitted.",
+    "other_route": "I cannot move you to another route.",
+    "full": "I am unable to: that flight has no free seats.",
+    "no_downgrade": "You can only go to a higher fare, so I have to deny it.",
+    "too_many_bags": "That is not possible, it would be too many bags.",
+    "not_late": "I can't pay that: the flight was not late enough.",
+}
+ASKS = {
+    "identity": "Could you please tell me your email and your postcode?",
+    "number": "Which order or booking is it about?",
+}
+
+
+def plain(act):
+    """A typed act in plain words; tool calls as they are."""
+    verb, _, rest = act.partition(" ")
+    match verb:
+        case "ASK":
+            return f"SAY {ASKS[rest]}"
+        case "TELL":
+            name, _, value = rest.partition(" ")
+            return f"SAY {TELLS[name].format(value)}"
+        case "DENY":
+            return f"SAY {DENIES[rest]}"
+        case "ELSE":
+            return "SAY Is there anything else I can do for you?"
+        case "CONFIRM":
+            (call,) = read_calls(rest)
+            number = call.arguments.get("order") or call.arguments.get("booking")
+            return f"SAY {DOES[call.name].format(number=number, **call.arguments)}"
+    return act
+
+
+@pytest.mark.parametrize("domain", ["shop", "airline"])
+def test_plain_words_do_every_job(domain):
+    """Which act helps, the oracle knows; here its words are what is tried."""
+    game, said = Desk(domain=domain, persona="mixed"), set()
+    for seed in range(120):
+        answer = game.players["oracle"](game, seed)
+        game.reset(seed=seed)
+        while not game.ended:
+            act = answer(shown(game))
+            said.add(act.partition("(")[0] if act.startswith("CONFIRM") else " ".join(act.split()[:2]))
+            assert not plain(act).startswith(("ASK", "TELL", "DENY", "ELSE", "CONFIRM"))
+            game.step(plain(act))
+        report = game.report()
+        assert report["success"] and not report["breaches"] and not report["invalid"], (seed, game.render())
+    assert {f"TELL {fact}" for fact in game.world.facts} <= said
+    assert {f"CONFIRM {tool}" for tool in game.world.writes} <= said
+    for rule in game.policy:
+        assert read_speech(plain(f"DENY {rule.name}"), game.world, game.policy).reasons == {rule.name}
+
+
+@pytest.mark.parametrize("domain", ["shop", "airline"])
+def test_a_yes_to_something_else_or_to_everything_is_not_had(domain):
+    """Plain words that name another order, or another write, or nothing at all."""
+    game = Desk(domain=domain, goals=1)
+    for seed in range(300):
+        game.reset(seed=seed)
+        if game.customer.goal.writes and game.customer.goal.subject != "account":
+            break
+    other = next(tool for tool in game.world.writes if tool not in (game.customer.goal.tool, "change_account_address"))
+    number = game.customer.goal.subject
+    for text in (f"Shall I {game.world.verbs[other][0]} {number}?", "Shall I go ahead?", f"Can I do it with {number}?"):
+        game.step(f"SAY {text}")
+        assert not game.customer.pending, text
+    verb = game.world.verbs[game.customer.goal.tool][0]
+    game.step(f"SAY Shall I {verb} 00000, please?")
+    assert not game.customer.pending
+    game.step(f"SAY Shall I {verb} {number}, please?")
+    assert game.customer.pending
