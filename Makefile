@@ -33,6 +33,9 @@ bench: $(VENV)/installed ## measure speed and memory; results under tests/benchm
 	$(BIN)/python tests/benchmarks/credit.py cost
 	$(BIN)/python tests/benchmarks/credit.py packed
 
+throughput: $(VENV)/installed ## simulated dialogues a second with 1,000 in flight, and the share that is not the model
+	$(BIN)/python tests/benchmarks/throughput.py
+
 learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (over an hour)
 	$(BIN)/python tests/benchmarks/learning.py nano
 	$(BIN)/python tests/benchmarks/learning.py smollm2
@@ -46,4 +49,4 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow bench learn claims lock
+.PHONY: help install selfplay test slow bench throughput learn claims lock

@@ -17,7 +17,7 @@ from agents.chat import ChatError
 from agents.names import nearest
 from agents.role import RoleError
 from agents.weights import WeightsError
-from arena import catalogue, cli_check, cli_credit, cli_league, cli_play
+from arena import catalogue, cli_check, cli_credit, cli_league, cli_matrix, cli_play
 from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
 from arena.league.specs import experiment_of
 from arena.live import Screen, Style
@@ -42,6 +42,7 @@ app.command("play")(cli_play.play)
 app.command("eval")(cli_league.eval_)
 app.command("tournament")(cli_league.tournament_)
 app.command("exploit")(cli_league.exploit)
+app.command("matrix")(cli_matrix.matrix_)
 app.command("credit")(cli_credit.credit)
 run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
@@ -245,9 +246,8 @@ def list_(
 ) -> None:
     """List what can be named in an experiment."""
     if kind not in catalogue.KINDS:
-        raise ConfigError(
-            f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {', '.join(catalogue.KINDS)})"
-        )
+        known = ", ".join(catalogue.KINDS)
+        raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {known})")
     _print_rows(catalogue.entries(kind, [roles] if roles else []), as_json)
 
 

@@ -68,17 +68,17 @@ def eval_(
 
     Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
     """
-    console, games = Console(highlight=False), [GameSpec(name=name) for name in _listed(game)]
+    console, games = Console(highlight=False), [GameSpec(name=name) for name in listed(game)]
     if not games:
         raise ConfigError("--game: name at least one, such as --game kuhn_poker")
     for spec in games:
         make_game(spec)
-    loader = specs.Contenders(role, _doing(), EndpointSpec(max_tokens=max_tokens))
-    others = _listed(against)
+    loader = specs.Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens))
+    others = listed(against)
     wanted = [contender, *([specs.before(contender)] if before else []), *others]
     who, *rest = loader.load(*wanted)
     first = rest.pop(0) if before else None
-    games = [_spec(spec.name, option, [who]) for spec in games]
+    games = [game_spec(spec.name, option, [who]) for spec in games]
     met = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
     for spec in games:
         check([who, *met[spec.name]], spec)
@@ -93,7 +93,7 @@ def eval_(
     data = {"contender": contender, "seed": seed, "results": [r.to_json() for r in after]}
     if before:
         data |= {"before": [r.to_json() for r in old], "changes": changes(old, after)}
-    _close(data, out, as_json)
+    close(data, out, as_json)
     if not as_json:
         from arena.show_league import show_changes, show_results, warn
 
@@ -126,15 +126,15 @@ def tournament_(
 
     console = Console(highlight=False)
     make_game(GameSpec(name=game))
-    loaded = specs.Contenders(role, _doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
-    spec = _spec(game, option, loaded)
+    loaded = specs.Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
+    spec = game_spec(game, option, loaded)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
         found = tournament(loaded, spec, matches, seed, step)
     if plot:
         from arena.league.tournament_plot import plot as draw
 
         draw(found, plot)
-    _close({"seed": seed, **found.to_json()}, out, as_json)
+    close({"seed": seed, **found.to_json()}, out, as_json)
     if not as_json:
         from arena.show_league import show_standings
 
@@ -166,11 +166,11 @@ def exploit(
     console, known = Console(highlight=False), Known()
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name) if history else [name])]
-    loader, found = specs.Contenders(role, _doing()), dict[str, Exploitability]()
+    loader, found = specs.Contenders(role, doing()), dict[str, Exploitability]()
     spec: GameSpec | None = None
     for name in dict.fromkeys(names):
         (contender,) = loader.load(name)
-        spec = spec or _spec(game, option, [contender])
+        spec = spec or game_spec(game, option, [contender])
         found[name] = exploitability_of(contender, spec, known)
         loader.unload(contender)
     assert spec is not None
@@ -179,7 +179,7 @@ def exploit(
          "value": e.value, "legal_mass": e.legal_mass, "states": e.states}
         for n, e in found.items()
     ]  # fmt: skip
-    _close({"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
+    close({"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
     if not as_json:
         from arena.show_league import show_exploitabilities
 
@@ -211,13 +211,13 @@ def show_compared(console: Console, compared: Compared) -> None:
 # -- what they share ---------------------------------------------------------------------------------------
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
     """The names between commas, each once."""
     parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def _spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
+def game_spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
     """The game with the options of the first run among the contenders that plays it, and the given ones over them."""
     runs = [c.experiment for c in contenders if isinstance(c, ModelContender) and c.experiment]
     trained = [table.game.options for run in runs for table in run.all_tables() if table.game.name == name]
@@ -240,7 +240,7 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
     return [player if other is who else other for other in others]
 
 
-def _doing() -> Callable[[str], None]:
+def doing() -> Callable[[str], None]:
     """Says on stderr what takes a while, where somebody watches."""
     terminal = Console(stderr=True, highlight=False)
     return lambda what: (
@@ -260,7 +260,7 @@ def progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
             raise Interrupted("interrupted; nothing was written") from None
 
 
-def _close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:
+def close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Write and print what scripts read."""
     if out:
         write_atomic(out, json.dumps(data, indent=1) + "\n")

@@ -7,19 +7,18 @@ import string
 from collections.abc import Iterator, Mapping
 
 from games.text import IllegalAct
-from simulators.clinic.signs import FINDINGS, LETTERS, SYMPTOMS, TESTS, number_of
-from simulators.clinic.table import FREQUENT, VERY_FREQUENT, Table
+from simulators.clinic.signs import LETTERS, number_of
+from simulators.clinic.table import Table
 
 ACT = re.compile(r"\s*(ask|test|diagnose)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
 VERBS: Mapping[str, str] = {"a": "ASK", "t": "TEST", "d": "DIAGNOSE"}
-SYMPTOM_NAMES = tuple(sign.name for sign in SYMPTOMS)
+USUAL, OFTEN, AT_TIMES = 0.8, 0.3, 0.05
+"""The least chances of what HPO calls very frequent, frequent and occasional."""
 
 
 def names(kind: str, table: Table) -> tuple[str, ...]:
     """What there is to ask (a), to test (t) or to diagnose (d)."""
-    if kind == "a":
-        return SYMPTOM_NAMES[: table.symptoms.shape[1]]
-    return tuple(TESTS) if kind == "t" else table.names
+    return table.asked if kind == "a" else table.ordered if kind == "t" else table.names
 
 
 def code(kind: str) -> str:
@@ -58,9 +57,9 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
     if terse:
         ends = [(kind, len(names(kind, table)) - 1) for kind in VERBS]
         return " ".join(f"{written(kind, 0, table, True)}-{written(kind, last, table, True)}" for kind, last in ends)
-    tests = "; ".join(f"{test} ({', '.join(shown)})" for test, shown in TESTS.items())
+    tests = "; ".join(f"{test} ({', '.join(shown)})" for test, shown in table.tests.items())
     lines = [
-        "You are the doctor in an invented world: find out which disease the patient has. ASK symptom: the patient "
+        f"You are the doctor in {table.world}: find out which disease the patient has. ASK symptom: the patient "
         "says yes, no or unsure, and may be wrong. TEST name: shows its findings and is never wrong. DIAGNOSE disease "
         f"ends the match. Your budget is of questions and tests together. {pay}",
         f"Symptoms: {', '.join(names('a', table))}.",
@@ -72,11 +71,11 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
 
 def _book(table: Table) -> Iterator[str]:
     """The table in words: what is mostly, often and at times seen in each disease."""
-    signs = (*names("a", table), *FINDINGS)
+    signs = (*names("a", table), *table.shown)
     yield "Book (usual; often; at times):"
     for disease, name in enumerate(table.names):
         chances = [*table.symptoms[disease], *table.findings[disease]]
-        usual = [sign for sign, chance in zip(signs, chances, strict=True) if chance >= VERY_FREQUENT]
-        often = [sign for sign, chance in zip(signs, chances, strict=True) if FREQUENT <= chance < VERY_FREQUENT]
-        times = [sign for sign, chance in zip(signs, chances, strict=True) if 0.1 <= chance < FREQUENT]
+        usual = [sign for sign, chance in zip(signs, chances, strict=True) if chance >= USUAL]
+        often = [sign for sign, chance in zip(signs, chances, strict=True) if OFTEN <= chance < USUAL]
+        times = [sign for sign, chance in zip(signs, chances, strict=True) if AT_TIMES <= chance < OFTEN]
         yield f"{name}: {', '.join(usual)}; {', '.join(often)}; {', '.join(times)}."

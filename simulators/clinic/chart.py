@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulators.clinic.signs import FINDINGS, LETTERS, SYMPTOMS, TESTS
+from simulators.clinic.signs import LETTERS
+from simulators.clinic.table import Table
 from simulators.extractor import Stance
 
 SAID: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
@@ -30,32 +31,26 @@ class Chart:
         """Whether the patient has told of it."""
         return symptom in self.answers or symptom in self.complaint
 
-    def note_test(self, test: int, findings: tuple[bool, ...]) -> str:
+    def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
         """Adds what a test shows of all a patient's findings, and tells it in words."""
-        first, shown = bounds(test)
+        first, shown = table.bounds(test)
         self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
         return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, table: Table) -> dict[str, Any]:
         """In words."""
         return {
-            "complaint": [SYMPTOMS[symptom].name for symptom in self.complaint],
-            "answers": {SYMPTOMS[symptom].name: SAID[stance] for symptom, stance in self.answers.items()},
-            "findings": {FINDINGS[finding]: "yes" if there else "no" for finding, there in self.findings.items()},
+            "complaint": [table.asked[symptom] for symptom in self.complaint],
+            "answers": {table.asked[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
+            "findings": {table.shown[finding]: "yes" if there else "no" for finding, there in self.findings.items()},
         }
 
-    def marks(self) -> str:
+    def marks(self, table: Table) -> str:
         """Letter and mark for each symptom (! told unasked, + yes, - no, ? unsure), digit and marks for each test."""
         told = [LETTERS[symptom] + TOLD for symptom in self.complaint]
         told += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
-        for test in range(len(TESTS)):
-            first, shown = bounds(test)
+        for test in range(len(table.tests)):
+            first, shown = table.bounds(test)
             if first in self.findings:
                 told.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(shown))))
         return "".join(told)
-
-
-def bounds(test: int) -> tuple[int, tuple[str, ...]]:
-    """The index of the first finding that a test shows, and the names of all that it shows."""
-    shown = list(TESTS.values())
-    return sum(map(len, shown[:test])), shown[test]

@@ -1,6 +1,6 @@
 """The clinic: find out what a patient has by questions and tests, within a budget, and name the disease.
 
-All diseases, patients and numbers are invented (`simulators.clinic.table`): this is a simulation, never advice.
+Diseases, patients and numbers are invented unless the option `source` says otherwise. Simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from simulators.clinic.figures import figures
 from simulators.clinic.patient import FINE, SHORT, Patient
 from simulators.clinic.posterior import Inference, endurance, entropy, inference
 from simulators.clinic.record import draw_record, record_from, twin_of
-from simulators.clinic.signs import LETTERS, MOST_DISEASES, SYMPTOMS, TESTS, words
-from simulators.clinic.table import Table, table
+from simulators.clinic.signs import LETTERS
+from simulators.clinic.sources import SYNTHETIC, key, load
 from simulators.extractor import Stance
 from simulators.person import PERSONAS, SPEECHES, Speech, may_leave
 
@@ -35,7 +35,12 @@ class Clinic(Simulator):
     diseases may be named or numbered from 1. Where the patient sits at a seat of its own, it answers each question.
 
     Options besides Simulator's:
-    diseases, symptoms, table: how many there are, and the seed of who has what (another table is another medicine).
+    diseases, symptoms, table: how many there are (20 and 44), and the seed of who has what (another table is another
+    medicine). Simulation only, never advice, wherever the table is from:
+    source "synthetic" (all invented); "pgmpy:child", "pgmpy:hepar2" or "pgmpy:asia" (a published Bayesian network, of
+    a size of its own: `simulators.clinic.networks`); "orphanet" (rare diseases and the frequencies of their signs:
+    `simulators.clinic.orphanet`; uses the Human Phenotype Ontology and Orphanet's data, CC-BY 4.0). The latter two
+    need the extra `clinic`, and those modules state their licences.
     budget: questions and tests, a number or [low, high], drawn for each match.
     slip: the share of answers that are wrong, for a cooperative patient.
     person: "script" (one seat; templates speak), "render" (the patient's seat words each answer; text that says
@@ -58,9 +63,10 @@ class Clinic(Simulator):
     def __init__(
         self,
         *,
-        diseases: int = 20,
-        symptoms: int = 44,
+        diseases: int | None = None,
+        symptoms: int | None = None,
         table: int = 0,
+        source: str = SYNTHETIC,
         budget: int | list[int] | tuple[int, int] = (2, 20),
         slip: float = 0.05,
         person: Speech = "script",
@@ -75,9 +81,9 @@ class Clinic(Simulator):
     ) -> None:
         if person not in SPEECHES:
             raise ValueError(f"person must be one of {', '.join(SPEECHES)}, not {person!r}")
-        self.diseases = whole_number("diseases", diseases, 2, MOST_DISEASES)
-        self.symptoms = whole_number("symptoms", symptoms, 8, len(SYMPTOMS))
-        self.table_seed = whole_number("table", table, 0)
+        self.key = key(source, table, diseases, symptoms)
+        self.table = load(self.key)
+        self.diseases, self.symptoms = len(self.table.names), len(self.table.signs)
         self.budgets = _budgets(budget)
         self.slip = number("slip", slip)
         if self.slip > 1:
@@ -87,22 +93,18 @@ class Clinic(Simulator):
         self.fees = fees(reward, self.outcome)
         self.information = number("information", information)
         self.terse, self.open_book = flag("terse", terse), flag("open_book", open_book)
-        if self.terse and self.diseases > len(LETTERS):
-            raise ValueError(f"diseases must be at most {len(LETTERS)} in a terse clinic, not {diseases}")
+        for what, count in (("diseases", self.diseases), ("symptoms", self.symptoms)):
+            if self.terse and count > len(LETTERS):
+                raise ValueError(f"{what} must be at most {len(LETTERS)} in a terse clinic, not {count}")
         if person != "script":
             self.seats = (DOCTOR, PATIENT)
         super().__init__(penalty=-self.fees.invalid if penalty is None else penalty, talk=False, **options)
 
     @property
-    def table(self) -> Table:
-        """Who has what; shared by all matches, so a property: a clone copies no table."""
-        return table(self.table_seed, self.diseases, self.symptoms)
-
-    @property
     def solver(self) -> Inference:
-        """Who knows the exact posterior; shared too."""
+        """Who knows the exact posterior; shared by all matches, so a property: a clone copies none."""
         personas = self.personas if self.persona == MIXED else (str(self.persona),)
-        return inference(self.table_seed, self.diseases, self.symptoms, personas, self.slip)
+        return inference(self.key, personas, self.slip)
 
     @property
     def floor(self) -> float:
@@ -128,7 +130,7 @@ class Clinic(Simulator):
             record = self.draw_entity(
                 lambda: draw_record(draws, self.table, persona, self.slip), lambda drawn: str(drawn.entity)
             )
-        self.patient = Patient(record, voice, self.person)
+        self.patient = Patient(record, voice, self.person, self.table)
         self.chart = Chart(complaint=record.complaint)
         self.tested: list[int] = []
         self.questions = self.tests = self.repeated = 0
@@ -148,7 +150,7 @@ class Clinic(Simulator):
         """The doctor's chart; what the patient is to say or, freely played, knows."""
         if seat == PATIENT:
             return self.patient.facts()
-        return {"chart": self.chart.marks()} if self.terse else self.chart.facts()
+        return {"chart": self.chart.marks(self.table)} if self.terse else self.chart.facts(self.table)
 
     def legal(self, seat: str) -> list[str] | None:
         """What is not known yet may be asked and tested, within the budget; every disease may be named."""
@@ -157,7 +159,7 @@ class Clinic(Simulator):
         open_acts = [("d", disease) for disease in range(self.diseases)]
         if self.left:
             open_acts += [("a", symptom) for symptom in range(self.symptoms) if not self.chart.knows(symptom)]
-            open_acts += [("t", test) for test in range(len(TESTS)) if test not in self.tested]
+            open_acts += [("t", test) for test in range(len(self.table.tests)) if test not in self.tested]
         return [acts.written(kind, which, self.table, self.terse) for kind, which in sorted(open_acts)]
 
     def next_seat(self, seat: str) -> str:
@@ -184,17 +186,16 @@ class Clinic(Simulator):
         return figures(self)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Two patients who say and show the same, and have different diseases."""
+        """Two patients who say and show the same, and have different diseases, which no seat is told."""
         record = self.patient.record
         other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
-        return (record.as_options(), twin_of(record, other).as_options()) if seat == DOCTOR else None
+        return record.as_options(), twin_of(record, other).as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """The disease, and every symptom that was neither asked about nor told."""
-        phrases = words(self.symptoms, self.diseases)
-        untold = [SYMPTOMS[sign].name for sign in range(self.symptoms) if not self.chart.knows(sign)]
+        untold = [name for sign, name in enumerate(self.table.asked) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
-        return {"disease": (disease,), **{name: phrases.words(name) for name in untold}}
+        return {"disease": (disease,), **{name: self.table.words.words(name) for name in untold}}
 
     # How a turn goes.
 
@@ -236,7 +237,7 @@ class Clinic(Simulator):
         if test in self.tested:
             self._repeat()
         self.tested.append(test)
-        self.tell(self.chart.note_test(test, self.patient.record.findings), DOCTOR, sender=LAB)
+        self.tell(self.chart.note_test(test, self.patient.record.findings, self.table), DOCTOR, sender=LAB)
         self._shape()
 
     def _repeat(self) -> None:
@@ -249,7 +250,7 @@ class Clinic(Simulator):
 
     def _listen(self, text: str) -> str:
         """The patient's own words, made harmless; nothing reaches the doctor while they are asked for again."""
-        heard = self.patient.hear(one_line(text), words(self.symptoms, self.diseases))
+        heard = self.patient.hear(one_line(text))
         if heard is None:
             self.pay(PATIENT, "reading", -FINE)
             self.tell(f"Say this and nothing else: {self.patient.template}", PATIENT)

@@ -15,11 +15,13 @@ def figures(game: Clinic) -> dict[str, float | bool | str]:
 
     `score` is 1 for the right disease less what questions, tests, repetitions and illegal acts cost, whatever the
     option `reward` pays; at least 0. `posterior` is the chance of the true disease given the doctor's chart,
-    `posterior_named` that of the one that was named, `posterior_best` the highest; `entropy` in bits.
+    `posterior_named` that of the one that was named, `posterior_best` the highest and `regret` what it exceeds the
+    named one's by; `entropy` in bits.
     """
     record, names, fees = game.patient.record, game.table.names, game.outcome
     chances = game.solver.posterior(game.chart, game.budget)
     success = game.named == record.disease
+    named = 0.0 if game.named is None else float(chances[game.named])
     costs = fees.question * game.questions + fees.test * game.tests + fees.repeat * (game.repeated + game.invalid)
     return {
         "score": max(0.0, success + costs),
@@ -31,8 +33,9 @@ def figures(game: Clinic) -> dict[str, float | bool | str]:
         "tests": game.tests,
         "repeated": game.repeated,
         "posterior": float(chances[record.disease]),
-        "posterior_named": 0.0 if game.named is None else float(chances[game.named]),
+        "posterior_named": named,
         "posterior_best": float(chances.max()),
+        "regret": float(chances.max()) - named,
         "entropy": entropy(chances),
         "patient": record.persona,
         "patient_left": game.chart.gone,

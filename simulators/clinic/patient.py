@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from simulators.clinic.record import Record
-from simulators.clinic.signs import SYMPTOMS
-from simulators.extractor import Stance, Vocabulary
+from simulators.clinic.table import Table
+from simulators.extractor import Stance
 from simulators.person import PERSONAS, Act, Renderings, Speech, listed, worded
 
 FINE = 0.1
@@ -34,6 +34,7 @@ class Patient:
     rng: np.random.Generator
     """For wordings alone, so that these never change the record."""
     person: Speech
+    table: Table
     renderings: Renderings = field(default_factory=Renderings)
     counts: dict[str, int] = field(default_factory=lambda: {"wrong": 0, "secret": 0, "unread": 0})
     """Of a freely played seat."""
@@ -43,7 +44,7 @@ class Patient:
 
     def opening(self) -> str:
         """What it complains of, all at once."""
-        things = [SYMPTOMS[sign].it for sign in self.record.complaint]
+        things = [self.table.signs[sign].it for sign in self.record.complaint]
         wordings = OPENINGS if things else UNWELL
         return wordings[self.rng.integers(len(wordings))].format(them=listed(things))
 
@@ -51,13 +52,13 @@ class Patient:
         """It is asked about a symptom."""
         self.due = sign
         manner = PERSONAS[self.record.persona].manner
-        self.template = worded(self.act, SYMPTOMS[sign].it, manner, self.rng)
+        self.template = worded(self.act, self.table.signs[sign].it, manner, self.rng)
 
     @property
     def act(self) -> Act:
         """The answer that its record gives to what it was asked."""
         assert self.due is not None
-        return Act(self.record.answers[self.due], SYMPTOMS[self.due].name)
+        return Act(self.record.answers[self.due], self.table.asked[self.due])
 
     def facts(self) -> dict[str, Any]:
         """What its seat sees: what it is due to say, as an act and in words; freely played, the record too."""
@@ -68,27 +69,27 @@ class Patient:
         if self.person == "render":
             return due
         said: dict[Stance, list[str]] = {"inform": [], "deny": [], "unknown": []}
-        for sign, stance in zip(SYMPTOMS, answers, strict=False):
+        for sign, stance in zip(self.table.signs, answers, strict=True):
             said[stance].append(sign.name)
-        secret = [sign.name for sign in SYMPTOMS[: len(answers)] if sign.secret]
+        secret = [sign.name for sign in self.table.signs if sign.secret]
         record = {"have": said["inform"], "unsure": said["unknown"], "secret": secret}
         return due | record
 
-    def hear(self, text: str, words: Vocabulary) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
+    def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
         """What a seat's text becomes: what the doctor hears, the facts in it, and what it costs; None: ask again."""
         assert self.due is not None
-        asked = SYMPTOMS[self.due].name
+        asked, words = self.table.asked[self.due], self.table.words
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: words.understand(said, asked))
             if heard is None:
                 return None
             fine = {} if heard == text else {"reading": -FINE}
             return heard, {self.due: self.record.answers[self.due]}, fine
-        index = {sign.name: number for number, sign in enumerate(SYMPTOMS)}
+        index = {name: number for number, name in enumerate(self.table.asked)}
         facts = {index[topic]: stance for topic, stance in words.read(text, asked).items() if topic in index}
         fines = {
             "wrong": sum(self.record.answers[sign] != stance for sign, stance in facts.items()),
-            "secret": sum(SYMPTOMS[sign].secret and sign != self.due for sign in facts),
+            "secret": sum(self.table.signs[sign].secret and sign != self.due for sign in facts),
             "unread": int(self.due not in facts),
         }
         for name, count in fines.items():

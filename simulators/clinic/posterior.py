@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from simulators.clinic.chart import Chart, bounds
-from simulators.clinic.signs import SYMPTOMS, TESTS
-from simulators.clinic.table import Floats, Table, table
+from simulators.clinic.chart import Chart
+from simulators.clinic.sources import Key, load
+from simulators.clinic.table import Floats, Table
 from simulators.extractor import Stance
 from simulators.person import PERSONAS
 
@@ -45,16 +45,16 @@ class Inference:
                 [min(1.0, slip * kind.slips) for kind in kinds],
             )
         )
-        openly = volunteers * np.array([not sign.secret for sign in SYMPTOMS[: chance.shape[2]]])
+        openly = volunteers * np.array([not sign.secret for sign in known.signs])
         told = chance * (1 - forgets) * openly
         kept = chance * (1 - openly)
         yes = (1 - forgets) * (kept * (1 - errors) + (1 - chance) * errors)
         no = (1 - forgets) * (kept * errors + (1 - chance) * (1 - errors))
         with np.errstate(divide="ignore"):
             self.told, self.untold = np.log(told), np.log1p(-told)
+            self.shown = np.log(np.stack([1 - known.findings, known.findings]))
             self.said = np.log(np.stack([yes, no, np.broadcast_to(forgets, yes.shape)])) - self.untold
             """(stances, personas, diseases, symptoms): log-chance of an answer, once it was not told unasked."""
-        self.shown = np.log(np.stack([1 - known.findings, known.findings]))
         self.nothing = np.log(known.prior)[None] - math.log(len(personas)) + self.untold.sum(axis=2)
         """Log-weights of all hypotheses where nothing was told unasked."""
 
@@ -89,8 +89,8 @@ class Inference:
     def test_gains(self, weights: Floats) -> dict[str, float]:
         """The same for each test, over all that it may show."""
         diseases, gains = weights.sum(axis=0), {}
-        for test, name in enumerate(TESTS):
-            joint, (first, shown) = diseases[None], bounds(test)
+        for test, name in enumerate(self.table.tests):
+            joint, (first, shown) = diseases[None], self.table.bounds(test)
             for finding in range(first, first + len(shown)):
                 joint = (joint[:, None] * np.exp(self.shown[:, :, finding])[None]).reshape(-1, len(diseases))
             gains[name] = float(_gains(joint[:, None])[0])
@@ -98,9 +98,9 @@ class Inference:
 
 
 @functools.cache
-def inference(seed: int, diseases: int, symptoms: int, personas: tuple[str, ...], slip: float) -> Inference:
+def inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
     """The solver of a clinic with these options."""
-    return Inference(table(seed, diseases, symptoms), personas, slip)
+    return Inference(load(key), personas, slip)
 
 
 def entropy(chances: Floats) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.table import Table
 from simulators.extractor import Stance
 from simulators.person import PERSONAS
@@ -50,7 +49,7 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
     shown = rng.random(int(table.findings.shape[1])) < table.findings[what]
     forgotten = rng.random(count) < kind.forgets
     wrong = rng.random(count) < min(1.0, slip * kind.slips)
-    open_signs = np.array([not sign.secret for sign in SYMPTOMS[:count]])
+    open_signs = np.array([not sign.secret for sign in table.signs])
     told = has & ~forgotten & open_signs & (rng.random(count) < kind.volunteers)
     says = np.where(told, has, has ^ wrong)
     stances: tuple[Stance, ...] = ("deny", "inform", "unknown")

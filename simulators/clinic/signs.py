@@ -1,14 +1,12 @@
-"""What the clinic talks about: signs, tests and diseases. The diseases are invented, and so is who has which sign."""
+"""How signs are worded, and what the invented clinic talks about: its symptoms, its tests, its diseases' names."""
 
 from __future__ import annotations
 
-import functools
 import re
 import string
 from typing import NamedTuple
 
 from games.book import fold
-from simulators.extractor import Vocabulary, vocabulary
 
 
 class Sign(NamedTuple):
@@ -20,13 +18,13 @@ class Sign(NamedTuple):
     secret: bool = False
 
 
-def _signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
+def read_signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
+    """A sign from each line: name; how it stands after "I have"; synonyms."""
     rows = [[part.strip() for part in line.split(";")] for line in lines.strip().splitlines()]
     return tuple(Sign(name, it, tuple(more), secret) for name, it, *more in rows)
 
 
-# name; after "I have"; synonyms
-OPEN = _signs("""
+OPEN = read_signs("""
 fever; a fever; feverish; high temperature; temperature
 cough; a cough; coughing
 headache; a headache; headaches; head hurts; head aches
@@ -68,7 +66,7 @@ nosebleeds; nosebleeds; nosebleed; nose bleeds; bleeding nose
 bruising; easy bruising; bruises; bruise easily
 hair loss; hair loss; losing hair; hair falls out
 """)
-SECRET = _signs(
+SECRET = read_signs(
     """
 low mood; a low mood; depressed; hopeless
 heavy drinking; a drinking habit; drink a lot; too much alcohol; drinking too much
@@ -97,13 +95,6 @@ MOST_DISEASES = len(ONSETS) * len(ENDINGS)
 def disease_names(count: int) -> tuple[str, ...]:
     """Names of invented diseases, any two of the first ten unlike in both halves."""
     return tuple(ONSETS[n % 10] + ENDINGS[(n // 10 + n) % 10] for n in range(count))
-
-
-@functools.cache
-def words(symptoms: int, diseases: int) -> Vocabulary:
-    """What can be understood in a clinic of this size: its symptoms, and its diseases, which no patient should name."""
-    spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in SYMPTOMS[:symptoms]}
-    return vocabulary(spoken | {name: (name,) for name in disease_names(diseases)})
 
 
 def number_of(text: str, names: tuple[str, ...]) -> int | None:

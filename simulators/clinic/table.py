@@ -1,58 +1,64 @@
-"""Who has which sign how often: a table made from a seed, in the frequency classes of the Human Phenotype Ontology.
-
-The classes are those of HPO and Orphanet (very frequent 80-99 %, frequent 30-79 %, occasional 5-29 %), each at one
-value; all else has a small background rate. Fully synthetic: simulation only, never advice.
-"""
+"""What a clinic knows: its diseases, the signs and tests it talks about, and who has which of them how often."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulators.clinic.signs import FINDINGS, disease_names
+from simulators.clinic.signs import Sign
+from simulators.extractor import Vocabulary, vocabulary
 
 Floats = NDArray[np.float64]
 
-VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND = 0.9, 0.55, 0.2, 0.03
-SYMPTOM_CLASSES = (VERY_FREQUENT,) * 2 + (FREQUENT,) * 3 + (OCCASIONAL,) * 3
-"""Of one disease's own symptoms."""
-FINDING_CLASSES = (FREQUENT, OCCASIONAL)
-PREVALENCE = (4.0, 2.0, 1.0)
-"""Weights of common, uncommon and rare diseases; a third of each."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """Diseases by row."""
+    """Diseases by row. Given the disease all signs are independent, so naive Bayes is exact for whoever is drawn."""
 
+    world: str
+    """What this is a simulation of, for the rules."""
     names: tuple[str, ...]
     prior: Floats
     """How often each disease is met; sums to 1."""
+    signs: tuple[Sign, ...]
+    """The symptoms that may be asked about."""
     symptoms: Floats
-    """(diseases, symptoms): the chance of each symptom."""
+    """(diseases, signs): the chance of each symptom."""
+    tests: Mapping[str, tuple[str, ...]]
+    """What each test shows, exactly. The patient knows nothing of these."""
     findings: Floats
-    """(diseases, findings): the chance that a test shows it."""
+    """(diseases, findings of all tests): the chance that a test shows it."""
 
+    @functools.cached_property
+    def asked(self) -> tuple[str, ...]:
+        """The names of all symptoms."""
+        return tuple(sign.name for sign in self.signs)
 
-@functools.cache
-def table(seed: int, diseases: int, symptoms: int) -> Table:
-    """The table of this seed; any two diseases differ, and the seed alone decides how."""
-    rng = np.random.default_rng([seed, diseases, symptoms])
-    weights = np.resize(PREVALENCE, diseases)
-    return Table(
-        disease_names(diseases),
-        weights / weights.sum(),
-        _frequencies(rng, diseases, symptoms, SYMPTOM_CLASSES),
-        _frequencies(rng, diseases, len(FINDINGS), FINDING_CLASSES),
-    )
+    @functools.cached_property
+    def ordered(self) -> tuple[str, ...]:
+        """The names of all tests."""
+        return tuple(self.tests)
 
+    @functools.cached_property
+    def shown(self) -> tuple[str, ...]:
+        """The findings of all tests, in their order."""
+        return tuple(finding for shown in self.tests.values() for finding in shown)
 
-def _frequencies(rng: np.random.Generator, rows: int, columns: int, classes: tuple[float, ...]) -> Floats:
-    chances = np.full((rows, columns), BACKGROUND)
-    for row in chances:
-        row[rng.permutation(columns)[: len(classes)]] = classes[:columns]
-    chances.setflags(write=False)
-    return chances
+    @functools.cached_property
+    def words(self) -> Vocabulary:
+        """What can be understood: the symptoms, and the diseases, which no patient should name."""
+        spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in self.signs}
+        return vocabulary(spoken | {name: (name,) for name in self.names})
+
+    def bounds(self, test: int) -> tuple[int, tuple[str, ...]]:
+        """The index of the first finding that a test shows, and the names of all that it shows."""
+        shown = list(self.tests.values())
+        return sum(map(len, shown[:test])), shown[test]
+
+    def __deepcopy__(self, memo: object) -> Table:
+        """Itself: a copied match shares its table."""
+        return self

@@ -75,6 +75,10 @@ class Customer:
     """What it said last, typed."""
     corrected: bool = False
     """Whether the number of the goal at hand was asked for."""
+    said: str = ""
+    """All that it said in words of its own, where its seat is freely played."""
+    unclear: bool = False
+    """Whether such words left open what it wants."""
 
     @property
     def goal(self) -> Goal:
@@ -95,12 +99,13 @@ class Customer:
     def uttered(self) -> str:
         """All that it has said of its data."""
         asked = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
-        return f"{asked} {' '.join(self.identity.values())}"
+        return f"{asked} {' '.join(self.identity.values())}{self.said}"
 
     def vocabulary(self) -> Vocabulary:
         """What can be read from its words: its data and its wishes, each with its own words, and whether it agrees."""
         person, words = self.record.person, dict[str, list[str]]()
-        for value in (person.name, person.email, person.postcode, person.address, *self.identity.values()):
+        own = (person.name, person.email, person.postcode, person.address)
+        for value in (*own, *self.identity.values(), *self.known().values()):
             words[value] = [spaced(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
@@ -116,6 +121,36 @@ class Customer:
         if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.at]:
             return ""
         return (not self.corrected and self.record.wrong_numbers[self.at]) or self.goal.subject
+
+    def numbers(self) -> set[str]:
+        """All numbers of orders or bookings that it has in mind, right or wrong."""
+        known = zip(self.record.goals, self.record.forgets_numbers, strict=True)
+        right = {goal.subject for goal, forgotten in known if not forgotten}
+        return right | {*self.record.wrong_numbers}
+
+    def known(self) -> dict[str, str]:
+        """Who it would say that it is: its email or name, and its postcode; a slip only once."""
+        person, record = self.record.person, self.record
+        wrong = record.wrong_postcode if not self.identity else ""
+        named = {"name": person.name} if record.forgets_email else {"email": person.email}
+        return {**named, "postcode": wrong or person.postcode}
+
+    def shorts(self) -> dict[str, str]:
+        """Short words for what it can say, and what they stand for."""
+        return {
+            "yes": YES[self.manner],
+            "no": NO,
+            "identity": " ".join(_told(self.known())),
+            "number": self._numbered()[1],
+            "request": STILL[self.manner].format(ask=self._wish()),
+            "bye": GOODBYE,
+        }
+
+    def consent(self, proposal: Proposal) -> Consent | None:
+        """What its yes to this permits; None where plain words named nothing that it wants."""
+        if self._wants(proposal):
+            return Consent(self.goal.tool, self.goal.subject, proposal.write)
+        return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
 
     def open(self) -> str:
         """Its first words."""
@@ -171,35 +206,36 @@ class Customer:
             return "it"
         return f"{self.subject} {self.number}" if self.number else self.goal.hint
 
-    def _ask(self, wordings: Mapping[Manner, str]) -> str:
+    def _wish(self) -> str:
         questions = [self.facts[name].asks for name in self.goal.facts]
         ask = self.goal.ask.format(it=self._it())
-        if questions:
-            ask += f", and to know {listed(questions)}"
-        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=ask))
+        return f"{ask}, and to know {listed(questions)}" if questions else ask
+
+    def _ask(self, wordings: Mapping[Manner, str]) -> str:
+        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._wish()))
 
     def _identify(self) -> str:
-        """Its email or name, and its postcode; a slip only once."""
-        person, record = self.record.person, self.record
-        wrong = record.wrong_postcode if not self.identity else ""
-        known = {"name": person.name} if record.forgets_email else {"email": person.email}
-        self.identity = {**known, "postcode": wrong or person.postcode}
-        texts = [f"My {name} is {value}." for name, value in self.identity.items()]
+        self.identity = self.known()
+        texts = _told(self.identity)
         return " ".join(self._say("inform", name, text) for name, text in zip(self.identity, texts, strict=True))
 
-    def _number(self) -> str:
+    def _numbered(self) -> tuple[Act, str]:
         if self.goal.subject == ACCOUNT:
-            return self._say("inform", "account", "It is about my account.")
+            return Act("inform", "account"), "It is about my account."
         if not self.number:
-            return self._say("unknown", "number", f"I do not know the number. It is {self.goal.hint}.")
-        return self._say("inform", "number", f"It is {self._it()}.")
+            return Act("unknown", "number"), f"I do not know the number. It is {self.goal.hint}."
+        return Act("inform", "number"), f"It is {self._it()}."
+
+    def _number(self) -> str:
+        act, text = self._numbered()
+        return self._say(*act, text)
 
     def _agree(self, proposal: Proposal) -> str:
         if self.outcomes[self.at].written or not self._wants(proposal):
             self.session.granted = None
             self.fruitless += 1
             return self._say("deny", "proposal", f"{NO} {self._remind(self.outcomes[self.at])}")
-        self.session.granted = Consent(self.goal.tool, self.goal.subject, proposal.write)
+        self.session.granted = self.consent(proposal)
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
@@ -242,6 +278,10 @@ class Customer:
         if not self.goal.writes and not self.goal.facts:
             return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
+
+
+def _told(identity: Mapping[str, str]) -> list[str]:
+    return [f"My {name} is {value}." for name, value in identity.items()]
 
 
 def spaced(text: str) -> str:

@@ -13,25 +13,25 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.text import flag, number, one_line, whole_number
+from games.text import flag, number, whole_number
 from simulators.base import Answer, Simulator
 from simulators.desk import listing, outcome, players
 from simulators.desk.airline import Airline
-from simulators.desk.customer import AGREEMENT, Customer, spaced
+from simulators.desk.customer import Customer
 from simulators.desk.goals import Goal
 from simulators.desk.people import draw_name
 from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record
+from simulators.desk.seat import Seat
 from simulators.desk.shop import Shop
-from simulators.desk.speech import LONGEST, VERBS, Speech, read_speech
+from simulators.desk.speech import VERBS, Speech, read_speech
 from simulators.desk.tasks import compose
 from simulators.desk.world import MOST_GOALS, World
-from simulators.person import PERSONAS, Renderings
+from simulators.person import PERSONAS, SPEECHES
+from simulators.person import Speech as Wording
 from simulators.tools import Call, describe, read_calls, run
 
 AGENT, CUSTOMER, TOOL = "agent", "customer", "tool"
-FINE = 0.1
-"""What the customer's seat pays for a text that does not say what it should."""
 WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline}
 
 
@@ -44,8 +44,9 @@ class Desk(Simulator):
 
     Options besides Simulator's:
     domain: "shop" or "airline". goals: how many in a match, a number or [low, high], at most 4.
-    person: "script" (one seat; templates speak) or "render" (the customer's seat words each answer; text that says
-    anything else is asked for once more, then replaced, at 0.1 each).
+    person: "script" (one seat; templates speak), "render" (the customer's seat words each answer; text that says
+    anything else is asked for once more, then replaced) or "free" (the customer's seat says what it likes, and shares
+    the outcome: `simulators.desk.seat`).
     cost: of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: acts of the agent.
     calls: tool calls that one act may hold.
     tools: how they are described, "signatures" or "json" (as Hermes and Qwen models were trained).
@@ -64,7 +65,7 @@ class Desk(Simulator):
         *,
         domain: Literal["shop", "airline"] = "shop",
         goals: int | list[int] | tuple[int, int] = (1, 4),
-        person: Literal["script", "render"] = "script",
+        person: Wording = "script",
         cost: float = 0.0,
         max_turns: int = 40,
         calls: int = 4,
@@ -75,8 +76,8 @@ class Desk(Simulator):
     ) -> None:
         if domain not in WORLDS:
             raise ValueError(f"domain must be one of {', '.join(WORLDS)}, not {domain!r}")
-        if person not in ("script", "render"):
-            raise ValueError(f"person must be one of script, render, not {person!r}")
+        if person not in SPEECHES:
+            raise ValueError(f"person must be one of {', '.join(SPEECHES)}, not {person!r}")
         if tools not in ("signatures", "json"):
             raise ValueError(f'tools must be "signatures" or "json", not {tools!r}')
         ends = goals if isinstance(goals, list | tuple) else (goals, goals)
@@ -90,7 +91,7 @@ class Desk(Simulator):
         self.stakes = self.max_turns * self.cost
         self.policy: tuple[Rule, ...] = (*WORLDS[domain].rules, PRIVACY)
         """All reasons to deny."""
-        if person == "render":
+        if person != "script":
             self.seats = (AGENT, CUSTOMER)
         super().__init__(penalty=penalty, talk=False, **options)
 
@@ -116,7 +117,7 @@ class Desk(Simulator):
         self.said: list[str] = []
         self.acts = self.called = self.errors = 0
         self.success = False
-        self.renderings, self.template = Renderings(), ""
+        self.seat = Seat(self.customer, self.person)
         self.heard = self.customer.open()
         self.tell(self.heard, AGENT, sender=CUSTOMER)
 
@@ -143,7 +144,7 @@ class Desk(Simulator):
     def private(self, seat: str) -> dict[str, Any]:
         """Whether somebody is verified and what was agreed to; the customer's seat: what to say."""
         if seat == CUSTOMER:
-            return {"say": [str(act) for act in self.customer.acts], "template": self.template}
+            return self.seat.facts()
         if self.terse:
             return {"marks": listing.short(listing.marks(self.world, self.customer, self.heard))}
         session = self.world.session
@@ -152,17 +153,17 @@ class Desk(Simulator):
     def legal(self, seat: str) -> list[str] | None:
         """The agent's acts as far as they can be listed from what it was shown; more may be played."""
         if seat == CUSTOMER:
-            return None
+            return list(self.customer.shorts()) if self.person == "free" else None
         return list(self.listed().keys() if self.terse else self.listed().values())
 
     def next_seat(self, seat: str) -> str:
         """The customer's seat answers what is said to it."""
-        return CUSTOMER if self.template else AGENT
+        return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
         """One act of the agent, or the customer's words."""
         if seat == CUSTOMER:
-            return self._render(act)
+            return self._listen(act)
         if self.terse:
             act = self.listed().get(act.strip(), act)
         verb = act.split(maxsplit=1)[0] if act.strip() else ""
@@ -178,7 +179,7 @@ class Desk(Simulator):
         elif speech is not None:
             self._speak(speech)
         if self.acts >= self.max_turns and not self.ended:
-            self.template = ""
+            self.seat.template = ""
             self._finish("turns")
         return "" if speech is None else speech.text
 
@@ -206,7 +207,7 @@ class Desk(Simulator):
             "errors": self.errors,
             "customer": self.customer.record.persona,
             "customer_left": self.customer.gone == "left",
-            **(self.renderings.figures() if self.person == "render" else {}),
+            **self.seat.figures(),
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -246,22 +247,21 @@ class Desk(Simulator):
         told = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
         if told and not self.world.session.verified:
             self.world.breach(IDENTITY.name)
+        identity = self.customer.identity
         answer = self.customer.hear(speech)
-        if self.person == "render":
-            self.template = answer
-        else:
+        if self.person == "script":
             self._answered(answer)
+        else:
+            self.seat.asked(answer, speech.proposal, identity)
 
-    def _render(self, text: str) -> str:
-        """The customer's own words, if they say what they should; nothing reaches the agent until they do."""
-        text, words, template = one_line(text, LONGEST), self.customer.vocabulary(), self.template
-        heard = self.renderings.settled(text, template, lambda said: words.understand(spaced(said), AGREEMENT))
-        if heard != text:
-            self.pay(CUSTOMER, "reading", -FINE)
+    def _listen(self, text: str) -> str:
+        """The customer's own words; nothing reaches the agent while they are asked for again."""
+        heard, fines = self.seat.hear(text)
+        for part, fine in fines.items():
+            self.pay(CUSTOMER, part, fine)
         if heard is None:
-            self.tell(f"Say this and nothing else: {template}", CUSTOMER)
+            self.tell(f"Say this and nothing else: {self.seat.template}", CUSTOMER)
             return ""
-        self.template = ""
         self._answered(heard)
         return heard
 
@@ -281,7 +281,8 @@ class Desk(Simulator):
             and all(outcome.told_right(goals, self.customer.outcomes))
             and outcome.rows_right(self.world.changes(), self.accepted)
         )
-        self.pay(AGENT, "outcome", float(self.success))
+        for seat in (AGENT, CUSTOMER) if self.person == "free" else (AGENT,):
+            self.pay(seat, "outcome", float(self.success))
         self.end(why, "The talk is over.")
 
 

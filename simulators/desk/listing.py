@@ -50,7 +50,7 @@ def marks(world: World, customer: Customer, heard: str) -> list[str]:
     """What is asked, who is known, what was agreed to and done, and, once it was looked up, what the rules look at."""
     goal, stands = customer.goal, customer.outcomes[customer.at]
     words = [
-        goal.tool or ("pry" if goal.reasons else "ask"),
+        "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
         *("?" + name for name in goal.facts if name not in stands.told),
     ]
     words += ["told"] * bool(customer.identity) + ["known"] * bool(world.session.verified)

@@ -49,7 +49,7 @@ def _agent(game: Desk, denies: Callable[[Goal], bool]) -> Answer:
 
     def answer(view: Seen) -> str:
         if view.seat != game.seats[0]:
-            return str(view.private["template"])
+            return str((game.terse and view.private.get("answer")) or view.private["template"])
         listed = {act: code for code, act in game.listed().items()}
         act = next(act for act in _wishes(game, looked, denies(game.customer.goal)) if act in listed)
         if "(" in act and not act.startswith(("CONFIRM", "find")):

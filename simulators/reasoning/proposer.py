@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -25,8 +26,9 @@ class ProposerSolver(Simulator):
     """Acts: the proposer's a task of the family that it is told, the solvers' an answer each.
 
     Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
-    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); rounds,
-    tasks per match; answer "plain", "boxed" or "tag", where the answer stands in a solver's act.
+    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,
+    how many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few
+    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", where it stands in a solver's act.
 
     A proposal counts when the checker can work out its answer, within the family's limits, and when the answer does
     not stand in it, it was not met in this match, and it is of the split: with "train" no question of reasoning-gym's
@@ -44,6 +46,7 @@ class ProposerSolver(Simulator):
         families: object = "chain_sum",
         solvers: int = 4,
         pay: Pay = "frontier",
+        opening: int = 0,
         rounds: int = 1,
         answer: replies.AnswerFormat = "plain",
         illegal: Literal["end", "retry"] = "end",
@@ -54,18 +57,22 @@ class ProposerSolver(Simulator):
         self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
         self.seats = (PROPOSER, *self.solvers)
         self.pays = one_of("pay", pay, list(PAYS))
+        self.opens = whole_number("opening", opening, least=0, most=2)
         self.rounds = whole_number("rounds", rounds, least=1)
         self.answer = one_of("answer", answer, replies.ANSWERS)
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws the family, and an example that may not be proposed; {"family": …, "example": …} sets them."""
+        """Draws the family, and an example that may not be proposed, or only how it opens; {"family": …, "example": …}
+        sets them."""
         names = list(self.families)
         name = str(options.get("family", names[rng.integers(len(names))]))
         self.family: Family = self.families[name]
-        self.example = self.family.check(options["example"]) if "example" in options else self.drawn(rng)
+        self.opening = ""
+        self.example = self.family.check(options["example"]) if "example" in options else self._exemplary(rng)
+        self.opening = self.example.parted(self.opens)[0]
         self.proposed: Proposed | None = None
-        self._seen = {self.example.text}
+        self._seen = set() if self.opening else {self.example.text}
         self._right: list[bool] = []
         self._shares: list[float] = []
         self._tasks: list[Proposed] = []
@@ -74,12 +81,13 @@ class ProposerSolver(Simulator):
     def rules(self) -> str:
         """The same for all seats."""
         again = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
+        opening = " A task begins as the proposer is told." if self.opens else ""
         paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
         return (
             f"The proposer writes a task, the {len(self.solvers)} solvers answer it, each alone.{again} "
             f"A solver is paid for the right answer; it writes {replies.SHOWN_ANSWER[self.answer]}. "
             f"The proposer writes the task and nothing else, and is paid {paid}; a task that is malformed, was seen "
-            "before or holds its own answer pays nothing."
+            f"before or holds its own answer pays nothing.{opening}"
         )
 
     def public(self) -> dict[str, Any]:
@@ -93,11 +101,13 @@ class ProposerSolver(Simulator):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """The proposer's: what its tasks look like, their limits, and an example that it may not repeat."""
+        """The proposer's: what its tasks look like, their limits, and an example that it may not repeat or an opening
+        that it must."""
         if seat != PROPOSER:
             return {}
         limits = ", ".join(f"{name.replace('_', ' ')} {most}" for name, most in self.family.settings.items())
-        return {"form": self.family.form, "limits": limits, "example": self.example.text}
+        example = "" if self.opening else self.example.text
+        return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
         """Checks a proposal, or an answer; the other seats do not hear it."""
@@ -132,15 +142,37 @@ class ProposerSolver(Simulator):
             raise IllegalAct("the checker cannot check it") from error
         if task.trivial:
             raise IllegalAct("its answer stands in it")
+        if not self.opens_so(task):
+            raise IllegalAct(f"it does not begin with {self.opening}")
         if task.text in self._seen:
             raise IllegalAct("it was seen before")
         if not self.of_split(task):
             raise IllegalAct("it is kept for another split")
         return task
 
+    def opens_so(self, task: Proposed) -> bool:
+        """Whether a task begins as this match asks for."""
+        return not self.opening or task.parted(self.opens)[0] == self.opening
+
     def of_split(self, task: Proposed) -> bool:
         """Whether a task may be asked in this split."""
         return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
+
+    def may_ask(self, task: Proposed) -> bool:
+        """Whether it does not hold its own answer, and is of the split."""
+        return not task.trivial and self.of_split(task)
+
+    def _exemplary(self, rng: np.random.Generator) -> Proposed:
+        """A drawn task; where its opening alone is a task, too, one that may be asked."""
+        for _ in range(TRIES):
+            task = self.drawn(rng)
+            try:
+                opening = self.family.check(task.parted(self.opens)[0])
+            except ValueError:
+                return task
+            if self.may_ask(opening):
+                return task
+        raise SimulatorFault(f"{self.family.name} has no opening in the split {self.split} within its limits")
 
     def _settle(self) -> None:
         """Pays the proposer for the round; the next one, or the end."""
@@ -160,7 +192,10 @@ class ProposerSolver(Simulator):
         """A task of the match's family, of the split, that would be accepted if it were not met before."""
         for _ in range(TRIES):
             task = self.family.draw(rng)
-            if not task.trivial and self.of_split(task):
+            if self.opening:
+                with contextlib.suppress(ValueError):  # a parenthesis may be left open
+                    task = self.family.check(self.opening + task.parted(self.opens)[1])
+            if self.opens_so(task) and self.may_ask(task):
                 return task
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 

@@ -45,6 +45,11 @@ class Proposed:
         """Whether its answer stands in it already."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
+    def parted(self, numbers: int) -> tuple[str, str]:
+        """The text up to this many numbers, and the rest."""
+        end = list(re.finditer(r"\d+", self.text))[numbers - 1].end() if numbers else 0
+        return self.text[:end], self.text[end:]
+
 
 class Family(ABC):
     """A kind of task and its limits; `check` reads a proposal, `draw` makes one."""

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ ARMS: dict[str, list[str]] = {
     "solver_only": ["seats.proposer.policy=random"],
     "zero": ["credit.estimator=zero"],
 }
-CHOSEN = ["frontier", "hard", "solver_only"]
+CHOSEN = ["frontier", "solver_only", "hard"]
 POLICIES = ("proposer", "solver")
 SPLITS = ("test", "train")
 LEVELS = [(family, terms) for family in ("chain_sum", "products") for terms in (2, 3)]
@@ -62,14 +62,22 @@ def run(seed: int, settings: list[str], out: Path) -> None:
     arena("run", "selfplay", *RECIPE, "--seed", str(seed), "--out", str(out), "--json", *words)
 
 
-def warmed(seed: int, folder: Path) -> dict[str, Path]:
-    """Weights that have imitated, and learned nothing by themselves; by policy."""
+class Warm(NamedTuple):
+    """Where a seed's runs begin."""
+
+    weights: dict[str, Path]
+    """By policy."""
+    accuracy: dict[str, dict[str, float]]
+
+
+def warm(seed: int, folder: Path, questions: int) -> Warm:
+    """Weights that have imitated, and learned nothing by themselves."""
     out, weights = folder / f"warm-{seed}", {name: folder / f"{name}-{seed}" for name in POLICIES}
     once = ["iterations=1", "learn.lr=0.0", "play.matches=1"]
     run(seed, [*(f"policies.{name}.model=nano-{seed}" for name in POLICIES), *once], out)
     for name, to in weights.items():
         arena("export", str(out), "--policy", name, "--to", str(to))
-    return weights
+    return Warm(weights, accuracy(str(weights["solver"]), questions))
 
 
 def accuracy(contender: str, questions: int) -> dict[str, dict[str, float]]:
@@ -116,16 +124,14 @@ def mean(values: Iterable[float]) -> float:
     return float(np.mean(found)) if (found := list(values)) else 0.0
 
 
-def play(
-    arm: str, seed: int, weights: dict[str, Path], before: Any, folder: Path, chosen: argparse.Namespace
-) -> dict[str, Any]:
+def play(arm: str, seed: int, begin: Warm, folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """One run: accuracy at its beginning, middle and end, what was proposed, and what it cost."""
     out, started = folder / f"{arm}-{seed}", time.perf_counter()
-    begun = [f"policies.{name}.model={path}" for name, path in weights.items()]
+    begun = [f"policies.{name}.model={path}" for name, path in begin.weights.items()]
     begun += [f"policies.{name}.imitate=null" for name in POLICIES]
     run(seed, [*begun, *chosen.set, *ARMS[arm], "checkpoint.keep=100"], out)
     later = {str(k): accuracy(f"{out}@{k}:solver", chosen.questions) for k in kept(out) if k}
-    scores = {"0": before} | later
+    scores = {"0": begin.accuracy} | later
     seconds = round(time.perf_counter() - started, 1)
     told = ", ".join(
         f"{split} {' '.join(f'{mean(s[split].values()):.3f}' for s in scores.values())}" for split in SPLITS
@@ -204,25 +210,31 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed; below it lie those of tuning")
     parser.add_argument("--arms", nargs="+", default=CHOSEN, choices=list(ARMS))
-    parser.add_argument("--questions", type=int, default=100, help="of each level and split")
+    parser.add_argument("--questions", type=int, default=80, help="of each level and split")
     parser.add_argument("--set", action="append", default=[], help="one setting laid over all arms, A.B=C")
     parser.add_argument("--out", type=Path, default=RESULTS / "proposer.json", help="the figure lies beside it")
     chosen = parser.parse_args()
     runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(chosen.first, chosen.first + chosen.seeds):
-            weights = warmed(seed, Path(folder))
-            before = accuracy(str(weights["solver"]), chosen.questions)
-            runs += [play(arm, seed, weights, before, Path(folder), chosen) for arm in chosen.arms]
+        seeds = range(chosen.first, chosen.first + chosen.seeds)
+        begins = {seed: warm(seed, Path(folder), chosen.questions) for seed in seeds}
+        for n, arm in enumerate(chosen.arms):
+            runs += [play(arm, seed, begins[seed], Path(folder), chosen) for seed in seeds]
+            if n:
+                write(runs, chosen.arms[: n + 1], chosen)
+
+
+def write(runs: list[dict[str, Any]], arms: list[str], chosen: argparse.Namespace) -> None:
+    """The JSON and the figure of the arms that are done, and the differences on the terminal."""
     command = " ".join(["python tests/benchmarks/proposer.py", *sys.argv[1:]])
-    found = summary(runs, chosen.arms)
+    found = summary(runs, arms)
     result = {"command": command, "settings": chosen.set, "summary": found, "runs": runs, "machine": environment()}
     chosen.out.write_text(json.dumps(result, indent=1) + "\n")
-    draw(runs, found, chosen.arms, chosen.out.with_suffix(".png"))
+    draw(runs, found, arms, chosen.out.with_suffix(".png"))
     for split in SPLITS:
-        for other, differences in found[split][f"{chosen.arms[0]}_minus"].items():
+        for other, differences in found[split][f"{arms[0]}_minus"].items():
             e = differences["all"]
-            print(f"{split}: {chosen.arms[0]} - {other} {e['estimate']:+.3f} [{e['low']:+.3f}, {e['high']:+.3f}]")
+            print(f"{split}: {arms[0]} - {other} {e['estimate']:+.3f} [{e['low']:+.3f}, {e['high']:+.3f}]")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,30 @@
 """The clinic: rewards by hand, the exact posterior against sums over all hidden states, calibration, yardsticks."""
 
+import asyncio
+import hashlib
 import itertools
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from clinic_by_hand import by_hand
 
+from agents.players.brains import make_brain
+from agents.players.model import BrainPlayer
+from arena.match import Limits, MatchPlan, play_match
+from arena.orchestrator import play_all
+from arena.records import Seating
+from simulators.base import SimulatorFault
 from simulators.clinic import Clinic
 from simulators.clinic.chart import Chart
 from simulators.clinic.patient import Patient
 from simulators.clinic.posterior import entropy, inference
 from simulators.clinic.record import draw_record
 from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, disease_names
-from simulators.clinic.table import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, table
+from simulators.clinic.sources import Key
+from simulators.clinic.synthetic import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, invented
 from simulators.conformance import play, shown
 from simulators.person import PERSONAS
 
@@ -50,19 +61,19 @@ def unknown(game):
 
 
 def test_the_table_has_the_stated_classes_and_comes_from_its_seed_alone():
-    one = table(0, 20, 44)
+    one = invented(0, 20, 44)
     assert one.symptoms.shape == (20, 44) and one.findings.shape == (20, len(FINDINGS))
     for row in one.symptoms:
         counts = [int((row == chance).sum()) for chance in (VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND)]
         assert counts == [2, 3, 3, 36]
     assert math.isclose(one.prior.sum(), 1) and len({*one.prior.round(9)}) == len(PREVALENCE)
-    table.cache_clear()
-    assert (table(0, 20, 44).symptoms == one.symptoms).all() and (table(1, 20, 44).symptoms != one.symptoms).any()
+    assert (invented(0, 20, 44).symptoms == one.symptoms).all()
+    assert (invented(1, 20, 44).symptoms != one.symptoms).any()
     assert len({*disease_names(100)}) == 100
 
 
 def test_records_follow_the_table_and_the_persona():
-    known, rng = replace(table(0, 20, 44), prior=np.eye(20)[3]), np.random.default_rng(0)
+    known, rng = replace(invented(0, 20, 44), prior=np.eye(20)[3]), np.random.default_rng(0)
     records = [draw_record(rng, known, "mistaken", 0.05) for _ in range(4000)]
     has = np.array([record.symptoms for record in records])
     assert np.abs(has.mean(axis=0) - known.symptoms[3]).max() < 0.03
@@ -76,6 +87,17 @@ def test_records_follow_the_table_and_the_persona():
     assert (told <= has).all() and not told[:, [n for n, sign in enumerate(SYMPTOMS) if sign.secret]].any()
     openly = [n for n, sign in enumerate(SYMPTOMS) if not sign.secret]
     assert told[:, openly][(has & ~forgotten)[:, openly]].mean() == pytest.approx(0.3, abs=0.02)
+
+
+def test_matches_of_one_seed_are_the_same_as_ever():
+    """Rules, words, acts and outcomes of 30 matches, hashed: another hash means another clinic."""
+    digest = hashlib.blake2b(digest_size=8)
+    for options in ({}, {"persona": "mixed", "terse": True}, {"person": "render", "diseases": 50, "open_book": True}):
+        game = Clinic(**options)
+        for seed in range(10):
+            played = play(game, seed, "random")
+            digest.update(f"{game.rules()}\n{game.render()}\n{played['success']} {played['budget']}\n".encode())
+    assert digest.hexdigest() == "GOLDEN"
 
 
 # Rewards.
@@ -222,30 +244,6 @@ def test_the_open_book_tells_the_table():
 # The posterior.
 
 
-def by_hand(game, chart, persona):
-    """The posterior by summing over all that may be true of each sign: there, forgotten, wrong, told."""
-    kind, known = PERSONAS[persona], game.table
-    slip = game.slip * kind.slips
-    weights = known.prior.copy()
-    for disease in range(len(weights)):
-        for n, sign in enumerate(SYMPTOMS[: game.symptoms]):
-            chance = 0.0
-            for has, forgot, slipped, tells in itertools.product((True, False), repeat=4):
-                share = known.symptoms[disease, n] if has else 1 - known.symptoms[disease, n]
-                share *= kind.forgets if forgot else 1 - kind.forgets
-                share *= slip if slipped else 1 - slip
-                share *= kind.volunteers if tells else 1 - kind.volunteers
-                told = tells and has and not forgot and not sign.secret
-                says = "unknown" if forgot else "inform" if has != slipped else "deny"
-                seen = told == (n in chart.complaint) and (told or chart.answers.get(n, says) == says)
-                chance += share * seen
-            weights[disease] *= chance
-        for finding, there in chart.findings.items():
-            rate = known.findings[disease, finding]
-            weights[disease] *= rate if there else 1 - rate
-    return weights
-
-
 @pytest.mark.parametrize("persona", sorted(PERSONAS))
 def test_the_posterior_is_exact(persona):
     game = started(4, persona=persona, budget=6, diseases=5, symptoms=14)
@@ -265,8 +263,26 @@ def test_the_posterior_over_mixed_personas_is_the_mixture_of_each_ones():
     assert game.solver.posterior(game.chart, 9) == pytest.approx(weights / weights.sum())
 
 
+def test_the_posterior_is_how_often_whoever_looks_so_has_what():
+    """Of many patients drawn, those with the same chart have each disease as often as it says (4 standard errors)."""
+    game = started(diseases=3, symptoms=8, persona="mixed", slip=0.1)
+    rng, found = np.random.default_rng(0), {}
+    for number in range(30_000):
+        record = draw_record(rng, game.table, list(PERSONAS)[number % len(PERSONAS)], 0.1)
+        asked = {n: record.answers[n] for n in (1, 4, 6) if n not in record.complaint}
+        chart = Chart(record.complaint, asked, strain=3)
+        chart.note_test(0, record.findings, game.table)
+        found.setdefault(repr(chart), (chart, np.zeros(3)))[1][record.disease] += 1
+    often = [(chart, counts) for chart, counts in found.values() if counts.sum() >= 200]
+    assert len(often) > 20
+    for chart, counts in often:
+        expected = game.solver.posterior(chart, 20)
+        far = 4 * np.sqrt(expected * (1 - expected) / counts.sum()) + 1 / counts.sum()
+        assert (np.abs(counts / counts.sum() - expected) < far).all(), chart
+
+
 def test_who_stays_is_not_impatient_and_who_leaves_is():
-    solver = inference(0, 20, 44, tuple(PERSONAS), 0.05)
+    solver = inference(Key("synthetic"), tuple(PERSONAS), 0.05)
     row = list(PERSONAS).index("impatient")
     assert solver.weights(Chart(strain=5), 10)[row].sum() == 0
     assert solver.weights(Chart(strain=5, gone=True), 10)[row].sum() == pytest.approx(1)
@@ -325,3 +341,33 @@ def test_a_patient_is_copied_with_its_match():
     twin.step(unknown(twin)[0])
     assert game.turns == 0 and twin.turns == 1 and isinstance(twin.patient, Patient)
     assert game.table is twin.table
+
+
+# In the arena.
+
+
+class Faulty(Clinic):
+    """Its laboratory burns in every fourth match."""
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed, options)
+        if seed % 4 == 0:
+            raise SimulatorFault("the laboratory is on fire")
+
+
+def test_faults_have_their_own_reason_and_rate_and_are_no_defeats():
+    seats = {"doctor": Seating("brain", "noop", 0, False, "brain")}
+    plans = [MatchPlan(f"m{seed}", 0, "clinic", {}, seed, seats) for seed in range(12)]
+    heard = []
+
+    async def of(plan):
+        game = Faulty()
+        return await play_match(plan, game, {"doctor": BrainPlayer(make_brain("noop", 0, game))}, Limits())
+
+    finished = asyncio.run(play_all(plans, of, heard.append, in_flight=4, attempts=1))
+    failed = [record for record in heard if record.status == "failed"]
+    assert [record.seed % 4 == 0 for record in finished] == [False] * 9
+    assert Counter(record.reason for record in failed) == {"SimulatorFault: the laboratory is on fire": 3}
+    assert len(failed) / len(heard) == 0.25
+    assert all(record.payoffs == record.report == {} for record in failed)
+    assert all(record.report["score"] == 0 for record in finished)

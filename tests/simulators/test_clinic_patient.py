@@ -11,11 +11,13 @@ from agents.players.model import BrainPlayer
 from agents.role import load_role
 from arena.match import Limits, MatchPlan, play_match
 from arena.records import Seating
+from games.book import fold
 from simulators.clinic import Clinic
-from simulators.clinic.signs import SYMPTOMS, words
+from simulators.clinic.signs import SYMPTOMS
+from simulators.clinic.synthetic import invented
 from simulators.conformance import play, shown
 
-WORDS = words(len(SYMPTOMS), 20)
+WORDS = invented(0, 20, len(SYMPTOMS)).words
 
 
 def asked(person, seed=0, **options):
@@ -119,6 +121,25 @@ def test_no_words_at_all_make_the_doctor_hear_or_read_anything_wrong():
         for symptom, stance in game.chart.answers.items():
             assert game.patient.record.answers[symptom] == stance
     assert heard > 100
+
+
+def test_no_words_of_a_renderer_give_a_secret_away():
+    """A patient who blurts out any signs and diseases: the doctor reads no word of what was not asked about."""
+    blurts = [word for phrase in WORDS.phrases for word in (phrase, f"yes and I have {phrase}", f"no {phrase}")]
+    rng, replaced = random.Random(1), 0
+    for seed in range(30):
+        game, heard = Clinic(person="render", persona="mixed"), ""
+        game.reset(seed=seed)
+        while not game.ended:
+            if game.agent_selection == "patient":
+                game.step(". ".join(rng.sample(blurts, 2)))
+                continue
+            heard += "".join(f" {fold(message['text'])} ." for message in shown(game).messages)
+            for secret, texts in game.hidden().items():
+                assert not any(f" {text} " in heard for text in map(fold, texts)), secret
+            game.step(rng.choice([act for act in game.legal("doctor") if act[0] == "A" or not game.left]))
+        replaced += game.patient.figures()["render_replaced"]
+    assert replaced > 200
 
 
 # Free.

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from games.book import fold
 from simulators.clinic.patient import OPENINGS, UNWELL
-from simulators.clinic.signs import SYMPTOMS, words
+from simulators.clinic.signs import SYMPTOMS
+from simulators.clinic.synthetic import invented
 from simulators.extractor import vocabulary
 from simulators.person import PERSONAS, WORDINGS, Act, Renderings, listed, may_leave, worded
 
-WORDS = words(len(SYMPTOMS), 20)
+WORDS = invented(0, 20, len(SYMPTOMS)).words
 SIGNS = st.sampled_from(SYMPTOMS)
 STANCES = st.sampled_from(["inform", "deny", "unknown"])
 SMALL = vocabulary({

@@ -58,6 +58,7 @@ def _fresh(game: ProposerSolver) -> str:
         {},
         {"families": ["products", "gcd"], "rounds": 2, "solvers": 2, "illegal": "retry", "answer": "boxed"},
         {"families": {"basic_arithmetic": {"max_digits": 1}, "lcm": {}}, "split": "train", "pay": "hard"},
+        {"families": ["chain_sum", "basic_arithmetic"], "opening": 2, "rounds": 2},
     ],
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
@@ -167,6 +168,35 @@ def test_what_was_seen_is_rejected() -> None:
     game.step("19")
     assert "was seen" in _rejected(game, "12+7")
     assert _rejected(game, "7 + 12") == ""
+
+
+def test_a_task_begins_as_the_proposer_is_told() -> None:
+    game = _game(opening=2)
+    game.reset(seed=0, options={"example": "12 + 7 - 30"})
+    told = game.private("proposer")
+    assert (told["opening"], told["example"]) == ("12 + 7", "")
+    for act in ("7 + 12", "12 - 7", "12 + 71"):
+        assert "it does not begin with 12 + 7." in _rejected(game, act)
+    assert [_rejected(game, act) for act in ("12+7", "12 + 7 - 30", "12 + 7 + 1")] == ["", "", ""]
+    with pytest.raises(ValueError, match="opening must be a whole number from 0 to 2"):
+        _game(opening=3)
+
+
+@pytest.mark.parametrize("opening", [1, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scripted_proposers_keep_to_the_opening(family: str, opening: int) -> None:
+    openings = set()
+    for seed in range(20):
+        game = _game(seed, families=family, opening=opening)
+        openings.add(game.opening)
+        assert _rejected(game, _fresh(game)) == ""
+    assert len(openings) > 10
+
+
+def test_an_opening_that_is_a_task_by_itself_may_be_asked() -> None:
+    for seed in range(40):
+        game = _game(seed, opening=2, split="train", families={"chain_sum": {"max_digits": 1}})
+        assert _rejected(game, game.opening) == ""
 
 
 def test_a_split_keeps_the_other_splits_questions_out() -> None:

