@@ -45,6 +45,9 @@ claims: $(VENV)/installed ## the studies of published claims on small worlds (un
 		$(BIN)/python tests/benchmarks/claims/study.py $$study || exit 1; done
 	$(BIN)/python tests/benchmarks/claims/study.py table
 
+proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
+	$(BIN)/python tests/benchmarks/proposer.py
+
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt

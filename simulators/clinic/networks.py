@@ -108,8 +108,8 @@ NETWORKS: Mapping[str, Network] = {
             obesity=present; obesity; too much weight; obese; overweight
             diabetes=present; diabetes; diabetes; diabetic
             hospital=present; hospital stays; a hospital stay behind me; been in hospital; a hospital stay
-            surgery=present; surgery; an operation behind me; had surgery; an operation
-            injections=present; injections; injections behind me; had injections; an injection
+            surgery=present; surgery; an operation behind me; an operation; operated on
+            injections=present; injections; injections behind me; an injection
             transfusion=present; transfusion; a blood transfusion behind me; a blood transfusion
             hepatotoxic=present; harmful medicines; a course of harmful medicines behind me; liver harming drugs
         """,

@@ -1,42 +1,281 @@
-"""How often the clinic's scripted doctors are right, by the number of questions and tests that they may make.
+"""Does a doctor learn in the clinic? Arms × seeds of the recipes `clinic-nano` and `clinic_both-nano`, judged outside.
 
-python tests/benchmarks/clinic.py [--patients 300] [--diseases 20] [--persona cooperative]
+    python tests/benchmarks/clinic.py doctor      # what a doctor learns to ask and to find; 20 diseases, 24 symptoms
+    python tests/benchmarks/clinic.py both        # patient and doctor trained together, or the doctor alone
+    python tests/benchmarks/clinic.py scripted    # the scripted doctors by budget, in seconds
+
+All seeds of a study begin with the same warm start, as they would with the same language model; it imitates players of
+`Begun` below. `doctor`: the warm start knows what charts of random questions point to; `trained` learns from there by
+reward, and `warm` is where it began, which is also what as many updates with advantages 0 would leave. `both`: the
+doctor learns with a patient who learns too (`together`), who tells the truth (`truthful`), or who stays as it began
+(`warm patient`: yes, no or unsure at random); then every doctor meets every patient. Tests are on patients that no
+training met, the same ones for everybody; replies are sampled at temperature 1, as in training. `--folder F` keeps the
+runs; a study that was interrupted goes on there. Writes results/clinic-STUDY.json and .png.
 """
 
 import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from arena.config import GameSpec
+from arena.doctor import environment
+from arena.league.evaluation import play
+from arena.league.specs import Contenders
+from arena.statistics import mean_ci, rate_ci
+from arena.store.plain import plain
 from simulators.clinic import Clinic
-from simulators.conformance import play
 
-DOCTORS = ("asker", "random_asker")
+RESULTS = Path(__file__).parent / "results"
+WARD = {"diseases": 20, "symptoms": 24, "terse": True}
+BUDGETS = (0, 1, 2, 3, 4, 5)
+SCRIPTED = ("asker", "random_asker", "random")
+OPTIONS = ("diseases=20", "symptoms=24", "budget=[0,5]")
+DOCTOR = (*(f"game.options.{option}" for option in OPTIONS), "iterations=75")
+WARM = (
+    "policies.doctor.imitate.matches=40000",
+    "policies.doctor.imitate.minibatches=500",
+    "policies.doctor.imitate.lr=1e-3",
+)
+EVALUATION = 1
+"""The seed of the test patients."""
+STILL = ("iterations=1", "learn.lr=0.0", "play.matches=4", "play.in_flight=4")
+"""Of a run that only imitates."""
+PAIR = {"diseases": 6, "symptoms": 12, "terse": True, "budget": 4, "person": "free"}
+ARMS: dict[str, list[str]] = {
+    "together": [],
+    "truthful": ["seats.patient.policy=oracle"],
+    "warm patient": ["policies.patient.train=false"],
+}
+FIGURES = (
+    "success", "posterior_best", "questions", "tests", "repeated", "invalid",
+    "told_wrong", "told_secret", "told_unread",
+)  # fmt: skip
+LINES = {
+    "asker": ("black", "--"), "trained": ("tab:blue", "o-"), "random_asker": ("tab:green", "--"),
+    "warm": ("tab:orange", "o-"), "random": ("grey", ":"),
+}  # fmt: skip
+
+
+class Begun(Clinic):
+    """The clinic in the midst of an interview: for half of the patients all that may be asked was asked, at random.
+
+    For the others some of it. So `random_asker` shows mostly how to conclude from a chart: imitating what it asks in
+    a whole match, which nothing could foretell, drowns that.
+    """
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """A patient who has been asked before."""
+        super().set_up(rng, options)
+        unknown = [symptom for symptom in range(self.symptoms) if not self.chart.knows(symptom)]
+        count = int(rng.integers(self.budget + 1)) if rng.random() < 0.4 else self.budget
+        asked = rng.permutation(unknown)[:count].tolist()
+        self.chart.answers |= {symptom: self.patient.record.answers[symptom] for symptom in asked}
+        self.questions = len(asked)
+
+
+def arena(*words: str) -> str:
+    """What an arena command prints."""
+    command = [sys.executable, "-m", "arena", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def learn(recipe: str, seed: int, settings: Iterable[str], out: Path) -> Path:
+    """One run of a recipe with these settings; one that is there already goes on."""
+    if out.exists():
+        arena("resume", str(out))
+        return out
+    words = [word for setting in settings for word in ("--set", setting)]
+    arena("run", "selfplay", "--recipe", recipe, "--seed", str(seed), "--out", str(out), *words)
+    return out
+
+
+def warmed(recipe: str, settings: Iterable[str], folder: Path, *policies: str) -> list[str]:
+    """Settings with which a run begins from weights that have imitated, and learned nothing by themselves."""
+    out = learn(recipe, 0, [f"game.name={Path(__file__).resolve()}:Begun", *settings, *STILL], folder / "warm")
+    found = []
+    for policy in policies:
+        if not (folder / policy).exists():
+            arena("export", str(out), "--policy", policy, "--to", str(folder / policy))
+        found += [f"policies.{policy}.model={folder / policy}", f"policies.{policy}.imitate=null"]
+    return found
+
+
+def meet(options: Mapping[str, Any], patients: int, **seats: str) -> dict[str, float]:
+    """Means over the first so many test patients, for those who sit at these seats; models take the nano roles."""
+    table = {seat: Contenders(role=f"nano_{seat}").load(spec)[0] for seat, spec in seats.items()}
+    game = GameSpec(name="clinic", options={**options, "split": "test"})
+    (matches,), _ = play([table], game, patients, EVALUATION)
+    reports = [match.report for match in matches if match]
+    return {name: float(np.mean([report[name] for report in reports])) for name in FIGURES if name in reports[0]}
+
+
+def curves(run: Path) -> dict[str, list[float]]:
+    """What the run's matches showed, by iteration."""
+    rows = [json.loads(line)["report"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {name: [round(row[name], 4) for row in rows] for name in FIGURES if name in rows[0]}
+
+
+# -- a doctor ----------------------------------------------------------------------------------------------
+
+
+def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
+    """What everybody finds at each budget: with intervals over seeds for who is trained, over patients for others."""
+    begin = warmed("clinic-nano", [*DOCTOR, *WARM], folder, "doctor")
+
+    def at_all(who: str) -> dict[int, dict[str, float]]:
+        return {b: meet({**WARD, "budget": b}, patients, doctor=who) for b in BUDGETS}
+
+    others = {"warm": at_all(str(folder / "doctor")), **{who: at_all(who) for who in SCRIPTED}}
+    runs = []
+    for seed in range(seeds):
+        began = time.perf_counter()
+        run = learn("clinic-nano", seed, [*DOCTOR, *begin], folder / f"trained-{seed}")
+        runs.append({"seed": seed, "at": at_all(str(run)), "curves": curves(run)})
+        runs[-1]["seconds"] = round(time.perf_counter() - began)
+        print(seed, {b: round(one["success"], 3) for b, one in runs[-1]["at"].items()}, flush=True)
+    return {"summary": by_budget(runs, others, patients), "others": others, "runs": runs}
+
+
+def by_budget(runs: list[dict[str, Any]], others: Mapping[str, Any], patients: int) -> dict[str, Any]:
+    """Accuracy, what the exact posterior would find from the same charts, and by how much the trained are better."""
+    found: dict[str, Any] = {}
+    for b in BUDGETS:
+        trained = {figure: [run["at"][b][figure] for run in runs] for figure in FIGURES[:3]}
+        right = {who: told[b]["success"] for who, told in others.items()}
+        found[f"{b}"] = {
+            "accuracy": {"trained": mean_ci(trained["success"])}
+            | {who: rate_ci(round(rate * patients), patients) for who, rate in right.items()},
+            "could be known": {"trained": mean_ci(trained["posterior_best"])}
+            | {who: mean_ci([told[b]["posterior_best"]]) for who, told in others.items()},
+            "questions": {"trained": mean_ci(trained["questions"])},
+            "trained minus": {who: mean_ci([t - rate for t in trained["success"]]) for who, rate in right.items()},
+        }
+    return found
+
+
+def draw_doctor(found: Mapping[str, Any], figure: Figure) -> None:
+    """Accuracy by budget, and beside it what the exact posterior would find from the same charts."""
+    titles = {"accuracy": "right diagnoses", "could be known": "… by the exact posterior of what was asked"}
+    for axis, (part, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        for who, (colour, line) in LINES.items():
+            means, lows, highs = zip(*(found["summary"][f"{b}"][part][who] for b in BUDGETS), strict=True)
+            axis.plot(BUDGETS, means, line, color=colour, label=who.replace("_", " "))
+            axis.fill_between(BUDGETS, lows, highs, color=colour, alpha=0.15)
+        axis.set(xlabel="questions allowed", title=title, ylim=(0, 1))
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
+    figure.axes[0].set_ylabel("share of test patients")
+
+
+# -- patient and doctor ------------------------------------------------------------------------------------
+
+
+def both(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
+    """Every arm's doctor with every kind of patient, with intervals over seeds."""
+    begin = warmed("clinic_both-nano", [], folder, "doctor", "patient")
+    runs = []
+    for seed in range(seeds):
+        began = time.perf_counter()
+        made = {arm: folder / f"{arm}-{seed}" for arm in ARMS}
+        for arm, changed in ARMS.items():
+            learn("clinic_both-nano", seed, [*begin, *changed], made[arm])
+        told = {arm: curves(run) for arm, run in made.items()}
+        met = {name: meet(PAIR, patients, doctor=d, patient=p) for name, (d, p) in pairs(made, folder).items()}
+        runs.append({"seed": seed, "met": met, "curves": told, "seconds": round(time.perf_counter() - began)})
+        print(seed, {name: round(one["success"], 3) for name, one in met.items()}, flush=True)
+    summary = {
+        name: {figure: mean_ci([run["met"][name][figure] for run in runs]) for figure in figures}
+        for name, figures in runs[0]["met"].items()
+    }
+    return {"summary": summary, "runs": runs}
+
+
+def pairs(made: Mapping[str, Path], folder: Path) -> dict[str, tuple[str, str]]:
+    """Which doctor meets which patient, by a name that says so."""
+    patients = {"truthful": "oracle", "co-trained": f"{made['together']}:patient", "warm": f"{folder / 'patient'}"}
+    doctors = {
+        "co-trained": f"{made['together']}:doctor",
+        "truthfully trained": f"{made['truthful']}",
+        "warm-patient trained": f"{made['warm patient']}",
+        "warm": f"{folder / 'doctor'}",
+        "asker": "asker",
+    }
+    return {f"{d} doctor, {p} patient": (doctors[d], patients[p]) for d in doctors for p in patients}
+
+
+def draw_both(found: Mapping[str, Any], figure: Figure) -> None:
+    """Over training: the share of right diagnoses by arm, and what the patient who learns says."""
+    left, right = figure.subplots(1, 2)
+    shown = [(left, arm, "success", arm) for arm in ARMS]
+    told = {"told_wrong": "wrong facts", "told_unread": "answers that cannot be read", "questions": "questions asked"}
+    for axis, arm, name, label in [*shown, *((right, "together", name, label) for name, label in told.items())]:
+        columns = zip(*(run["curves"][arm][name] for run in found["runs"]), strict=True)
+        means, lows, highs = zip(*(mean_ci(column) for column in columns), strict=True)
+        steps = range(1, len(means) + 1)
+        axis.plot(steps, means, label=label)
+        axis.fill_between(steps, lows, highs, alpha=0.15)
+    for axis, title in ((left, "right diagnoses in training"), (right, "trained together: per match")):
+        axis.set(xlabel="iteration", title=title)
+        axis.legend(frameon=False, fontsize=8)
+        axis.grid(alpha=0.3)
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+STUDIES = {"doctor": (doctor, draw_doctor), "both": (both, draw_both)}
+
+
+def show_scripted(patients: int) -> None:
+    """The scripted doctors by budget, with the 95 % interval and the exact posterior's own estimate."""
+    for budget in (0, 2, 5, 10, 15, 20):
+        for who in SCRIPTED[:2]:
+            told = meet({"diseases": 20, "budget": budget}, patients, doctor=who)
+            rate, low, high = rate_ci(round(told["success"] * patients), patients)
+            print(f"{budget:>3} {who:<13} {rate:.2f} [{low:.2f}, {high:.2f}] expected {told['posterior_best']:.2f}")
 
 
 def main() -> None:
-    """One line for each budget: accuracy in per cent with its 95 % interval, and the exact posterior's own estimate."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run a study and write its results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=[*STUDIES, "scripted"])
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--patients", type=int, default=300)
-    parser.add_argument("--diseases", type=int, default=20)
-    parser.add_argument("--symptoms", type=int, default=44)
-    parser.add_argument("--persona", default="cooperative")
-    parser.add_argument("--budgets", type=int, nargs="+", default=[0, 2, 5, 10, 15, 20])
-    options = parser.parse_args()
-    print(f"{'questions':>10}" + "".join(f"{doctor:>26}" for doctor in DOCTORS))
-    began, matches = time.perf_counter(), 0
-    for budget in options.budgets:
-        cells = ""
-        for doctor in DOCTORS:
-            game = Clinic(diseases=options.diseases, symptoms=options.symptoms, persona=options.persona, budget=budget)
-            reports = [play(game, seed, doctor) for seed in range(options.patients)]
-            matches += len(reports)
-            right = np.mean([report["success"] for report in reports])
-            believed = np.mean([float(report["posterior_best"]) for report in reports])
-            error = 196 * np.sqrt(right * (1 - right) / len(reports))
-            cells += f"{100 * right:14.1f} ±{error:4.1f} ({100 * believed:3.0f})"
-        print(f"{budget:>10}{cells}")
-    print(f"{matches / (time.perf_counter() - began):.0f} matches/s")
+    parser.add_argument("--folder", type=Path)
+    chosen = parser.parse_args()
+    if chosen.study == "scripted":
+        show_scripted(chosen.patients)
+        return
+    study, draw = STUDIES[chosen.study]
+    with tempfile.TemporaryDirectory() as temporary:
+        found = study(chosen.seeds, chosen.patients, (chosen.folder or Path(temporary)).absolute())
+    result = {
+        "command": f"python tests/benchmarks/clinic.py {chosen.study}",
+        "seeds": chosen.seeds,
+        "patients": chosen.patients,
+        "settings": {"doctor": {"all": DOCTOR, "warm start": WARM}, "both": ARMS}[chosen.study],
+        "notes": "settings were tuned on seed 100; test patients, replies sampled at temperature 1",
+        "machine": environment(),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    told = json.dumps(plain(result | found, "result", gaps=True), indent=1)
+    (RESULTS / f"clinic-{chosen.study}.json").write_text(told + "\n")
+    figure = Figure(figsize=(8.4, 3.8))
+    draw(found, figure)
+    figure.tight_layout()
+    figure.savefig(RESULTS / f"clinic-{chosen.study}.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ MODEL = "smollm2-135m-instruct"
 RESULTS = Path(__file__).parent / "results" / "rendered.json"
 LABELS = Path(__file__).parents[1] / "simulators" / "rendered_texts.jsonl"
 STUDIES: dict[str, dict[str, Any]] = {
-    "clinic": {"role": "patient", "others": ("random_asker", "asker"), "options": {"budget": [2, 12]}},
+    "clinic": {"role": "patient", "others": ("random_asker", "asker"), "options": {"budget": [2, 8]}},
     "desk": {"role": "desk_customer", "others": ("oracle", "obedient"), "options": {"goals": [1, 2]}},
 }
 AGAIN = "Say this and nothing else: "

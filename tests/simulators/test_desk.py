@@ -184,7 +184,7 @@ def test_a_rendering_with_another_number_is_asked_for_again_and_then_replaced():
     number = game.customer.goal.subject
     game.step(f"Order {number} it is!")
     assert said(game) == f"Order {number} it is!"
-    assert {"withheld", "replaced"} <= {name[7:] for name, count in {**game.renderings.figures()}.items() if count}
+    assert {"withheld", "replaced"} <= {name[7:] for name, count in game.seat.figures().items() if count}
 
 
 def test_no_customer_is_in_both_splits():

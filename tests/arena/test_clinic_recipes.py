@@ -1,0 +1,89 @@
+"""The clinic's recipes learn in it, its terse role says all that a doctor knows, and the studies' patients are real."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tiny import arena
+
+import games
+from agents.players.base import View
+from agents.role import load_role
+from games.text import TextGame
+from simulators.clinic.signs import LETTERS
+from simulators.extractor import Stance
+
+BEGUN = f"{Path(__file__).parent.parent / 'benchmarks' / 'clinic.py'}:Begun"
+SMALL = [
+    "iterations=2",
+    "play.matches=8",
+    "play.in_flight=8",
+    "play.group=4",
+    "checkpoint.every=1",
+    "checkpoint.keep=9",
+]
+TERSE = {"terse": True, "diseases": 20, "symptoms": 24}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "policies", "told"),
+    [("clinic-nano", ["doctor"], set()), ("clinic_both-nano", ["doctor", "patient"], {"told_wrong", "told_unread"})],
+)
+def test_a_recipe_trains_its_policies(recipe: str, policies: list[str], told: set[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shown = [
+        f"policies.{p}.imitate={{brains: [random], matches: 128, epochs: 2, minibatches: 16, lr: 3e-3}}"
+        for p in policies
+    ]
+    settings = [part for setting in (*SMALL, *shown) for part in ("--set", setting)]
+    done = arena("run", "selfplay", "--recipe", recipe, "--out", run, *settings)
+    assert done.code == 0, done.err
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 and all({"success", "posterior_best", *told} <= row["report"].keys() for row in rows)
+    for policy in policies:
+        before, after = (
+            load_file(run / "checkpoints" / k / "policies" / policy / "model.safetensors") for k in ("0000", "0002")
+        )
+        assert any(not np.array_equal(before[name], after[name]) for name in before)
+
+
+def shown(game: TextGame, first: bool = False) -> str:
+    """What the terse role shows of the doctor's present turn."""
+    observation, *_, info = game.last()
+    view = View("doctor", 0, tuple(observation["messages"]), "", info["public"], info["private"], tuple(info["legal"]))
+    return load_role("nano_doctor").render_turn(view, first=first)
+
+
+def test_the_terse_doctor_sees_each_fact_in_one_letter() -> None:
+    game = games.make("clinic", **TERSE, budget=9)
+    game.reset(seed=1)
+    record = game.patient.record
+    complaint = "".join(LETTERS[symptom] for symptom in record.complaint)
+    assert shown(game, first=True) == f"{complaint}9"
+    written = complaint
+    marks: dict[Stance, str] = {"inform": "{}", "deny": "{}", "unknown": "{}?"}
+    for symptom in [s for s in range(len(record.answers)) if s not in record.complaint][:6]:
+        game.step(f"A{LETTERS[symptom]}")
+        said, letter = record.answers[symptom], LETTERS[symptom]
+        written += marks[said].format(letter.upper() if said == "deny" else letter)
+    assert shown(game) == f"{written}3"
+    game.step("T2")
+    tested = "".join("+" if there else "-" for there in record.findings[3:6])
+    assert shown(game) == f"{written}2{tested}2"
+
+
+def test_an_interview_that_has_begun_holds_what_the_patient_would_say() -> None:
+    game, left = games.make(BEGUN, **TERSE, budget=5), []
+    for seed in range(200):
+        game.reset(seed=seed)
+        record, chart = game.patient.record, game.chart
+        assert all(record.answers[symptom] == said for symptom, said in chart.answers.items())
+        assert game.questions == len(chart.answers) == 5 - game.left and not set(chart.answers) & set(record.complaint)
+        assert len(game.legal("doctor") or []) == 20 + bool(game.left) * (
+            24 - len(record.complaint) - game.questions + 4
+        )
+        left.append(game.left)
+    counts = np.bincount(left, minlength=6)
+    assert counts[0] > 100 and (counts[1:] >= 4).all()

