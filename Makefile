@@ -48,8 +48,12 @@ claims: $(VENV)/installed ## the studies of published claims on small worlds (un
 proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
 	$(BIN)/python tests/benchmarks/proposer.py
 
+clinic: $(VENV)/installed ## the clinic's learning studies: a doctor, and patient and doctor together (over an hour)
+	$(BIN)/python tests/benchmarks/clinic.py doctor
+	$(BIN)/python tests/benchmarks/clinic.py both --seeds 3 --patients 200
+
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow bench throughput learn claims lock
+.PHONY: help install selfplay test slow bench throughput learn claims clinic lock

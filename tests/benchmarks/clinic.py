@@ -4,13 +4,14 @@
     python tests/benchmarks/clinic.py both        # patient and doctor trained together, or the doctor alone
     python tests/benchmarks/clinic.py scripted    # the scripted doctors by budget, in seconds
 
-All seeds of a study begin with the same warm start, as they would with the same language model; it imitates players of
-`Begun` below. `doctor`: the warm start knows what charts of random questions point to; `trained` learns from there by
-reward, and `warm` is where it began, which is also what as many updates with advantages 0 would leave. `both`: the
-doctor learns with a patient who learns too (`together`), who tells the truth (`truthful`), or who stays as it began
-(`warm patient`: yes, no or unsure at random); then every doctor meets every patient. Tests are on patients that no
-training met, the same ones for everybody; replies are sampled at temperature 1, as in training. `--folder F` keeps the
-runs; a study that was interrupted goes on there. Writes results/clinic-STUDY.json and .png.
+All seeds of a study begin with the same imitation in `Begun` below, as they would with the same language model.
+`doctor`: `charts` imitated `random_asker`, so that it knows what charts of random questions point to; from there
+`clone` imitated `asker`; `trained` goes on from that by reward alone, and `clone` is also what as many updates with
+advantages 0 would leave. They take their likeliest act at each turn. `both`: the doctor learns with a patient who
+learns too (`together`), who tells the truth (`truthful`), or who stays as it began (`warm patient`: yes, no or unsure
+at random); then every doctor meets every patient, sampled as in training. Tests are on patients that no training met,
+the same ones for everybody. `--folder F` keeps the runs; a study that was interrupted goes on there. Writes
+results/clinic-STUDY.json and .png.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from agents.role import BUILT_IN
 from arena.config import GameSpec
 from arena.doctor import environment
 from arena.league.evaluation import play
@@ -39,13 +41,13 @@ RESULTS = Path(__file__).parent / "results"
 WARD = {"diseases": 20, "symptoms": 24, "terse": True}
 BUDGETS = (0, 1, 2, 3, 4, 5)
 SCRIPTED = ("asker", "random_asker", "random")
-OPTIONS = ("diseases=20", "symptoms=24", "budget=[0,5]")
-DOCTOR = (*(f"game.options.{option}" for option in OPTIONS), "iterations=75")
-WARM = (
-    "policies.doctor.imitate.matches=40000",
-    "policies.doctor.imitate.minibatches=500",
-    "policies.doctor.imitate.lr=1e-3",
-)
+DOCTOR = tuple(f"game.options.{option}" for option in ("diseases=20", "symptoms=24", "budget=[0,5]"))
+IMITATED = {
+    "charts": "{brains: [random_asker], matches: 40000, epochs: 1, minibatches: 500, lr: 1e-3}",
+    "clone": "{brains: [asker], matches: 16000, epochs: 1, minibatches: 200, lr: 1e-3}",
+}
+"""What the doctor imitates, one after the other."""
+LEARNED = ("iterations=30", "learn.lr=5e-4")
 EVALUATION = 1
 """The seed of the test patients."""
 STILL = ("iterations=1", "learn.lr=0.0", "play.matches=4", "play.in_flight=4")
@@ -61,8 +63,8 @@ FIGURES = (
     "told_wrong", "told_secret", "told_unread",
 )  # fmt: skip
 LINES = {
-    "asker": ("black", "--"), "trained": ("tab:blue", "o-"), "random_asker": ("tab:green", "--"),
-    "warm": ("tab:orange", "o-"), "random": ("grey", ":"),
+    "asker": ("black", "--"), "trained": ("tab:blue", "o-"), "clone": ("tab:purple", "o-"),
+    "random_asker": ("tab:green", "--"), "charts": ("tab:orange", "o-"), "random": ("grey", ":"),
 }  # fmt: skip
 
 
@@ -102,24 +104,34 @@ def learn(recipe: str, seed: int, settings: Iterable[str], out: Path) -> Path:
     return out
 
 
-def warmed(recipe: str, settings: Iterable[str], folder: Path, *policies: str) -> list[str]:
-    """Settings with which a run begins from weights that have imitated, and learned nothing by themselves."""
-    out = learn(recipe, 0, [f"game.name={Path(__file__).resolve()}:Begun", *settings, *STILL], folder / "warm")
+def imitated(recipe: str, seed: int, settings: Iterable[str], out: Path, *policies: str) -> list[str]:
+    """Settings with which a run begins from weights that have imitated in `Begun`, and learned nothing else."""
+    run = learn(recipe, seed, [f"game.name={Path(__file__).resolve()}:Begun", *settings, *STILL], out / "run")
     found = []
     for policy in policies:
-        if not (folder / policy).exists():
-            arena("export", str(out), "--policy", policy, "--to", str(folder / policy))
-        found += [f"policies.{policy}.model={folder / policy}", f"policies.{policy}.imitate=null"]
+        if not (out / policy).exists():
+            arena("export", str(run), "--policy", policy, "--to", str(out / policy))
+        found += [f"policies.{policy}.model={out / policy}", f"policies.{policy}.imitate=null"]
     return found
 
 
-def meet(options: Mapping[str, Any], patients: int, **seats: str) -> dict[str, float]:
+def meet(options: Mapping[str, Any], patients: int, temperature: float = 1.0, **seats: str) -> dict[str, float]:
     """Means over the first so many test patients, for those who sit at these seats; models take the nano roles."""
-    table = {seat: Contenders(role=f"nano_{seat}").load(spec)[0] for seat, spec in seats.items()}
-    game = GameSpec(name="clinic", options={**options, "split": "test"})
-    (matches,), _ = play([table], game, patients, EVALUATION)
+    with tempfile.TemporaryDirectory() as roles:
+        table = {
+            seat: Contenders(role=_role(seat, temperature, Path(roles))).load(who)[0] for seat, who in seats.items()
+        }
+        game = GameSpec(name="clinic", options={**options, "split": "test"})
+        (matches,), _ = play([table], game, patients, EVALUATION)
     reports = [match.report for match in matches if match]
     return {name: float(np.mean([report[name] for report in reports])) for name in FIGURES if name in reports[0]}
+
+
+def _role(seat: str, temperature: float, folder: Path) -> str:
+    """The file of a seat's nano role with another temperature."""
+    role, path = (BUILT_IN / f"nano_{seat}.yaml").read_text("utf-8"), folder / f"nano_{seat}.yaml"
+    path.write_text(role.replace("temperature: 1.0", f"temperature: {temperature}"), "utf-8")
+    return str(path)
 
 
 def curves(run: Path) -> dict[str, list[float]]:
@@ -133,16 +145,20 @@ def curves(run: Path) -> dict[str, list[float]]:
 
 def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
     """What everybody finds at each budget: with intervals over seeds for who is trained, over patients for others."""
-    begin = warmed("clinic-nano", [*DOCTOR, *WARM], folder, "doctor")
 
     def at_all(who: str) -> dict[int, dict[str, float]]:
-        return {b: meet({**WARD, "budget": b}, patients, doctor=who) for b in BUDGETS}
+        return {b: meet({**WARD, "budget": b}, patients, 0.0, doctor=who) for b in BUDGETS}
 
-    others = {"warm": at_all(str(folder / "doctor")), **{who: at_all(who) for who in SCRIPTED}}
+    others, begin = {who: at_all(who) for who in SCRIPTED}, list[str]()
+    for seed, (arm, brains) in enumerate(IMITATED.items()):
+        settings = [*DOCTOR, *begin[:1], f"policies.doctor.imitate={brains}"]
+        begin = imitated("clinic-nano", seed, settings, folder / arm, "doctor")
+        others[arm] = at_all(str(folder / arm / "doctor"))
+        print(arm, {b: round(one["success"], 3) for b, one in others[arm].items()}, flush=True)
     runs = []
     for seed in range(seeds):
         began = time.perf_counter()
-        run = learn("clinic-nano", seed, [*DOCTOR, *begin], folder / f"trained-{seed}")
+        run = learn("clinic-nano", seed, [*DOCTOR, *LEARNED, *begin], folder / f"trained-{seed}")
         runs.append({"seed": seed, "at": at_all(str(run)), "curves": curves(run)})
         runs[-1]["seconds"] = round(time.perf_counter() - began)
         print(seed, {b: round(one["success"], 3) for b, one in runs[-1]["at"].items()}, flush=True)
@@ -185,7 +201,7 @@ def draw_doctor(found: Mapping[str, Any], figure: Figure) -> None:
 
 def both(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
     """Every arm's doctor with every kind of patient, with intervals over seeds."""
-    begin = warmed("clinic_both-nano", [], folder, "doctor", "patient")
+    begin = imitated("clinic_both-nano", 0, [], folder / "warm", "doctor", "patient")
     runs = []
     for seed in range(seeds):
         began = time.perf_counter()
@@ -193,7 +209,7 @@ def both(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
         for arm, changed in ARMS.items():
             learn("clinic_both-nano", seed, [*begin, *changed], made[arm])
         told = {arm: curves(run) for arm, run in made.items()}
-        met = {name: meet(PAIR, patients, doctor=d, patient=p) for name, (d, p) in pairs(made, folder).items()}
+        met = {name: meet(PAIR, patients, doctor=d, patient=p) for name, (d, p) in pairs(made, folder / "warm").items()}
         runs.append({"seed": seed, "met": met, "curves": told, "seconds": round(time.perf_counter() - began)})
         print(seed, {name: round(one["success"], 3) for name, one in met.items()}, flush=True)
     summary = {
@@ -203,14 +219,14 @@ def both(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
     return {"summary": summary, "runs": runs}
 
 
-def pairs(made: Mapping[str, Path], folder: Path) -> dict[str, tuple[str, str]]:
+def pairs(made: Mapping[str, Path], warm: Path) -> dict[str, tuple[str, str]]:
     """Which doctor meets which patient, by a name that says so."""
-    patients = {"truthful": "oracle", "co-trained": f"{made['together']}:patient", "warm": f"{folder / 'patient'}"}
+    patients = {"truthful": "oracle", "co-trained": f"{made['together']}:patient", "warm": f"{warm / 'patient'}"}
     doctors = {
         "co-trained": f"{made['together']}:doctor",
-        "truthfully trained": f"{made['truthful']}",
-        "warm-patient trained": f"{made['warm patient']}",
-        "warm": f"{folder / 'doctor'}",
+        "truthfully trained": f"{made['truthful']}:doctor",
+        "warm-patient trained": f"{made['warm patient']}:doctor",
+        "warm": f"{warm / 'doctor'}",
         "asker": "asker",
     }
     return {f"{d} doctor, {p} patient": (doctors[d], patients[p]) for d in doctors for p in patients}
@@ -265,8 +281,8 @@ def main() -> None:
         "command": f"python tests/benchmarks/clinic.py {chosen.study}",
         "seeds": chosen.seeds,
         "patients": chosen.patients,
-        "settings": {"doctor": {"all": DOCTOR, "warm start": WARM}, "both": ARMS}[chosen.study],
-        "notes": "settings were tuned on seed 100; test patients, replies sampled at temperature 1",
+        "settings": {"doctor": [DOCTOR, IMITATED, LEARNED], "both": ARMS}[chosen.study],
+        "notes": "settings were tuned on seed 100",
         "machine": environment(),
     }
     RESULTS.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """Does a proposer raise the solver's accuracy on fixed tests of reasoning-gym, against training the solver alone?
 
-    python tests/benchmarks/proposer.py     # 2 arms × 5 seeds, about half an hour on two cores
+    python tests/benchmarks/proposer.py     # 2 arms × 5 seeds, about half an hour
     python tests/benchmarks/proposer.py --seeds 1 --questions 20 --set iterations=2     # does it run?
 
 Every run is an ordinary `arena run selfplay --recipe proposer_solver-nano` from the same warm start (one per seed).
@@ -21,10 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,8 +46,6 @@ CHOSEN = ["frontier", "solver_only"]
 POLICIES = ("proposer", "solver")
 SPLITS = ("test", "train")
 LEVELS = [(family, terms) for family in ("chain_sum", "products") for terms in (2, 3)]
-EVALUATING = Lock()
-"""reasoning-gym draws from the process's one generator."""
 
 
 def arena(*words: str) -> str:
@@ -92,8 +88,7 @@ def accuracy(contender: str, questions: int) -> dict[str, dict[str, float]]:
     for split, (family, terms) in product(SPLITS, LEVELS):
         task = {family: {"min_terms": terms, "max_terms": terms, "min_digits": 1, "max_digits": 1}}
         game = GameSpec(name="reasoning", options={"task": task, "split": split})
-        with EVALUATING:
-            (result,) = evaluate(who, [], game, questions, seed=0)
+        (result,) = evaluate(who, [], game, questions, seed=0)
         found.setdefault(split, {})[f"{family} {terms}"] = result.mean("score").estimate
     return found
 
@@ -222,17 +217,15 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed; settings were tuned on others, from 100")
     parser.add_argument("--arms", nargs="+", default=CHOSEN, choices=list(ARMS))
     parser.add_argument("--questions", type=int, default=80, help="of each level and split")
-    parser.add_argument("--workers", type=int, default=2, help="seeds at a time")
     parser.add_argument("--set", action="append", default=[], help="one setting laid over all arms, A.B=C")
     parser.add_argument("--out", type=Path, default=RESULTS / "proposer.json", help="the figure lies beside it")
     chosen = parser.parse_args()
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     runs: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.workers) as pool:
-        for n, done in enumerate(pool.map(lambda seed: play_all(seed, Path(folder), chosen), seeds)):
-            runs += done
-            if n:  # an interval needs two
-                write(runs, chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in seeds:
+            runs += play_all(seed, Path(folder), chosen)
+            write(runs, chosen)
 
 
 def write(runs: list[dict[str, Any]], chosen: argparse.Namespace) -> None:

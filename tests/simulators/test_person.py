@@ -1,5 +1,8 @@
 """Persons: every wording is read back exactly, hostile text never raises, renderings are checked and counted."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,6 +86,46 @@ def test_several_facts_in_sentences_of_their_own(facts, rng):
 )
 def test_how_people_talk(text, facts):
     assert SMALL.read(text, "fever") == facts
+
+
+@pytest.mark.parametrize(
+    ("text", "unclear"),
+    [
+        ("No I have a fever", {"fever"}),
+        ("No, I do.", {"fever"}),
+        ("No. Yes.", {"fever"}),
+        ("No, the fever", {"fever"}),
+        ("I don't have no fever", {"fever"}),
+        ("I'm not sure, but I have a fever", {"fever"}),
+        ("Yes. Is it a cough?", {"cough"}),
+        ("No, my brother.", {"brother"}),
+        ("No, it will take long", {"will", "take", "long"}),
+        ("Yes, I am allergic to latex", {"allergic", "latex"}),
+        ("No 発熱", {"発熱"}),
+        ("No, I'm not sure about the fever", set()),
+        ("No, not really, doctor. Will this take long?", set()),
+        ("Fever? Hmm, no.", set()),
+    ],
+)
+def test_what_cannot_be_checked_is_unclear(text, unclear):
+    assert SMALL.understand(text, "fever").unclear == unclear
+
+
+def test_every_wording_is_clear():
+    for wordings in WORDINGS.values():
+        for template in (template for templates in wordings.values() for template in templates):
+            for sign in SYMPTOMS:
+                assert not WORDS.understand(template.format(it=sign.it), sign.name).unclear, template
+
+
+def test_texts_of_a_small_model_are_read_as_a_person_reads_them():
+    """What it reads for sure is right; `other` are texts that say more, or nothing that could be made out."""
+    rows = [json.loads(line) for line in (Path(__file__).parent / "rendered_texts.jsonl").read_text().splitlines()]
+    readings = [(WORDS.understand(row["text"], row["topic"]), row["topic"], row["label"]) for row in rows]
+    sure = [(read.facts[topic], label) for read, topic, label in readings if read.facts.keys() == {topic}
+            and not read.unclear]  # fmt: skip
+    assert all(stance == label for stance, label in sure)
+    assert len(sure) > 0.9 * sum(label != "other" for _, _, label in readings)
 
 
 @settings(deadline=None, max_examples=300)

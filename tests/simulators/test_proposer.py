@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.role import load_role
 from simulators import conformance
 from simulators.base import SimulatorFault
 from simulators.reasoning import ProposerSolver, expression, gym
@@ -180,6 +181,16 @@ def test_a_task_begins_as_the_proposer_is_told() -> None:
     assert [_rejected(game, act) for act in ("12+7", "12 + 7 - 30", "12 + 7 + 1")] == ["", "", ""]
     with pytest.raises(ValueError, match="opening must be a whole number from 0 to 2"):
         _game(opening=3)
+
+
+def test_the_roles_tell_a_proposer_how_to_begin_or_what_not_to_repeat() -> None:
+    for opening, told in ((0, "12 + 7 - 30"), (2, "12 + 7")):
+        game = _game(opening=opening)
+        game.reset(seed=0, options={"example": "12 + 7 - 30"})
+        view = conformance.shown(game)
+        assert load_role("nano_proposer").render_turn(view, True) == told
+        words = load_role("proposer").render_turn(view, True).split("max digits 2. ")[1]
+        assert words == f"{'It begins with' if opening else 'Not this one:'} {told}\nYour task?"
 
 
 @pytest.mark.parametrize("opening", [1, 2])
