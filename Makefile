@@ -52,8 +52,21 @@ clinic: $(VENV)/installed ## the clinic's learning studies: a doctor, and patien
 	$(BIN)/python tests/benchmarks/clinic.py doctor
 	$(BIN)/python tests/benchmarks/clinic.py both --seeds 3 --patients 200
 
+rendered: $(VENV)/installed ## what SmolLM2 makes of what a patient is to say, and what of that is heard (half an hour)
+	$(BIN)/python tests/benchmarks/rendered.py clinic
+	$(BIN)/python tests/benchmarks/rendered.py desk --dialogues 40
+
+PERSONS := cooperative,terse,forgetful,mistaken,impatient,cooperative+smollm2-135m-instruct
+MATRIX := tests/benchmarks/results/matrix
+
+matrix: $(VENV)/installed ## agents with persons in the clinic and at the desk: success, pass^k (half an hour)
+	$(BIN)/arena matrix asker random_asker random noop --game clinic --persons $(PERSONS) --tasks 20 --trials 3 \
+		--option 'budget=[2,8]' --plot $(MATRIX)-clinic.png --out $(MATRIX)-clinic.json
+	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 \
+		--option goals=1 --plot $(MATRIX)-desk.png --out $(MATRIX)-desk.json
+
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow bench throughput learn claims clinic lock
+.PHONY: help install selfplay test slow bench throughput learn claims clinic rendered matrix lock

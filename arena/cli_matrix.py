@@ -1,5 +1,7 @@
 """`arena matrix`: how well agents do with different persons, and how reliably."""
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.players.spend import EndpointSpec
-from arena.cli_league import WHO, Budget, Json, Option, Out, Seed, close, doing, game_spec, listed, progress
+from arena.cli_league import Budget, Json, Option, Out, Seed, close, doing, game_spec, listed, progress
 from arena.config import ConfigError, GameSpec
 from arena.league import specs
 from arena.league.evaluation import make_game
@@ -19,9 +21,11 @@ from arena.live import cell as number
 from arena.orchestrator import Interrupted
 from arena.store.plain import printable
 
+AGENTS = "A player of the simulator (oracle, asker), a run (runs/latest, runs/latest@12), a model or endpoint:MODEL."
+
 
 def matrix_(
-    agents: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    agents: Annotated[list[str], typer.Argument(help=AGENTS, show_default=False)],
     game: Annotated[str, typer.Option(help="A simulator with a person in it: clinic, desk.", show_default=False)],
     persons: Annotated[
         str,
@@ -55,7 +59,7 @@ def matrix_(
     if deepest > trials:
         raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
     columns = read_persons(listed(persons), GameSpec(name=game))
-    loader = specs.Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens))
+    loader = specs.Contenders("", doing(), EndpointSpec(max_tokens=max_tokens))
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
     loaded = loader.load(*dict.fromkeys(agents), *voices)
     rows, heard = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
@@ -63,7 +67,7 @@ def matrix_(
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: the persons of a matrix are those of --persons")
     first, second = make_game(GameSpec(name=game, options={**spec.options, "person": "render"})).possible_agents
-    rows, words = [in_role(who, game, first) for who in rows], {who.name: in_role(who, game, second) for who in heard}
+    rows, words = [in_role(who, game, first, role) for who in rows], {w.name: in_role(w, game, second) for w in heard}
     people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
     cells, total = list[Cell](), len(rows) * len(people)
     with progress(total * tasks * trials, as_json) as step:
@@ -84,6 +88,7 @@ def _tell(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Draws, writes and prints what was played."""
+    from arena.doctor import environment
     from arena.show_league import titled
 
     first = cells[0]
@@ -92,8 +97,10 @@ def _tell(
         from arena.league.matrix_plot import plot as draw
 
         draw(cells, title, plot)
-    told = {"tasks": first.tasks, "trials": first.trials, "k": first.k, "cells": [cell.to_json() for cell in cells]}
-    close({"game": spec.name, "options": spec.options, "seed": seed, **told}, out, as_json)
+    machine = {name: value for name, value in environment().items() if name != "command"}
+    asked = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
+    dealt = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
+    close(asked | dealt | {"cells": [cell.to_json() for cell in cells]}, out, as_json)
     if not as_json:
         _show(console, title, cells)
 

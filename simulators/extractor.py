@@ -115,7 +115,8 @@ class Vocabulary:
 
     def understand(self, text: str, asked: str = "") -> Reading:
         """What `read` gives, and what in the text it could not be sure of."""
-        said: defaultdict[str, set[Stance]] = defaultdict(set)
+        answered: defaultdict[str, set[Stance]] = defaultdict(set)
+        claimed: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
         """Topics of a question that the person answers itself: `Fever? No.`"""
         posed: set[str] = set()
@@ -128,11 +129,13 @@ class Vocabulary:
                 posed.update(questioned)
                 continue
             for topic in questioned or ([asked] if asked else []):
-                said[topic] |= _bare(clause, alone=not claims)
+                answered[topic] |= _bare(clause, alone=not claims)
             questioned = []
             for topic, stances in claims:
-                said[topic] |= stances
-        torn = {topic for topic, stances in said.items() if "inform" in stances and len(stances) > 1}
+                claimed[topic] |= stances
+        said = {topic: answered[topic] | claimed[topic] for topic in {**answered, **claimed}}
+        # A no may stand before a doubt, "No, I can't tell", but not beside another claim.
+        torn = {topic for topic, stances in said.items() if len(claimed[topic]) > 1 or stances > {"inform"}}
         facts = {topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in said.items() if stances}
         return Reading(facts, frozenset(self._strange(plain) | torn | (posed - facts.keys())))
 
@@ -185,12 +188,16 @@ def _plain(text: str) -> str:
 
 
 def _bare(clause: str, alone: bool) -> set[Stance]:
-    """What a clause answers in the words before its first comma or, where it is `alone` and names nothing, in any."""
+    """What a clause answers in the words before its first comma or, where it is `alone` and names nothing, in any.
+
+    Any doubt in one that names nothing is about what was asked: "No, I'm not sure of that".
+    """
     parts = [part.split() for part in clause.split(",")]
     while len(parts) > 1 and OPENERS.issuperset(parts[0]):
         parts.pop(0)
     answers = map(_answer, parts if alone else parts[:1])
-    return {answer for answer in answers if answer}
+    doubt: set[Stance] = {"unknown"} if alone and DOUBT.search(clause) else set()
+    return doubt | {answer for answer in answers if answer}
 
 
 def _answer(words: list[str]) -> Stance | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.names import nearest
 from agents.reply import one_line
-from agents.role import BUILT_IN, read_role
+from agents.role import BUILT_IN, load_role, read_role
 from arena.config import ConfigError, GameSpec
 from arena.league.contenders import TINY, Contender, EndpointContender, ModelContender
 from arena.league.evaluation import IN_FLIGHT, LIMITS, make_game, plain
@@ -137,17 +137,24 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
     return found
 
 
-def in_role(who: Contender, game: str, seat: str) -> Contender:
-    """The contender in the role that was written for this seat, where it has none of its own and can read one."""
-    files = [BUILT_IN / f"{name}.yaml" for name in (seat, f"{game}_{seat}")]
-    role = next((role.role for file in files if file.is_file() and (role := read_role(file)).game == game), "")
-    if isinstance(who, EndpointContender) and role:
-        return replace(who, role=read_role(BUILT_IN / f"{role}.yaml"))
-    if not isinstance(who, ModelContender) or who.experiment or who.own_role or not role:
-        return who
-    if min(policy.model.num_parameters() for policy in who.policies.values()) < TINY:
-        return who
-    return replace(who, own_role=role, _roles={})
+def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
+    """The contender in this role or, "", in the one written for its seat, if it has none of its own and can read it."""
+    own = isinstance(who, ModelContender) and (who.experiment is not None or _tiny(who))
+    chosen = role or ("" if own else _written_for(game, seat))
+    if chosen and isinstance(who, EndpointContender):
+        return replace(who, role=load_role(chosen))
+    return replace(who, own_role=chosen, _roles={}) if chosen and isinstance(who, ModelContender) else who
+
+
+def _written_for(game: str, seat: str) -> str:
+    """The built-in role of this game that is named for the seat, `patient` or `desk_agent`; "" if there is none."""
+    named = {path.stem: path for path in BUILT_IN.glob("*.yaml")}
+    names = (name for name in (seat, f"{game}_{seat}") if name in named and read_role(named[name]).game == game)
+    return next(names, "")
+
+
+def _tiny(who: ModelContender) -> bool:
+    return bool(min(policy.model.num_parameters() for policy in who.policies.values()) < TINY)
 
 
 def matrix(

@@ -114,6 +114,7 @@ def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> N
     assert in_role(far, "desk", "agent").seating("desk", "agent").role == "desk_agent"
     (tiny,) = specs.Contenders().load("nano")
     assert in_role(tiny, "clinic", "patient") is tiny, "which can read no sentences"
+    assert in_role(tiny, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", "where it is told"
     (brain,) = specs.Contenders().load("asker")
     assert in_role(brain, "clinic", "doctor") is brain
 
@@ -193,6 +194,7 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
         (["asker", "--game", "clinic", "--persons", "terse+"], "name whose words"),
         (["asker", "--game", "clinic", "--persons", "terse+first_legal"], "lists none for patient"),
         (["asker", "--game", "desk"], "asker plays clinic, not desk"),
+        (["nano", "--game", "clinic", "--role", "docter"], "did you mean 'doctor'"),
         (["asker", "--game", "clinic", "--trials", "2", "--k", "3"], "--k 3 needs"),
         (["asker", "--game", "clinic", "--option", "persona=terse"], "--persons"),
         (["random", "--game", "reasoning"], "simulates no person"),

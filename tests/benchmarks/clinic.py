@@ -44,10 +44,11 @@ SCRIPTED = ("asker", "random_asker", "random")
 DOCTOR = tuple(f"game.options.{option}" for option in ("diseases=20", "symptoms=24", "budget=[0,5]"))
 IMITATED = {
     "charts": "{brains: [random_asker], matches: 40000, epochs: 1, minibatches: 500, lr: 1e-3}",
-    "clone": "{brains: [asker], matches: 16000, epochs: 1, minibatches: 200, lr: 1e-3}",
+    "asking": "{brains: [asker], matches: 16000, epochs: 1, minibatches: 200, lr: 1e-3}",
+    "clone": "{brains: [asker], matches: 20000, epochs: 1, minibatches: 250, lr: 5e-4}",
 }
 """What the doctor imitates, one after the other."""
-LEARNED = ("iterations=30", "learn.lr=5e-4")
+LEARNED = ("iterations=36", "learn.lr=3e-4")
 EVALUATION = 1
 """The seed of the test patients."""
 STILL = ("iterations=1", "learn.lr=0.0", "play.matches=4", "play.in_flight=4")
@@ -153,8 +154,9 @@ def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
     for seed, (arm, brains) in enumerate(IMITATED.items()):
         settings = [*DOCTOR, *begin[:1], f"policies.doctor.imitate={brains}"]
         begin = imitated("clinic-nano", seed, settings, folder / arm, "doctor")
-        others[arm] = at_all(str(folder / arm / "doctor"))
-        print(arm, {b: round(one["success"], 3) for b, one in others[arm].items()}, flush=True)
+        if arm in LINES:
+            others[arm] = at_all(str(folder / arm / "doctor"))
+            print(arm, {b: round(one["success"], 3) for b, one in others[arm].items()}, flush=True)
     runs = []
     for seed in range(seeds):
         began = time.perf_counter()

@@ -36,7 +36,7 @@ from arena.statistics import mean_ci, rate_ci
 from arena.store.plain import plain
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
-from simulators.person import Reading
+from simulators.extractor import Reading
 
 MODEL = "smollm2-135m-instruct"
 RESULTS = Path(__file__).parent / "results" / "rendered.json"
@@ -45,7 +45,6 @@ STUDIES: dict[str, dict[str, Any]] = {
     "clinic": {"role": "patient", "others": ("random_asker", "asker"), "options": {"budget": [2, 8]}},
     "desk": {"role": "desk_customer", "others": ("oracle", "obedient"), "options": {"goals": [1, 2]}},
 }
-AGAIN = "Say this and nothing else: "
 
 
 @dataclass(frozen=True)
@@ -254,11 +253,12 @@ def extractor() -> dict[str, Any]:
         read = vocabulary.understand(row["text"], row["topic"])
         sure = not read.unclear and read.facts.keys() == {row["topic"]}
         pairs.append((read.facts[row["topic"]] if sure else "", row["label"]))
-    sure, plain_ones = [r == label for r, label in pairs if r], [r == label for r, label in pairs if label != "other"]
+    read_for_sure = [stance == label for stance, label in pairs if stance]
+    plain_ones = [stance == label for stance, label in pairs if label != "other"]
     return {
         "texts": len(pairs),
         "labels": {label: sum(each == label for _, each in pairs) for label in sorted({label for _, label in pairs})},
-        "precision": [sum(sure), len(sure), rate_ci(sum(sure), len(sure))],
+        "precision": [sum(read_for_sure), len(read_for_sure), rate_ci(sum(read_for_sure), len(read_for_sure))],
         "recall": [sum(plain_ones), len(plain_ones), rate_ci(sum(plain_ones), len(plain_ones))],
     }
 
@@ -278,8 +278,8 @@ def main() -> None:
     found = {
         "command": f"python tests/benchmarks/rendered.py {options.study} --dialogues {options.dialogues} "
         f"--seed {options.seed}",
-        "model": MODEL, "study": STUDIES[options.study], "machine": environment(),
-        "dialogues": len(dialogues), "tokens": tokens,
+        "model": MODEL, "study": STUDIES[options.study], "dialogues": len(dialogues), "tokens": tokens,
+        "machine": {name: value for name, value in environment().items() if name != "command"},
         "speed": {"seconds": seconds, "cpu_seconds": cpu, "dialogues_per_cpu_second": len(dialogues) / cpu,
                   "tokens_per_cpu_second": tokens / cpu},
         "before": before(options.study, dialogues),

@@ -61,6 +61,7 @@ def test_several_facts_in_sentences_of_their_own(facts, rng):
         ("well, no, not really", {"fever": "deny"}),
         ("I do not", {"fever": "deny"}),
         ("Hmm, hard to say", {"fever": "unknown"}),
+        ("No, I'm not sure of that.", {"fever": "unknown"}),
         ("Yes and no", {}),
         ("What a lovely day", {}),
         ("no fever, cough or rash", {"fever": "deny", "cough": "deny", "rash": "deny"}),
@@ -97,6 +98,7 @@ def test_how_people_talk(text, facts):
         ("No, the fever", {"fever"}),
         ("I don't have no fever", {"fever"}),
         ("I'm not sure, but I have a fever", {"fever"}),
+        ("No, no fever. No idea about the fever.", {"fever"}),
         ("Yes. Is it a cough?", {"cough"}),
         ("No, my brother.", {"brother"}),
         ("No, it will take long", {"will", "take", "long"}),
@@ -118,7 +120,7 @@ def test_every_wording_is_clear():
                 assert not WORDS.understand(template.format(it=sign.it), sign.name).unclear, template
 
 
-def test_texts_of_a_small_model_are_read_as_a_person_reads_them():
+def test_texts_of_a_small_model_are_read_as_they_were_labelled_by_hand():
     """What it reads for sure is right; `other` are texts that say more, or nothing that could be made out."""
     rows = [json.loads(line) for line in (Path(__file__).parent / "rendered_texts.jsonl").read_text().splitlines()]
     readings = [(WORDS.understand(row["text"], row["topic"]), row["topic"], row["label"]) for row in rows]
