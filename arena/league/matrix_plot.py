@@ -19,9 +19,9 @@ def plot(cells: Sequence[Cell], title: str, path: Path) -> None:
 
     agents, persons = list(dict.fromkeys(c.agent for c in cells)), list(dict.fromkeys(c.person for c in cells))
     shown = sorted({1, cells[0].k})
-    size = (1.8 + 0.85 * len(persons) * len(shown), 2.0 + 0.5 * len(agents))
-    figure, axes = plt.subplots(1, len(shown), figsize=size, layout="constrained", squeeze=False, sharey=True)
-    for axis, k in zip(axes[0], shown, strict=True):
+    size = (2.2 + 0.95 * len(persons), 1.7 + 0.42 * len(agents) * len(shown))
+    figure, axes = plt.subplots(len(shown), figsize=size, layout="constrained", squeeze=False, sharex=True)
+    for axis, k in zip(axes[:, 0], shown, strict=True):
         values = [[float("nan")] * len(persons) for _ in agents]
         for cell in cells:
             row, column, found = agents.index(cell.agent), persons.index(cell.person), cell.reliability(k)
@@ -38,5 +38,5 @@ def plot(cells: Sequence[Cell], title: str, path: Path) -> None:
         axis.set_title(f"pass^{k}", fontsize=10)
     figure.suptitle(title, fontsize=10)
     with explained(path):
-        figure.savefig(path, dpi=110, format="png")
+        figure.savefig(path, dpi=100, format="png")
     plt.close(figure)

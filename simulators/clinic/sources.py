@@ -14,8 +14,6 @@ from simulators.clinic.table import Table
 SYNTHETIC, ORPHANET = "synthetic", "orphanet"
 PGMPY = {f"pgmpy:{name}": name for name in networks.NETWORKS}
 SOURCES = (SYNTHETIC, *PGMPY, ORPHANET)
-
-
 DISEASES = 20
 
 

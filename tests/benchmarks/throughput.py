@@ -180,6 +180,7 @@ def gauge() -> dict[str, int]:
 
 def hold(world: str, in_flight: int) -> dict[str, Any]:
     """What is held before, with all in flight, afterwards, and after an interrupt with all in flight once more."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
     orchestrated(world, 2, 2)
     found = {"before": gauge()}
     count = 0
