@@ -51,6 +51,8 @@ class ImitateSpec(Spec):
     epochs: Positive = 4
     minibatches: Positive = 8
     lr: Annotated[float, Field(gt=0)] = 1e-3
+    decay: bool = False
+    """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
 
 
 class PolicySpec(Spec):

@@ -209,7 +209,7 @@ class Lab:
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
             samples = self.shown.by_brains(name, 0, spec.brains, spec.matches)
-            self.trainers[name].imitate(samples, spec.lr, spec.epochs, spec.minibatches, self._rng(0, "imitate", name))
+            self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name))
             self.engine.publish(name, 0, self.trainers[name].model)
         self.admit(0)
         if specs:

@@ -38,5 +38,5 @@ def plot(cells: Sequence[Cell], title: str, path: Path) -> None:
         axis.set_title(f"pass^{k}", fontsize=10)
     figure.suptitle(title, fontsize=10)
     with explained(path):
-        figure.savefig(path, dpi=100, format="png")
+        figure.savefig(path, dpi=85, format="png")
     plt.close(figure)

@@ -12,7 +12,7 @@ from agents.model_folder import quietly
 from agents.scoring import StreamScorer, StreamScores, pack, scan_streams, split_rows
 from agents.stream import Stream
 from arena.clock import Clock
-from arena.experiment import LearnSpec
+from arena.experiment import ImitateSpec, LearnSpec
 from arena.learn.batches import Sample, token_batch
 from arena.learn.distributed import deepspeed
 from arena.learn.moments import Moments
@@ -80,14 +80,14 @@ class PolicyTrainer:
         self.engine.eval()
         return watch.means()
 
-    def imitate(
-        self, samples: Sequence[Sample], lr: float, epochs: int, minibatches: int, rng: np.random.Generator
-    ) -> None:
+    def imitate(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> None:
         """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
-        rule, self.rule = self.rule, self.rule.model_copy(update={"lr": lr, "warmup_steps": _IMITATION_WARMUP})
+        rule, total = self.rule, spec.epochs * spec.minibatches
         self.engine.train()
-        for _ in range(epochs):
-            for part in _parts(samples, minibatches, rng):
+        for _ in range(spec.epochs):
+            for part in _parts(samples, spec.minibatches, rng):
+                lr = spec.lr * (1.0 - self.steps / total if spec.decay else 1.0)
+                self.rule = rule.model_copy(update={"lr": lr, "warmup_steps": _IMITATION_WARMUP})
                 self._step([], None, [], Watch(), part, 1.0, gated=False)
         self.engine.eval()
         self.rule, self.steps = rule, 0

@@ -133,7 +133,7 @@ def test_a_matrix_of_the_clinic(tmp_path: Path) -> None:
         assert words in told.out
     assert "pass^4" not in told.out
     data = json.loads(out.read_text())
-    assert data == played(*command), "the same seed gives the same"
+    assert data["cells"] == played(*command)["cells"], "the same seed gives the same"
     cells = by_place(data)
     assert len(cells) == 6 and cells["oracle", "terse"]["words"] == "script"
     assert cells["oracle", "forgetful+oracle"]["words"] == "oracle"

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.experiment import LearnSpec
+from arena.experiment import ImitateSpec, LearnSpec
 from arena.learn.batches import Sample
 from arena.learn.trainer import GateError, PolicyTrainer
 from arena.parts import Chosen, choose
@@ -276,7 +276,7 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
     model = tiny()
     shown = samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
-    trainer.imitate(shown, 3e-3, 5, 2, np.random.default_rng(0))
+    trainer.imitate(shown, ImitateSpec(brains=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
     assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
@@ -287,6 +287,15 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
     trainer.update(given, np.random.default_rng(1))
     fresh.update(given, np.random.default_rng(1))
     assert same(weights(model), weights(fresh.model))
+
+
+@pytest.mark.parametrize(("decay", "last"), [(False, 3e-3), (True, 3e-3 * (1 - 19 / 20))])
+def test_imitation_may_end_with_small_steps(decay: bool, last: float) -> None:
+    model = tiny()
+    trainer = PolicyTrainer("p", model, LearnSpec())
+    spec = ImitateSpec(brains=["random"], lr=3e-3, epochs=10, minibatches=2, decay=decay)
+    trainer.imitate(samples(model, advantage=1.0), spec, np.random.default_rng(0))
+    assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(last)  # of the last of 20 steps
 
 
 def test_more_minibatches_than_samples_skip_the_empty_ones() -> None:

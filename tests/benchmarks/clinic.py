@@ -153,8 +153,8 @@ def curves(run: Path) -> dict[str, list[float]]:
 def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
     """What everybody finds at each budget: with intervals over seeds for who is trained, over patients for others."""
 
-    def at_all(who: str) -> dict[int, dict[str, float]]:
-        return {b: meet({**WARD, "budget": b}, patients, 0.0, doctor=who) for b in BUDGETS}
+    def at_all(who: str) -> dict[str, dict[str, float]]:
+        return {f"{b}": meet({**WARD, "budget": b}, patients, 0.0, doctor=who) for b in BUDGETS}
 
     others, begin = {who: at_all(who) for who in SCRIPTED}, list[str]()
     for seed, (arm, brains) in enumerate(IMITATED.items()):
@@ -176,10 +176,10 @@ def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
 def by_budget(runs: list[dict[str, Any]], others: Mapping[str, Any], patients: int) -> dict[str, Any]:
     """Accuracy, what the exact posterior would find from the same charts, and by how much the trained are better."""
     found: dict[str, Any] = {}
-    for b in BUDGETS:
+    for b in map(str, BUDGETS):
         trained = {figure: [run["at"][b][figure] for run in runs] for figure in FIGURES[:3]}
         right = {who: told[b]["success"] for who, told in others.items()}
-        found[f"{b}"] = {
+        found[b] = {
             "accuracy": {"trained": mean_ci(trained["success"])}
             | {who: rate_ci(round(rate * patients), patients) for who, rate in right.items()},
             "could be known": {"trained": mean_ci(trained["posterior_best"])}
@@ -192,7 +192,7 @@ def by_budget(runs: list[dict[str, Any]], others: Mapping[str, Any], patients: i
 
 def draw_doctor(found: Mapping[str, Any], figure: Figure) -> None:
     """Accuracy by budget, and beside it what the exact posterior would find from the same charts."""
-    titles = {"accuracy": "right diagnoses", "could be known": "… by the exact posterior of what was asked"}
+    titles = {"accuracy": "right diagnoses", "could be known": "by the exact posterior, same questions"}
     for axis, (part, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
         for who, (colour, line) in LINES.items():
             means, lows, highs = zip(*(found["summary"][f"{b}"][part][who] for b in BUDGETS), strict=True)
@@ -288,7 +288,6 @@ def main() -> None:
         "seeds": chosen.seeds,
         "patients": chosen.patients,
         "settings": {"doctor": [DOCTOR, IMITATED, LEARNED], "both": ARMS}[chosen.study],
-        "notes": "settings were tuned on seed 100",
         "machine": environment(),
     }
     RESULTS.mkdir(exist_ok=True)

@@ -14,6 +14,7 @@ Writes results/throughput.json.
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -131,8 +132,8 @@ def orchestrated(world: str, matches: int, in_flight: int, begun: Callable[[], N
         acts += len(record.turns)
         return record
 
-    with tempfile.TemporaryDirectory() as folder:
-        batch = MatchBatch(MatchLog(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(MatchLog(Path(folder))) as log:
+        batch = MatchBatch(log)
         found = asyncio.run(play_all(plans_for(world, matches), play, batch.add, in_flight))
         batch.flush()
     assert len(found) == matches
@@ -252,10 +253,10 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
 def lines(result: dict[str, Any]) -> Iterator[str]:
     """The figures worth a glance."""
     for world, found in result["scripted"].items():
-        yield f"{world} ({found['player']}, {found['acts_per_dialogue']:.1f} acts), dialogues/s"
-        for arm, rate in found["dialogues_per_second"].items():
+        yield f"{world} ({found['player']}, {found['acts_per_dialogue']:.1f} acts), dialogues per second of CPU, of wall"
+        for arm, rate in found["dialogues_per_cpu_second"].items():
             share = found["of_bare_by_cpu_time"].get(arm, {"median": 1.0})["median"]
-            yield f"    {arm:18} {rate:>7.0f}    {share:.2f} of bare"
+            yield f"    {arm:18} {rate:>7.0f} {found['dialogues_per_second'][arm]:>7.0f}    {share:.2f} of bare"
     for world, found in result["held"].items():
         stages = ("before", "in flight", "after", "after Ctrl-C")
         yield f"{world}, {found['matches']} in flight: {found['kb_per_match']:.0f} kB a match"
