@@ -4,14 +4,13 @@
     python tests/benchmarks/clinic.py both        # patient and doctor trained together, or the doctor alone
     python tests/benchmarks/clinic.py scripted    # the scripted doctors by budget, in seconds
 
-All seeds of a study begin with the same imitation in `Begun` below, as they would with the same language model.
-`doctor`: `charts` imitated `random_asker`, so that it knows what charts of random questions point to; from there
-`clone` imitated `asker`; `trained` goes on from that by reward alone, and `clone` is also what as many updates with
-advantages 0 would leave. They take their likeliest act at each turn. `both`: the doctor learns with a patient who
-learns too (`together`), who tells the truth (`truthful`), or who stays as it began (`warm patient`: yes, no or unsure
-at random); then every doctor meets every patient, sampled as in training. Tests are on patients that no training met,
-the same ones for everybody. `--folder F` keeps the runs; a study that was interrupted goes on there. Writes
-results/clinic-STUDY.json and .png.
+`doctor`, each seed from its own random weights: `clone` imitates `asker`, who asks by the exact posterior, on patients
+of the train split; `trained` goes on from there by reward alone, and `clone` is also what as many updates with
+advantages 0 would leave. Each is met taking its likeliest act at each turn, and `sampled`, as it was trained. `both`,
+all seeds from one imitation in `Begun`: the doctor learns with a patient who learns too (`together`), who tells the
+truth (`truthful`), or who stays as it began (`warm patient`: yes, no or unsure at random); then every doctor meets
+every patient, sampled. Tests are on patients that no training met, the same ones for everybody. `--folder F` keeps the
+runs; a study that was interrupted goes on there. Writes results/clinic-STUDY.json and .png.
 """
 
 import argparse
@@ -33,7 +32,7 @@ from arena.config import GameSpec
 from arena.doctor import environment
 from arena.league.evaluation import play
 from arena.league.specs import Contenders
-from arena.statistics import mean_ci, rate_ci
+from arena.statistics import Interval, mean_ci, rate_ci
 from arena.store.plain import plain
 from simulators.clinic import Clinic
 
@@ -42,20 +41,19 @@ WARD = {"diseases": 20, "symptoms": 24, "terse": True}
 BUDGETS = (0, 1, 2, 3, 4, 5)
 SCRIPTED = ("asker", "random_asker", "random")
 DOCTOR = tuple(f"game.options.{option}" for option in ("diseases=20", "symptoms=24", "budget=[0,5]"))
-IMITATED = {
-    "charts": "{brains: [random_asker], matches: 40000, epochs: 1, minibatches: 500, lr: 1e-3}",
-    "asking": "{brains: [asker], matches: 16000, epochs: 1, minibatches: 200, lr: 1e-3}",
-    "clone": "{brains: [asker], matches: 20000, epochs: 1, minibatches: 250, lr: 5e-4}",
-}
-"""What the doctor imitates, one after the other."""
+IMITATED = (
+    "policies.doctor.imitate={brains: [asker], matches: 24000, minibatches: 2000, epochs: 1, lr: 1.5e-3, decay: true}"
+)
 LEARNED = (
-    "iterations=8", "learn.lr=5e-4", "learn.minibatches=2", "learn.regularisers={kl: {weight: 0.0}}", "play.group=4",
+    "iterations=40", "learn.lr=3e-4", "learn.minibatches=2", "learn.regularisers={kl: {weight: 0.0}}", "play.group=4",
     "game.options.illegal=end", "game.options.information=3.0", "credit.weights={repeat: 5.0}",
     "credit.stages=[{clip: {part: information, between: [-0.6, null]}}]",
     "credit.estimator={mars: {gamma: 0.0, by: [game, role, policy, seed, turn]}}",
 )  # fmt: skip
 """A question is worth the bits that it brought, beside others in the same turn with the same patient."""
-EVALUATION = 1
+ARMED = {"clone": 0.0, "trained": 0.0, "clone, sampled": 1.0, "trained, sampled": 1.0}
+"""Who learns, and at which temperature it is met."""
+EVALUATION = 2
 """The seed of the test patients."""
 STILL = ("iterations=1", "learn.lr=0.0", "play.matches=4", "play.in_flight=4")
 """Of a run that only imitates."""
@@ -70,8 +68,8 @@ FIGURES = (
     "told_wrong", "told_secret", "told_unread",
 )  # fmt: skip
 LINES = {
-    "asker": ("black", "--"), "trained": ("tab:blue", "o-"), "clone": ("tab:purple", "o-"),
-    "random_asker": ("tab:green", "--"), "charts": ("tab:orange", "o-"), "random": ("grey", ":"),
+    "asker": ("black", "--"), "trained": ("tab:blue", "o-"), "clone": ("tab:orange", "o-"),
+    "random_asker": ("tab:green", "--"), "random": ("grey", ":"),
 }  # fmt: skip
 
 
@@ -112,8 +110,8 @@ def learn(recipe: str, seed: int, settings: Iterable[str], out: Path) -> Path:
 
 
 def imitated(recipe: str, seed: int, settings: Iterable[str], out: Path, *policies: str) -> list[str]:
-    """Settings with which a run begins from weights that have imitated in `Begun`, and learned nothing else."""
-    run = learn(recipe, seed, [f"game.name={Path(__file__).resolve()}:Begun", *settings, *STILL], out / "run")
+    """Settings with which a run begins from weights that have imitated, and learned nothing else."""
+    run = learn(recipe, seed, [*settings, *STILL], out / "run")
     found = []
     for policy in policies:
         if not (out / policy).exists():
@@ -151,41 +149,49 @@ def curves(run: Path) -> dict[str, list[float]]:
 
 
 def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
-    """What everybody finds at each budget: with intervals over seeds for who is trained, over patients for others."""
+    """What everybody finds at each budget: with intervals over seeds for who learns, over patients for who does not."""
 
-    def at_all(who: str) -> dict[str, dict[str, float]]:
-        return {f"{b}": meet({**WARD, "budget": b}, patients, 0.0, doctor=who) for b in BUDGETS}
+    def at_all(who: str, temperature: float = 0.0) -> dict[str, dict[str, float]]:
+        return {f"{b}": meet({**WARD, "budget": b}, patients, temperature, doctor=who) for b in BUDGETS}
 
-    others, begin = {who: at_all(who) for who in SCRIPTED}, list[str]()
-    for seed, (arm, brains) in enumerate(IMITATED.items()):
-        settings = [*DOCTOR, *begin[:1], f"policies.doctor.imitate={brains}"]
-        begin = imitated("clinic-nano", seed, settings, folder / arm, "doctor")
-        if arm in LINES:
-            others[arm] = at_all(str(folder / arm / "doctor"))
-            print(arm, {b: round(one["success"], 3) for b, one in others[arm].items()}, flush=True)
-    runs = []
+    others, runs = {who: at_all(who) for who in SCRIPTED}, []
     for seed in range(seeds):
-        began = time.perf_counter()
+        began, clone = time.perf_counter(), folder / f"clone-{seed}"
+        begin = imitated(
+            "clinic-nano", seed, [*DOCTOR, f"policies.doctor.model=nano-{seed}", IMITATED], clone, "doctor"
+        )
         run = learn("clinic-nano", seed, [*DOCTOR, *LEARNED, *begin], folder / f"trained-{seed}")
-        runs.append({"seed": seed, "at": at_all(str(run)), "curves": curves(run)})
-        runs[-1]["seconds"] = round(time.perf_counter() - began)
-        print(seed, {b: round(one["success"], 3) for b, one in runs[-1]["at"].items()}, flush=True)
+        made = {"clone": f"{clone / 'doctor'}", "trained": f"{run}"}
+        at = {arm: at_all(made[arm.split(",")[0]], temperature) for arm, temperature in ARMED.items()}
+        runs.append({"seed": seed, "at": at, "curves": curves(run), "seconds": round(time.perf_counter() - began)})
+        for arm, told in at.items():
+            print(seed, arm, {b: round(one["success"], 3) for b, one in told.items()}, flush=True)
     return {"summary": by_budget(runs, others, patients), "others": others, "runs": runs}
 
 
 def by_budget(runs: list[dict[str, Any]], others: Mapping[str, Any], patients: int) -> dict[str, Any]:
     """Accuracy, what the exact posterior would find from the same charts, and by how much the trained are better."""
+
+    def over_seeds(arm: str, figure: str) -> list[float]:
+        return [run["at"][arm][b][figure] for run in runs]
+
+    def less(arm: str, other: list[float]) -> Interval:
+        return mean_ci([mine - theirs for mine, theirs in zip(over_seeds(arm, "success"), other, strict=True)])
+
     found: dict[str, Any] = {}
     for b in map(str, BUDGETS):
-        trained = {figure: [run["at"][b][figure] for run in runs] for figure in FIGURES[:3]}
         right = {who: told[b]["success"] for who, told in others.items()}
         found[b] = {
-            "accuracy": {"trained": mean_ci(trained["success"])}
+            "accuracy": {arm: mean_ci(over_seeds(arm, "success")) for arm in ARMED}
             | {who: rate_ci(round(rate * patients), patients) for who, rate in right.items()},
-            "could be known": {"trained": mean_ci(trained["posterior_best"])}
+            "could be known": {arm: mean_ci(over_seeds(arm, "posterior_best")) for arm in ARMED}
             | {who: mean_ci([told[b]["posterior_best"]]) for who, told in others.items()},
-            "questions": {"trained": mean_ci(trained["questions"])},
-            "trained minus": {who: mean_ci([t - rate for t in trained["success"]]) for who, rate in right.items()},
+            "repeated": {arm: mean_ci(over_seeds(arm, "repeated")) for arm in ARMED},
+            "trained minus": {who: less("trained", [rate] * len(runs)) for who, rate in right.items()}
+            | {"clone": less("trained", over_seeds("clone", "success"))},
+            "trained, sampled, minus": {
+                "clone, sampled": less("trained, sampled", over_seeds("clone, sampled", "success"))
+            },
         }
     return found
 
@@ -209,7 +215,8 @@ def draw_doctor(found: Mapping[str, Any], figure: Figure) -> None:
 
 def both(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
     """Every arm's doctor with every kind of patient, with intervals over seeds."""
-    begin = imitated("clinic_both-nano", 0, [], folder / "warm", "doctor", "patient")
+    begun = f"game.name={Path(__file__).resolve()}:Begun"
+    begin = imitated("clinic_both-nano", 0, [begun], folder / "warm", "doctor", "patient")
     runs = []
     for seed in range(seeds):
         began = time.perf_counter()
@@ -287,6 +294,7 @@ def main() -> None:
         "command": f"python tests/benchmarks/clinic.py {chosen.study}",
         "seeds": chosen.seeds,
         "patients": chosen.patients,
+        "seed of the test patients": EVALUATION,
         "settings": {"doctor": [DOCTOR, IMITATED, LEARNED], "both": ARMS}[chosen.study],
         "machine": environment(),
     }

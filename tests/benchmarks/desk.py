@@ -76,8 +76,9 @@ def main() -> None:
     """Run the study and write its results."""
     with tempfile.TemporaryDirectory() as folder:
         runs = [play(seed, Path(folder)) for seed in range(SEEDS)]
+    command = "python tests/benchmarks/desk.py"
     result: dict[str, Any] = {
-        "command": "python tests/benchmarks/desk.py", "machine": environment(), "load": os.getloadavg(),
+        "command": command, "machine": environment() | {"command": command}, "load": os.getloadavg(),
         "control": "the first iteration, played before any update", "tuned_on_seeds": [100],
         "last_iterations": LAST, "summary": summary(runs), "runs": runs,
     }  # fmt: skip

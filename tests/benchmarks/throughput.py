@@ -253,7 +253,7 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
 def lines(result: dict[str, Any]) -> Iterator[str]:
     """The figures worth a glance."""
     for world, found in result["scripted"].items():
-        yield f"{world} ({found['player']}, {found['acts_per_dialogue']:.1f} acts), dialogues per second of CPU, of wall"
+        yield f"{world} ({found['player']}, {found['acts_per_dialogue']:.1f} acts), per CPU second, per second"
         for arm, rate in found["dialogues_per_cpu_second"].items():
             share = found["of_bare_by_cpu_time"].get(arm, {"median": 1.0})["median"]
             yield f"    {arm:18} {rate:>7.0f} {found['dialogues_per_second'][arm]:>7.0f}    {share:.2f} of bare"
