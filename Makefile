@@ -65,8 +65,8 @@ matrix: $(VENV)/installed ## agents with persons in the clinic and at the desk: 
 	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 \
 		--option goals=1 --plot $(MATRIX)-desk.png --out $(MATRIX)-desk.json
 
-lock: ## renew constraints.txt from what is installed
+lock: ## renew constraints.txt from what is installed; all extras first, also .[clinic]
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow bench throughput learn claims clinic rendered matrix lock
+.PHONY: help install selfplay test slow bench throughput learn claims proposer clinic rendered matrix lock

@@ -21,8 +21,7 @@ from arena.store.run import RunFolder
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
     check_gold(experiment, set_tables(experiment))
-    if experiment.evaluate:
-        check_spec(experiment.evaluate)
+    check_spec(experiment)
     experiment = _anchored(experiment, watcher)
     folder = out or _fresh(experiment.name)
     run = RunFolder.create(folder, to_yaml(experiment), environment() | {"roles": _role_hashes(experiment)})

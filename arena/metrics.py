@@ -36,6 +36,7 @@ def iteration_metrics(
         "iteration": iteration,
         "matches": len(records),
         "failed": len(failures),
+        "failed_rate": len(failures) / max(len(records) + len(failures), 1),
         "turns": len(turns),
         "tokens": tokens,
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),

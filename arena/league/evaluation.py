@@ -198,7 +198,7 @@ def _figures(played: list[list[Played | None]], held: list[list[str]], scored: b
         found = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
         found |= {"win": float(p.score(own) == 1)} if scored else {}
         found |= {"turns": float(sum(p.acts.values()))}
-        return found | {n: float(v) for n, v in p.report.items() if n != "turns" and not isinstance(v, str)}
+        return found | {n: float(v) for n, v in p.report.items() if n not in found and not isinstance(v, str)}
 
     by_deal = zip(*played, strict=True)
     deals = [[measured(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena.experiment import EvaluateSpec, GameSpec
+from arena.config import ConfigError
+from arena.experiment import EvaluateSpec, Experiment, GameSpec
 from arena.league import specs
 from arena.league.contenders import Contender
 from arena.league.evaluation import Result, change, check, cooperative, deals_for, evaluate, lineups, make_game, plain
@@ -41,10 +42,19 @@ def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str,
     ]
 
 
-def check_spec(spec: EvaluateSpec) -> None:
-    """ConfigError, StoreError or WeightsError for a game or an opponent that there is not; loads no weights."""
-    for game in spec.games:
-        make_game(game)
+def check_spec(experiment: Experiment) -> None:
+    """ConfigError, StoreError or WeightsError for a game, opponent or player that there is not; loads no weights."""
+    if (spec := experiment.evaluate) is None:
+        return
+    trained = [name for name, policy in experiment.policies.items() if policy.train]
+    for n, game in enumerate(spec.games):
+        tables = [table for table in experiment.all_tables() if table.game.name == game.name]
+        held = {seat for table in tables for seat, given in table.seats.items() if given.policy in trained}
+        if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1:
+            raise ConfigError(
+                f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and "
+                f"name one afterwards, arena eval runs/latest:{trained[0]} --game {game.name}"
+            )
     for name in spec.against:
         specs.read_spec(name)
 

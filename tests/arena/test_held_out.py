@@ -60,3 +60,9 @@ def test_what_cannot_be_evaluated_is_refused_before_the_run(tmp_path: Path, sett
     out = tmp_path / "run"
     line = refused("run", "selfplay", "--recipe", "kuhn_poker-nano", "--set", setting, "--out", out)
     assert says in line and not out.exists()
+
+
+def test_who_is_to_play_another_game_has_to_be_known_before_the_run(tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "run", "evaluate={games: [{name: clinic}, {name: nim}]}"
+    line = refused("run", "selfplay", "--recipe", "clinic_both-nano", "--set", elsewhere, "--out", out)
+    assert "evaluate.games.1: who plays nim? This run trains doctor and patient" in line and not out.exists()
