@@ -1,13 +1,12 @@
-"""Does a nano agent learn at the service desk? Seeds of one recipe, as JSON and a figure.
+"""Does a nano agent learn at the service desk? The recipe `desk-nano` against the same with every advantage 0.
 
-    python tests/benchmarks/desk.py    # 3 seeds, about a quarter of an hour on one core
+    python tests/benchmarks/desk.py    # 5 seeds × 2 arms, about a quarter of an hour on one core
 
-Every run is an ordinary `arena run selfplay --recipe desk-nano`, whose warm start imitates random acts and the oracle.
-The first iteration is played before any update: that is the control, the warm start without learning.
+Every run is an ordinary `arena run selfplay --recipe desk-nano` from weights drawn by its seed, whose warm start
+imitates random acts and the oracle; both arms play and update equally much. Differences are paired over seeds.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,59 +14,59 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from arena.doctor import environment
 from arena.statistics import mean_ci
 
 RESULTS = Path(__file__).parent / "results"
-SEEDS = 3
+SEEDS = 5
 LAST = 3
 """Iterations whose mean is the end."""
+ARMS = {"learned": [], "zero": ["--set", "credit.estimator=zero"]}
 FIGURES = {"success": "matches that succeed", "breaches": "breaches a match", "told": "goals answered right"}
+Curves = dict[str, list[float]]
 
 
-def play(seed: int, folder: Path) -> dict[str, list[float]]:
+def play(arm: str, seed: int, folder: Path) -> Curves:
     """One run: each figure's mean over the matches of each iteration."""
     command = [sys.executable, "-m", "arena", "run", "selfplay", "--recipe", "desk-nano", "--seed", str(seed), "--json"]
-    command += ["--set", f"policies.agent.model=nano-{seed}", "--out", str(folder / str(seed))]
+    command += ["--set", f"policies.agent.model=nano-{seed}", *ARMS[arm], "--out", str(folder / f"{arm}-{seed}")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     reports = [row["report"] for row in rows if "report" in row]
     curves = {name: [report[name] for report in reports] for name in FIGURES}
-    print(f"seed {seed}:", *(f"{name} {curve[0]:.3f} -> {curve[-1]:.3f}" for name, curve in curves.items()), flush=True)
+    ends = (f"{name} {curve[0]:.3f} -> {curve[-1]:.3f}" for name, curve in curves.items())
+    print(f"{arm} seed {seed}:", *ends, flush=True)
     return curves
 
 
-def summary(runs: list[dict[str, list[float]]]) -> dict[str, Any]:
-    """Over seeds, with 95 % intervals: the first iteration, the mean of the last few, and what each seed gained."""
-    found = {}
+def summary(runs: dict[str, list[Curves]]) -> dict[str, Any]:
+    """Over seeds, with 95 % intervals: the first iteration, the mean of the last few, and what learning added."""
+    found: dict[str, Any] = {}
     for name in FIGURES:
-        first = [run[name][0] for run in runs]
-        last = [sum(run[name][-LAST:]) / LAST for run in runs]
+        ends = {arm: [float(np.mean(run[name][-LAST:])) for run in curves] for arm, curves in runs.items()}
         found[name] = {
-            "first": mean_ci(first),
-            "last": mean_ci(last),
-            "gain": mean_ci(np.subtract(last, first).tolist()),
+            "first": {arm: mean_ci([run[name][0] for run in curves]) for arm, curves in runs.items()},
+            "last": {arm: mean_ci(values) for arm, values in ends.items()},
+            "learned minus zero": mean_ci(np.subtract(ends["learned"], ends["zero"]).tolist()),
         }
     return found
 
 
-def draw(runs: list[dict[str, list[float]]], path: Path) -> None:
-    """Thin lines are seeds, the thick one their mean."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(FIGURES), figsize=(8.5, 3))
-    for axis, (name, label) in zip(axes, FIGURES.items(), strict=True):
-        curves = np.array([run[name] for run in runs])
-        steps = np.arange(1, curves.shape[1] + 1)
-        axis.plot(steps, curves.T, color="tab:blue", alpha=0.3, linewidth=0.8)
-        axis.plot(steps, curves.mean(0), color="tab:blue", linewidth=2)
+def draw(runs: dict[str, list[Curves]], path: Path) -> None:
+    """Means over seeds with their 95 % intervals."""
+    figure = Figure(figsize=(8.5, 3))
+    for axis, (name, label) in zip(figure.subplots(1, len(FIGURES)), FIGURES.items(), strict=True):
+        for arm, colour in zip(runs, ("tab:blue", "tab:grey"), strict=True):
+            told = zip(*(run[name] for run in runs[arm]), strict=True)
+            means, lows, highs = zip(*map(mean_ci, told), strict=True)
+            steps = range(1, len(means) + 1)
+            axis.plot(steps, means, color=colour, label=arm)
+            axis.fill_between(steps, lows, highs, color=colour, alpha=0.2)
         axis.set(xlabel="iteration", title=label, ylim=(0, None))
         axis.grid(alpha=0.3)
-    figure.suptitle(f"recipe desk-nano, {len(runs)} seeds")
+    figure.axes[0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=100)
 
@@ -75,11 +74,9 @@ def draw(runs: list[dict[str, list[float]]], path: Path) -> None:
 def main() -> None:
     """Run the study and write its results."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = [play(seed, Path(folder)) for seed in range(SEEDS)]
-    command = "python tests/benchmarks/desk.py"
+        runs = {arm: [play(arm, seed, Path(folder)) for seed in range(SEEDS)] for arm in ARMS}
     result: dict[str, Any] = {
-        "command": command, "machine": environment() | {"command": command}, "load": os.getloadavg(),
-        "control": "the first iteration, played before any update", "tuned_on_seeds": [100],
+        "command": "python tests/benchmarks/desk.py", "machine": environment(), "seeds": SEEDS, "tuned_on_seeds": [100],
         "last_iterations": LAST, "summary": summary(runs), "runs": runs,
     }  # fmt: skip
     (RESULTS / "desk.json").write_text(json.dumps(result, indent=1) + "\n")
