@@ -50,7 +50,7 @@ proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an
 
 clinic: $(VENV)/installed ## the clinic's learning studies: a doctor, and patient and doctor together (over an hour)
 	$(BIN)/python tests/benchmarks/clinic.py doctor
-	$(BIN)/python tests/benchmarks/clinic.py both --seeds 3 --patients 200
+	$(BIN)/python tests/benchmarks/clinic.py both --patients 200
 
 rendered: $(VENV)/installed ## what SmolLM2 makes of what a patient is to say, and what of that is heard (half an hour)
 	$(BIN)/python tests/benchmarks/rendered.py clinic

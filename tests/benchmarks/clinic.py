@@ -291,7 +291,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         found = study(chosen.seeds, chosen.patients, (chosen.folder or Path(temporary)).absolute())
     result = {
-        "command": f"python tests/benchmarks/clinic.py {chosen.study}",
+        "command": f"tests/benchmarks/clinic.py {chosen.study} --seeds {chosen.seeds} --patients {chosen.patients}",
         "seeds": chosen.seeds,
         "patients": chosen.patients,
         "seed of the test patients": EVALUATION,
