@@ -6,6 +6,7 @@ matches share its tokens; what belongs to one match goes into the turn, under `{
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -177,3 +178,13 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     if role.role != name_or_path:
         raise RoleError(f"{path}:1: role: '{role.role}' is not the file's name: rename one of them")
     return role
+
+
+def written_for(game: str, seat: str) -> str:
+    """The built-in role that was written for a game's seat, by its name: `seat`, or `game_seat`; "" if there is none.
+
+    `solver_2` is a `solver`.
+    """
+    kind = re.sub("_[0-9]+$", "", seat)
+    files = [BUILT_IN / f"{name}.yaml" for name in (kind, f"{game}_{kind}")]
+    return next((file.stem for file in files if file.is_file() and read_role(file).game in (game, None)), "")

@@ -3,16 +3,21 @@
 import re
 
 import games
+from agents.role import written_for
 from agents.weights import DEFAULT
 from arena.config import Layer, recipe_layer, recipe_names, text_layer
 
 
 def recipe_of(game: str) -> Layer:
-    """The recipe named after the game; without one, small language models at all seats in the role `player`."""
+    """The recipe named after the game; without one, small language models at all seats, in roles written for them.
+
+    Where there is no such role, in the role `player`.
+    """
     if game in recipe_names():
         return recipe_layer(game)
     name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
-    seats = "\n".join(f"  {seat}: {{role: player, policy: shared}}" for seat in games.make(game).possible_agents)
+    roles = {seat: written_for(game, seat) or "player" for seat in games.make(game).possible_agents}
+    seats = "\n".join(f"  {seat}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
     return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, model=DEFAULT, seats=seats))
 
 

@@ -372,6 +372,21 @@ def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> 
     assert table.game.name == game and {role.role for role in table.roles.values()} == {"player"}
 
 
+@pytest.mark.parametrize(
+    ("game", "roles"),
+    [
+        ("clinic", ["doctor"]),
+        ("desk", ["desk_agent"]),
+        ("reasoning", ["solver"]),
+        ("proposer_solver", ["proposer", *["solver"] * 4]),
+        ("hanabi", ["player", "player"]),
+    ],
+)
+def test_seats_for_which_a_role_was_written_take_it(game: str, roles: list[str]) -> None:
+    (table,) = set_tables(compose([recipe_of(game)]))
+    assert [role.role for role in table.roles.values()] == roles
+
+
 @pytest.mark.parametrize("text", ["3", "[game]", "game"])
 def test_a_config_file_is_of_keys_and_values(tmp_path: Path, text: str) -> None:
     (tmp_path / "own.yaml").write_text(text)
