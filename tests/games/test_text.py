@@ -97,7 +97,7 @@ def test_the_table_of_games():
         games.make("negotation")
     with pytest.raises(ValueError, match=r"there are: .*negotiation"):
         games.make("zzz")
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="there is no option 'turns' — did you mean 'max_turns'"):
         games.make("negotiation", turns=3)
 
 
