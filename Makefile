@@ -10,7 +10,7 @@ help: ## what there is to make
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,endpoint,pettingzoo,simulators,textarena,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,clinic,endpoint,pettingzoo,simulators,textarena,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it
@@ -65,7 +65,7 @@ matrix: $(VENV)/installed ## agents with persons in the clinic and at the desk: 
 	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 \
 		--option goals=1 --plot $(MATRIX)-desk.png --out $(MATRIX)-desk.json
 
-lock: ## renew constraints.txt from what is installed; all extras first, also .[clinic]
+lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
