@@ -67,9 +67,9 @@ def check_game(
     """
     import games
     from arena.league.evaluation import make_game
-    from games import conformance
+    from games import conformance as of_games
+    from simulators import conformance as of_simulators
     from simulators.base import Simulator
-    from simulators.conformance import check_outcomes
 
     options = game_options(option or [])
     game = make_game(GameSpec(name=name, options=options))
@@ -77,9 +77,8 @@ def check_game(
     def make() -> Any:
         return games.make(name, **options)
 
-    findings = conformance.check(make, seeds=seeds, acts=acts)
-    if isinstance(game, Simulator):
-        findings += check_outcomes(make, seeds)
+    kit = of_simulators if isinstance(game, Simulator) else of_games
+    findings = kit.check(make, seeds=seeds, acts=acts)
     failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))

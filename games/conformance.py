@@ -44,20 +44,22 @@ class Unchecked(Exception):
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
     """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises."""
-    findings = []
-    for name, examine in CHECKS.items():
-        began = time.perf_counter()
-        ok: bool | None
-        try:
-            ok, detail = True, examine(make, acts if name == "fuzz" else seeds)
-        except Unchecked as unchecked:
-            ok, detail = None, str(unchecked)
-        except Broken as broken:
-            ok, detail = False, str(broken)
-        except Exception as error:  # noqa: BLE001 that a game raises is what is looked for
-            ok, detail = False, told(error)
-        findings.append(Finding(name, ok, detail, time.perf_counter() - began))
-    return findings
+    return [found(name, examine, make, acts if name == "fuzz" else seeds) for name, examine in CHECKS.items()]
+
+
+def found(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
+    """What this check finds on the games that `make` makes, over so many seeds or acts. Never raises."""
+    began = time.perf_counter()
+    ok: bool | None
+    try:
+        ok, detail = True, examine(make, count)
+    except Unchecked as unchecked:
+        ok, detail = None, str(unchecked)
+    except Broken as broken:
+        ok, detail = False, str(broken)
+    except Exception as error:  # noqa: BLE001 that a game raises is what is looked for
+        ok, detail = False, told(error)
+    return Finding(name, ok, detail, time.perf_counter() - began)
 
 
 # How a match is played and seen.

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from games import conformance
 from games.book import fold
-from games.conformance import Finding
-from games.fuzz import Broken, told
+from games.conformance import Finding, Unchecked, found
+from games.fuzz import Broken
 from games.text import Message
 from simulators.base import Simulator
 
@@ -46,17 +45,7 @@ def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
 
 def check_outcomes(make: Make, seeds: int) -> list[Finding]:
     """The checks of simulators alone."""
-    findings = []
-    for name, examine in CHECKS.items():
-        began = time.perf_counter()
-        try:
-            ok, detail = True, examine(make, seeds)
-        except Broken as broken:
-            ok, detail = False, str(broken)
-        except Exception as error:  # noqa: BLE001 that a simulator raises is what is looked for
-            ok, detail = False, told(error)
-        findings.append(Finding(name, ok, detail, time.perf_counter() - began))
-    return findings
+    return [found(name, examine, make, seeds) for name, examine in CHECKS.items()]
 
 
 def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[Shown]:
@@ -172,6 +161,8 @@ def _leaks(make: Make, seeds: int) -> str:
                             raise Broken(f"seed {seed}, turn {view.turn}: `{text}` gives away {secret}")
     if not views:
         raise Broken(f"{game.name} has no player whose views could be searched")
+    if not probes:
+        raise Unchecked(f"{game.name} names no secret of its first seat; {views} views")
     return f"{probes} probes of {views} views, nothing found"
 
 

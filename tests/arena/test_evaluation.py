@@ -96,6 +96,12 @@ def test_partners_have_no_wins() -> None:
     assert with_other.mean("payoff").estimate > 0
 
 
+def test_a_simulators_own_count_of_invalid_acts_does_not_take_the_place_of_their_share() -> None:
+    (noop,) = Contenders().load("noop")
+    (result,) = evaluate(noop, [], GameSpec(name="clinic"), 4, 0)
+    assert result.mean("invalid").estimate == 1.0  # though each match counts two: the act, and the one asked for again
+
+
 def test_illegal_acts_and_ends_are_told_apart() -> None:
     nano, brain = Contenders("nano_kuhn").load("nano", "random")
     (result,) = evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0)
