@@ -45,12 +45,14 @@ def load_model(path: Path, dtype: Any = None) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
+    from agents import attention
+
     check_folder(path)
     with told(path), quietly():
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
             dtype=dtype or torch.float32,
-            attn_implementation="sdpa",
+            attn_implementation=attention.NAME,
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,

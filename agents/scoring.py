@@ -74,10 +74,51 @@ class StreamScorer(torch.nn.Module):
                 logits = self.model.get_output_embeddings()(predictors(self.model.base_model, batch))
             else:
                 logits = self.model(**_inputs(self.model.base_model, batch)).logits[batch.rows, batch.columns]
-        scaled = logits.float() / batch.temperatures[:, None]
-        logprobs = torch.log_softmax(scaled, -1)
-        entropy = -(logprobs.exp() * logprobs).sum(-1)
-        return Scores(logprobs.gather(-1, batch.targets[:, None]).squeeze(-1), entropy)
+        return Scores(*_TokenScores.apply(logits, batch.targets, batch.temperatures))  # type: ignore[no-untyped-call]
+
+
+class _TokenScores(torch.autograd.Function):
+    """From [N, V] logits to the log-probability and the entropy of each of N tokens, both [N] float32.
+
+    It goes by a few rows at a time, and anew in the backward pass, so that nothing of [N, V] is held in float32. With
+    x = logits / temperature, p = softmax(x), H = -Σ p log p and target t:
+    ∂ log p_t / ∂ x_j = [j = t] - p_j and ∂H / ∂ x_j = -p_j (log p_j + H).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: torch.Tensor, targets: torch.Tensor, temperatures: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        logprobs, entropy = torch.empty_like(temperatures), torch.empty_like(temperatures)
+        for rows in _few_rows(logits):
+            log_p = _log_softmax(logits[rows], temperatures[rows])
+            logprobs[rows] = log_p.gather(-1, targets[rows, None]).squeeze(-1)
+            entropy[rows] = -log_p.exp().mul_(log_p).sum(-1)
+        ctx.save_for_backward(logits, targets, temperatures, entropy)
+        return logprobs, entropy
+
+    @staticmethod
+    def backward(ctx: Any, by_logprob: torch.Tensor, by_entropy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        logits, targets, temperatures, entropy = ctx.saved_tensors
+        found = torch.empty_like(logits)
+        for rows in _few_rows(logits):
+            log_p = _log_softmax(logits[rows], temperatures[rows])
+            p = log_p.exp()
+            slope = log_p.add_(entropy[rows, None]).mul_(p).mul_(-by_entropy[rows, None])
+            slope -= p.mul_(by_logprob[rows, None])
+            slope.scatter_add_(-1, targets[rows, None], by_logprob[rows, None])
+            found[rows] = slope.div_(temperatures[rows, None])
+        return found, None, None
+
+
+def _log_softmax(logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
+    return torch.log_softmax(logits.float() / temperatures[:, None], -1)
+
+
+def _few_rows(logits: torch.Tensor) -> Iterator[slice]:
+    """So many rows of [N, V] at a time as fit a processor's cache in float32, or keep a GPU busy."""
+    step = max(1, (1 << 20 if logits.device.type == "cpu" else 1 << 26) // logits.shape[1])
+    return (slice(start, start + step) for start in range(0, len(logits), step))
 
 
 def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
@@ -125,13 +166,10 @@ def common_prefix(sequences: Sequence[tuple[int, ...]] | Sequence[list[int]]) ->
 def families(sequences: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
     """Group sequences so that what each group opens with is worth computing once; indices, all of them once.
 
-    All that begin with the same id are together at first. A part that agrees for longer becomes a group of its
-    own where that spares more tokens than the further forward pass costs.
+    All are together at first. A part that agrees for longer becomes a group of its own where that spares more tokens
+    than the further forward pass costs; what is left over may have nothing in common.
     """
-    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i, ids in sequences.items():
-        groups[ids[:1]].append(i)
-    return [family for group in groups.values() for family in _split(sequences, group)]
+    return _split(sequences, list(sequences)) if sequences else []
 
 
 def _split(sequences: Mapping[int, tuple[int, ...]], group: list[int]) -> list[list[int]]:

@@ -1,1 +1,5 @@
 """The orchestrator and the learner."""
+
+from arena.process import prepare
+
+prepare()

@@ -11,6 +11,7 @@ import torch
 
 from agents.chat import ChatFrame
 from agents.engines.base import Engine
+from agents.engines.half import half
 from agents.policy import Policy
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.config import Experiment, PolicySpec
@@ -72,7 +73,7 @@ class Policies(Mapping[str, Policy]):
         for name in self.trainers:
             folder = first(name)
             if folder not in frozen:
-                frozen[folder] = _frozen(folder)
+                frozen[folder] = _loaded(folder, frozen=True, bf16=self.bf16)
             self.engine.publish(reference_name(name), 0, frozen[folder])
 
     def referenced(self, name: str, samples: list[Sample]) -> list[Sample]:
@@ -103,7 +104,7 @@ class Policies(Mapping[str, Policy]):
     ) -> Policy:
         source = resolve(spec.model)
         folder = checkpoint.policy(name) if checkpoint and kept else source
-        model, tokenizer = _placed(load_model(folder)), load_tokenizer(source)
+        model, tokenizer = _loaded(folder, frozen=not spec.train, bf16=self.bf16), load_tokenizer(source)
         policy = Policy(name, source, model, tokenizer, ChatFrame(tokenizer), spec.train)
         if spec.train:
             self.trainers[name] = PolicyTrainer(name, model, self.rule, self.bf16)
@@ -120,8 +121,9 @@ class Policies(Mapping[str, Policy]):
         policy, version = found
         if name not in self._past:
             folder, now = pool.path(policy, version), self[policy]
-            self._past[name] = Policy(name, folder, _frozen(folder), now.tokenizer, now.frame, False, version)
-            self.engine.publish(name, version, self._past[name].model)
+            model = _loaded(folder, frozen=True, bf16=self.bf16)
+            self._past[name] = Policy(name, folder, model, now.tokenizer, now.frame, False, version)
+            self.engine.publish(name, version, model)
         self._past[name] = self._past.pop(name)
 
     def _make_room(self, room: int, busy: Collection[str]) -> None:
@@ -177,9 +179,10 @@ def _used(experiment: Experiment) -> list[str]:
     return sorted(named & set(experiment.policies))
 
 
-def _frozen(folder: Path) -> Any:
-    return _placed(load_model(folder).requires_grad_(False))
-
-
-def _placed(model: Any) -> Any:
-    return model.cuda() if torch.cuda.is_available() else model
+def _loaded(folder: Path, frozen: bool, bf16: bool) -> Any:
+    """The folder's model where it is to compute; what is frozen needs no more than the precision it computes in."""
+    model = load_model(folder)
+    model = model.cuda() if torch.cuda.is_available() else model
+    if not frozen:
+        return model
+    return half(model.requires_grad_(False)) if bf16 else model.requires_grad_(False)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from agents.engines.base import Completion, Request
+from agents.engines.half import half, renew
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.scoring import StreamScorer, common_prefix, families, score_streams
 from agents.stream import Stream
@@ -24,7 +25,10 @@ from agents.stream import Stream
 
 @dataclass
 class _Served:
-    model: torch.nn.Module
+    weights: Any
+    """What was published."""
+    model: Any
+    """What computes: the weights themselves, or with bfloat16 what `half` made of them."""
     version: int
     caches: KVStore
     prefixes: KVStore
@@ -61,9 +65,14 @@ class InProcessEngine:
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
-        """Serve this module under that name. Its parameters are shared, not copied."""
-        budget = self.cache_bytes
-        self._served[policy] = _Served(weights, version, KVStore(budget), KVStore(budget // 8))
+        """Serve this module under that name: by reference, but with bfloat16 the linear layers, which are copied."""
+        budget, served = self.cache_bytes, self._served.get(policy)
+        if self.bf16 and served and served.weights is weights:
+            model = served.model
+            renew(model, weights)
+        else:
+            model = half(weights) if self.bf16 else weights
+        self._served[policy] = _Served(weights, model, version, KVStore(budget), KVStore(budget // 8))
 
     def retire(self, policy: str) -> None:
         """Let go of a policy's weights and caches; nothing happens where there are none."""
@@ -156,15 +165,18 @@ class InProcessEngine:
         ]
 
     def _prefix(self, served: _Served, contexts: list[tuple[int, ...]], device: torch.device) -> KV:
-        """The cache of what these contexts have in common, at least one token, at most all but the last."""
+        """The cache of what these contexts have in common, at most all but the last token of any."""
         ids = common_prefix(contexts)
-        ids = ids[: max(1, min(len(ids), min(map(len, contexts)) - 1))]
+        ids = ids[: min(len(ids), min(map(len, contexts)) - 1)]
+        dtype = torch.bfloat16 if self.bf16 else next(served.model.parameters()).dtype
+        nothing = empty_kv(served.model.config, dtype, device)
+        if not ids:
+            return nothing
         key = repr(ids)
         kept = served.prefixes.longest_prefix(key, contexts[0])
         if kept is not None:
             return kept
-        dtype = torch.bfloat16 if self.bf16 else next(served.model.parameters()).dtype
-        batch = BatchKV([empty_kv(served.model.config, dtype, device)], len(ids))
+        batch = BatchKV([nothing], len(ids))
         self._forward(served, batch, torch.tensor([ids], device=device), torch.tensor([len(ids)], device=device))
         kv = KV(ids, batch.row(0))
         served.prefixes.put(key, kv)
@@ -231,17 +243,39 @@ def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
     if bool(greedy.any()):
         best = torch.full_like(logprobs, -torch.inf).scatter(-1, logprobs.argmax(-1, keepdim=True), 0.0)
         logprobs = torch.where(greedy[:, None], best, logprobs)
-    cdf = logprobs.double().exp().cumsum(-1)
     draws = torch.tensor(
         [0.0 if r.finish else r.draws[len(r.ids)] for r in rows], dtype=torch.double, device=logits.device
     )
-    tokens = torch.searchsorted(cdf, (draws * cdf[:, -1])[:, None], right=True).clamp(max=cdf.shape[1] - 1)
-    chosen = logprobs.gather(-1, tokens).squeeze(-1)
-    tokens = tokens.squeeze(-1)
+    tokens = _inverse_cdf(logprobs.exp(), draws)
+    chosen = logprobs.gather(-1, tokens[:, None]).squeeze(-1)
     for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
         if not row.finish:
             row.take(token, logprob)
     return tokens
+
+
+def _inverse_cdf(p: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+    """[B] the token at which each row of [B, V] float32 probabilities, summed from the left, passes its draw in [0, 1).
+
+    Sums are float64: those of blocks first, then those within the block where the draw lies.
+    """
+    rows, width = p.shape
+    blocks = torch.nn.functional.pad(p, (0, -width % _BLOCK)).view(rows, -1, _BLOCK)
+    by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)
+    wanted = draws[:, None] * by_block[:, -1:]
+    block = _passed(by_block, wanted)
+    before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
+    within = blocks[torch.arange(rows, device=p.device), block.squeeze(-1)].double().cumsum(-1)
+    return (block * _BLOCK + _passed(within, wanted - before)).squeeze(-1)
+
+
+_BLOCK = 256
+
+
+def _passed(sums: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """[B, 1] the first column of growing [B, N] sums above [B, 1] what is wanted, never one that adds nothing."""
+    below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(wanted))
+    return torch.searchsorted(sums, torch.minimum(wanted, below_all), right=True)
 
 
 def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:

@@ -41,6 +41,8 @@ class PolicyTrainer:
         self.engine, *_ = deepspeed().initialize(
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
         )
+        if rule.zero_stage == 0 and self.engine.world_size == 1:
+            self.engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
         self.device = self.engine.device
         self.moments = Moments(self.engine, model, rule.zero_stage)
         self.memory: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.engines.base import Completion, Request
-from agents.engines.in_process import InProcessEngine
+from agents.engines.in_process import InProcessEngine, _inverse_cdf
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 
@@ -279,3 +279,40 @@ def test_scores_are_those_of_the_sampler() -> None:
     stream.wrote(got.ids, got.logprobs, 0)
     (scored,) = engine.score("p", [stream], [0.8])
     np.testing.assert_allclose(scored, got.logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [5, 256, 700])
+def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
+    """Against numpy on the whole row; never a token of no probability, also at the very ends."""
+    rng = np.random.default_rng(width)
+    p = rng.random((64, width)).astype(np.float32) ** 8 * (rng.random((64, width)) > 0.5)
+    p[:, rng.integers(width)] += 0.25
+    draws = np.concatenate([[0.0, np.nextafter(1.0, 0.0)], rng.random(62)])
+    found = _inverse_cdf(torch.from_numpy(p), torch.from_numpy(draws)).numpy()
+    for row, draw, token in zip(p.astype(np.float64), draws, found, strict=True):
+        sums = row.cumsum()
+        assert row[token] > 0
+        assert sums[token] - row[token] - 1e-9 <= draw * sums[-1] <= sums[token] + 1e-9
+
+
+def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -> None:
+    model, asked = tiny(), request([1, 2, 3])
+    engine = serving(model, bf16=True)
+    before = generate(engine, [asked])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    engine.publish("p", 4, model)
+    assert generate(engine, [asked])[0].logprobs == generate(serving(model, bf16=True), [asked])[0].logprobs
+    assert generate(engine, [asked])[0].logprobs != before[0].logprobs
+
+
+def test_contexts_with_nothing_in_common_share_a_batch(nano: Any) -> None:
+    asked = [request([i, *range(9)], key=f"{i}") for i in range(6)]
+    passes = []
+    engine = serving(nano)
+    forward = engine._forward
+    engine._forward = lambda *given: passes.append(len(given[2])) or forward(*given)  # type: ignore[method-assign,func-returns-value]
+    for one, got in zip(asked, generate(engine, asked), strict=True):
+        agrees(nano, one, got)
+    assert passes[0] == 6, "one by one they would be prefilled in six passes"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from agents.scoring import StreamScorer, common_prefix, pack, score_streams
+from agents.scoring import StreamScorer, _TokenScores, common_prefix, pack, score_streams
 from agents.stream import Stream
 
 VOCABULARY = 24
@@ -97,6 +97,28 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
     found = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dtype: torch.dtype) -> None:
+    """Against autograd in float64, over more rows than are looked at together."""
+    rng = torch.Generator().manual_seed(0)
+    logits = (torch.randn(9, 200_000, generator=rng) * 3).to(dtype).requires_grad_()
+    targets, temperatures = torch.randint(200_000, (9,), generator=rng), torch.rand(9, generator=rng) + 0.5
+    by = torch.randn(2, 9, generator=rng)
+    logprobs, entropy = _TokenScores.apply(logits, targets, temperatures)  # type: ignore[no-untyped-call]
+    (by[0] @ logprobs + by[1] @ entropy).backward()
+    exact = logits.detach().double().requires_grad_()
+    plain = torch.log_softmax(exact / temperatures.double()[:, None], -1)
+    entropies = -(plain.exp() * plain).sum(-1)
+    chosen = plain.gather(-1, targets[:, None]).squeeze(-1)
+    (by[0].double() @ chosen + by[1].double() @ entropies).backward()
+    torch.testing.assert_close(logprobs.double(), chosen, atol=1e-5, rtol=1e-6)
+    torch.testing.assert_close(entropy.double(), entropies, atol=1e-4, rtol=1e-5)
+    assert logits.grad is not None and logits.grad.dtype == dtype and exact.grad is not None
+    torch.testing.assert_close(
+        logits.grad.double(), exact.grad, atol=1e-6, rtol=1e-4 if dtype == torch.float32 else 8e-3
+    )
 
 
 def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:

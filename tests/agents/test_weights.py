@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents import nano, smollm2, weights
+from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
 from agents.weights import WeightsError
 
@@ -97,7 +97,7 @@ def test_concurrent_calls_make_it_once(home: Path, monkeypatch: pytest.MonkeyPat
 def test_a_local_folder_is_a_model(model: Path, home: Path) -> None:
     assert weights.resolve(str(model)) == model
     assert weights.load_model(model, torch.bfloat16).dtype == torch.bfloat16
-    assert weights.load_model(model).config._attn_implementation == "sdpa"
+    assert weights.load_model(model).config._attn_implementation == attention.NAME
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ class BareGenerate:
 
     def __init__(self, model: torch.nn.Module, autocast: bool) -> None:
         self.model, self.autocast = model, autocast
+        model.set_attn_implementation("sdpa")  # type: ignore[operator]  # ours is not the bare program's
         self.device = next(model.parameters()).device
         model.generation_config = GenerationConfig()  # else its eos would come back and end rows at chance
 
@@ -54,16 +55,23 @@ class BareTraining:
 
     what = (
         "plain loop over micro-batches of the same streams, right-padded: model(input_ids, attention_mask).logits, "
-        "float32 log-softmax at every position, gather, mask, PPO-clip without KL, backward; then clip_grad_norm_ and "
-        "torch.optim.AdamW. No prefix shared, no DeepSpeed, no statistics, no gate. lr 0 in all arms: all the work of "
-        "a step, the same weights in every round"
+        "float32 log-softmax at every position, gather, mask, PPO-clip, with a reference the k3 KL to it, backward; "
+        "then clip_grad_norm_ and torch's fused AdamW. No prefix shared, no DeepSpeed, no statistics, no gate. lr 0 in "
+        "all arms: all the work of a step, the same weights in every round"
     )
 
-    def __init__(self, model: torch.nn.Module, rule: LearnSpec, bf16: bool) -> None:
-        self.model, self.rule, self.bf16 = model, rule, bf16
+    def __init__(
+        self, model: torch.nn.Module, rule: LearnSpec, bf16: bool, reference: torch.nn.Module | None = None
+    ) -> None:
+        self.model, self.rule, self.bf16, self.reference = model, rule, bf16, reference
+        for one in (model, reference):
+            if one is not None:
+                one.set_attn_implementation("sdpa")  # type: ignore[operator]  # ours is not the bare program's
         self.clip = rule.loss.whole().settings["clip"].whole().settings
         self.device = next(model.parameters()).device
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=rule.betas, weight_decay=rule.weight_decay)
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=0.0, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
+        )
 
     @staticmethod
     def fill(samples: Sequence[Sample], token_budget: int) -> list[list[int]]:
@@ -97,9 +105,20 @@ class BareTraining:
             sampled[i, :length] = torch.tensor(sample.stream.mask)
         ids, attended, sampled = ids.to(self.device), attended.to(self.device), sampled[:, 1:].to(self.device)
         advantages = torch.cat([torch.from_numpy(sample.advantages) for sample in samples]).to(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            logits = self.model(input_ids=ids, attention_mask=attended, use_cache=False).logits[:, :-1]
-        logprobs = torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None]).squeeze(-1)[sampled]
+        reference = None
+        if self.reference is not None:
+            with torch.no_grad():
+                reference = self._logprobs(self.reference, ids, attended)[sampled]
+        logprobs = self._logprobs(self.model, ids, attended)[sampled]
         ratio = (logprobs - logprobs.detach()).exp()
         clipped = ratio.clamp(1 - self.clip["low"], 1 + self.clip["high"])
-        return torch.maximum(-advantages * ratio, -advantages * clipped).sum()
+        loss = torch.maximum(-advantages * ratio, -advantages * clipped)
+        if reference is not None:
+            loss = loss + 0.01 * ((reference - logprobs).exp() + logprobs - reference - 1.0)
+        return loss.sum()
+
+    def _logprobs(self, model: torch.nn.Module, ids: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """[B, L - 1] float32, of every token but the first."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits[:, :-1]
+        return torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None]).squeeze(-1)

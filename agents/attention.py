@@ -1,0 +1,100 @@
+"""Attention in bfloat16 on a processor: whole matrix products instead of torch's fused kernel.
+
+Where streams are short, torch's fused CPU kernel takes twice as long forward, five times as long backward and, with one
+query as in decoding, eight times as long as the products that it is made of; transformers also has it copy keys and
+values for every head that shares them. Like it, ours keeps no probabilities for the backward pass. Whatever is not of
+this kind goes to torch's.
+"""
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+NAME = "arena"
+"""What transformers calls it, as `attn_implementation`."""
+MOST_SCORES = 1 << 23
+"""With more scores than these, about one row of a thousand tokens, torch's kernel is as fast and takes less memory."""
+_KNOWN = {"dropout", "scaling", "position_ids", "use_cache", "is_causal", "logits_to_keep"}
+"""Arguments that do not ask for another kind of attention."""
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """[B, Q, heads, width] from query [B, heads, Q, width], key and value [B, key heads, S, width].
+
+    `attention_mask` is [B, 1, Q, S] bool, true where a query may look; None is causal.
+    """
+    if not _ours(query, key, value, settings):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)  # type: ignore[no-any-return]
+    queries, keys = query.shape[2], key.shape[2]
+    if attention_mask is None and queries > 1:
+        attention_mask = torch.ones((1, 1, queries, keys), dtype=torch.bool).tril()
+    bias = None
+    if attention_mask is not None:  # the least number instead of -inf: a row of padding that sees nothing is no NaN
+        bias = torch.zeros(attention_mask.shape, dtype=torch.bfloat16)
+        bias.masked_fill_(~attention_mask, torch.finfo(torch.bfloat16).min)
+    scale = settings.get("scaling") or query.shape[-1] ** -0.5
+    query, key, value = (one.to(torch.bfloat16) for one in (query, key, value))
+    with torch.autocast("cpu", enabled=False):
+        found: torch.Tensor = _Attention.apply(query, key, value, bias, scale)  # type: ignore[no-untyped-call]
+    return found.transpose(1, 2), None
+
+
+def _ours(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: dict[str, Any]) -> bool:
+    if query.device.type != "cpu" or key.shape != value.shape or query.shape[:3].numel() * key.shape[2] > MOST_SCORES:
+        return False
+    asked = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
+    plain = settings.keys() <= _KNOWN and not settings.get("dropout") and settings.get("is_causal") is not False
+    return asked == torch.bfloat16 and plain
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+class _Attention(torch.autograd.Function):
+    """softmax(scale q k^T + bias) v; the heads that share a key are rows of one product.
+
+    With p the probabilities, made anew to go back, and g the output's gradient: dv = p^T g,
+    ds = p (g v^T - sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, scale: float
+    ) -> torch.Tensor:
+        ctx.save_for_backward(query, key, value, bias)
+        ctx.scale = scale
+        p = _probabilities(_rows(query, key) * scale, key.flatten(0, 1), bias)
+        return torch.bmm(p, value.flatten(0, 1)).view(query.shape)
+
+    @staticmethod
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
+        query, key, value, bias = ctx.saved_tensors
+        q, k, v, g = _rows(query, key) * ctx.scale, key.flatten(0, 1), value.flatten(0, 1), _rows(slope, key)
+        p = _probabilities(q, k, bias)
+        ds = torch._softmax_backward_data(torch.bmm(g, v.transpose(1, 2)), p, -1, p.dtype)
+        dq, dk, dv = torch.bmm(ds, k).mul_(ctx.scale), torch.bmm(ds.transpose(1, 2), q), torch.bmm(p.transpose(1, 2), g)
+        return dq.view(query.shape), dk.view(key.shape), dv.view(value.shape), None, None
+
+
+def _rows(heads: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """[B * key heads, heads per key * Q, width] from [B, heads, Q, width]."""
+    return heads.reshape(len(key) * key.shape[1], -1, heads.shape[-1])
+
+
+def _probabilities(q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """[B * key heads, heads per key * Q, S] in the type of q; torch's softmax sums in float32 within."""
+    scores = torch.bmm(q, k.transpose(1, 2))
+    if bias is not None:
+        scores.view(len(bias), -1, *bias.shape[2:]).add_(bias)
+    return torch.softmax(scores, -1)

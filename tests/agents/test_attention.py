@@ -1,0 +1,85 @@
+"""Attention on a processor: the numbers of torch's, the gradients of its formula, and only where it is meant to be."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from agents import attention
+
+LAYER: Any = SimpleNamespace(num_key_value_groups=2, is_causal=True)
+
+
+def drawn(rows: int, queries: int, keys: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Query of four heads, key and value of two."""
+    rng = torch.Generator().manual_seed(queries * keys + rows)
+    shapes = (rows, 4, queries, 8), (rows, 2, keys, 8), (rows, 2, keys, 8)
+    query, key, value = (torch.randn(shape, generator=rng).to(dtype).requires_grad_() for shape in shapes)
+    return query, key, value
+
+
+def padded(rows: int, queries: int, keys: int) -> torch.Tensor:
+    """Causal, and the first row's oldest key is padding, which its own queries see as little as anybody's."""
+    mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries).expand(rows, 1, queries, keys).clone()
+    mask[0, :, :, 0] = False
+    return mask
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 9), (5, 5), (3, 11)])
+@pytest.mark.parametrize("masked", [True, False])
+def test_it_is_torchs_attention_up_to_the_rounding_of_bfloat16(queries: int, keys: int, masked: bool) -> None:
+    if not masked and 1 < queries < keys:
+        pytest.skip("queries after others always come with a mask")
+    mask = padded(3, queries, keys) if masked and keys > 1 else None
+    given = drawn(3, queries, keys, torch.bfloat16)
+    found, _ = attention.attend(LAYER, *given, mask, scaling=0.3)
+    exact = [one.detach().double().requires_grad_() for one in given]
+    expected, _ = sdpa_attention_forward(LAYER, *exact, mask, scaling=0.3)
+    seen = torch.ones_like(expected) if mask is None else mask.any(-1).transpose(1, 2)[..., None].expand_as(expected)
+    slope = torch.randn(found.shape, generator=torch.Generator().manual_seed(0)) * seen
+    (found * slope).sum().backward()
+    (expected * slope).sum().backward()
+    torch.testing.assert_close((found * seen).double(), expected * seen, atol=0.03, rtol=0.03)
+    for mine, theirs in zip(given, exact, strict=True):
+        assert mine.grad is not None and theirs.grad is not None
+        torch.testing.assert_close(mine.grad.double(), theirs.grad, atol=0.06, rtol=0.06)
+
+
+def test_its_gradient_is_that_of_finite_differences() -> None:
+    bias = torch.zeros(2, 1, 3, 5, dtype=torch.double).masked_fill_(~padded(2, 3, 5), -1e30)
+    given = drawn(2, 3, 5, torch.double)
+    assert torch.autograd.gradcheck(lambda *qkv: attention._Attention.apply(*qkv, bias, 0.3), given)
+
+
+def test_padding_that_sees_nothing_is_finite() -> None:
+    """Rows of padding run through the model like others: a NaN of theirs would reach everybody."""
+    nothing = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
+    found, _ = attention.attend(LAYER, *drawn(1, 4, 4, torch.bfloat16), nothing)
+    assert torch.isfinite(found).all()
+
+
+def test_autocast_decides_in_what_it_computes() -> None:
+    given = drawn(2, 4, 4, torch.float32)
+    whole, _ = attention.attend(LAYER, *given, None)
+    with torch.autocast("cpu", torch.bfloat16):
+        halved, _ = attention.attend(LAYER, *given, None)
+    assert whole.dtype == torch.float32 and halved.dtype == torch.bfloat16
+    torch.testing.assert_close(whole, sdpa_attention_forward(LAYER, *given, None)[0])
+    torch.testing.assert_close(whole, halved.float(), atol=0.03, rtol=0.03)
+
+
+@pytest.mark.parametrize("other", [{"dropout": 0.5}, {"sliding_window": 4}, {"is_causal": False}])
+def test_what_it_does_not_know_goes_to_torchs(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: asked.append(settings))
+    attention.attend(LAYER, *drawn(1, 2, 2, torch.bfloat16), None, **other)
+    assert asked == [other]
+
+
+def test_long_rows_go_to_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "MOST_SCORES", 1 * 4 * 3 * 3)
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: "torch's")
+    assert attention.attend(LAYER, *drawn(1, 3, 4, torch.bfloat16), None) == "torch's"
+    assert attention.attend(LAYER, *drawn(1, 3, 3, torch.bfloat16), None) != "torch's"

@@ -1,0 +1,73 @@
+"""Models converted once: what they say is to the bit what autocast says of the weights they were made of."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, Qwen2Config, Qwen3MoeConfig
+
+from agents.engines.half import half, renew
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 24, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 8, "initializer_range": 0.4,
+}  # fmt: skip
+CONFIGS = {
+    "tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
+    "untied": LlamaConfig(**SIZES, tie_word_embeddings=False),
+    "biases": Qwen2Config(**SIZES),
+    "capped logits": Gemma2Config(**SIZES),
+    "no linear layers": GPT2Config(vocab_size=24, n_embd=16, n_layer=2, n_head=2, initializer_range=0.4),
+    "experts": Qwen3MoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8),
+}
+
+
+def model_of(name: str) -> Any:
+    """Small random weights of a family."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
+
+
+def said(model: Any) -> torch.Tensor:
+    """Logits under autocast."""
+    ids = torch.arange(20).reshape(2, 10) % 24
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits: torch.Tensor = model(input_ids=ids).logits
+    return logits
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_it_says_what_its_model_says_to_the_bit(family: str) -> None:
+    model = model_of(family)
+    before = said(model)
+    made = half(model)
+    assert torch.equal(said(made), before) and torch.equal(said(model), before)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
+    model = model_of(family)
+    made, before = half(model), said(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.25)
+    renew(made, model)
+    assert torch.equal(said(made), said(model)) and not torch.equal(said(made), before)
+
+
+def test_linear_layers_take_half_the_memory_and_the_rest_none() -> None:
+    model = model_of("tied")
+    shared = {parameter.data_ptr() for parameter in model.parameters()}
+    own = [parameter for parameter in half(model).parameters() if parameter.data_ptr() not in shared]
+    linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    assert {p.dtype for p in own} == {torch.bfloat16} and not any(p.requires_grad for p in own)
+    assert sum(p.numel() for p in own) == sum(p.numel() for m in linear for p in m.parameters())
+
+
+def test_nobody_learns_through_it() -> None:
+    """The trainer's weights ask for gradients; what an engine serves of them must not hold on to any."""
+    model = model_of("tied")
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    half(model)
+    assert names == [name for name, parameter in model.named_parameters() if parameter.requires_grad]

@@ -1,0 +1,300 @@
+"""One learning step beside a bare transformers program: seconds, memory, and what of it is not arithmetic.
+
+    python tests/benchmarks/learn_step.py                     # a quarter of an hour on two quiet cores
+    python tests/benchmarks/learn_step.py --before CHECKOUT   # an older checkout of ours takes its turns too
+    python tests/benchmarks/learn_step.py --profile           # where our step's time goes, by kind of operation
+    python tests/benchmarks/learn_step.py --quick             # the smallest workload once: does it still work?
+
+Every arm is a process of its own with its own SmolLM2-135M, its own allocator settings and nothing else in it; arms
+take turns, so that a busy machine hits all of them alike. All do the same: log-probabilities under a frozen reference,
+forward, PPO with a KL to the reference, backward, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams have
+nothing in common at their beginning. Writes results/learn-step.json (learn-step-profile.json).
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+WORKLOADS = {
+    "8 streams of 70": (8, 70, 70),
+    "8 streams of 500": (8, 500, 500),
+    "32 streams of 70 to 500": (32, 70, 500),
+    "128 streams of 70": (128, 70, 70),
+    "128 streams of 70 to 500": (128, 70, 500),
+}
+"""Streams, and the least and most tokens of one; half of the tokens are sampled, in turns of up to 16."""
+ROUNDS = {"8 streams of 70": 7, "8 streams of 500": 3, "32 streams of 70 to 500": 2, "128 streams of 70": 2}
+TOKEN_BUDGET = 1024
+TARGETS = {"warm": 1.0, "cold": 1.2}
+
+
+# -- the arms, each in a process of its own ----------------------------------------------------------------
+
+
+def streams_for(workload: str) -> list[Any]:
+    """Random streams; the same for every arm."""
+    import numpy as np
+
+    from agents.stream import Stream
+
+    count, least, most = WORKLOADS[workload]
+    rng, found = np.random.default_rng(0), []
+    for _ in range(count):
+        stream, turn, length = Stream(), 0, int(rng.integers(least, most + 1))
+        while len(stream) < length:
+            seen, said = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
+            stream.observe(seen)
+            said = said[: length - len(stream)]
+            stream.wrote(said, [-10.0] * len(said), turn)
+            turn += 1
+        found.append(stream)
+    return found
+
+
+def samples_for(workload: str) -> list[Any]:
+    """The same streams as what a trainer learns from."""
+    import numpy as np
+
+    from arena.learn.batches import Sample
+
+    rng, found = np.random.default_rng(1), []
+    for stream in streams_for(workload):
+        own = np.asarray(stream.mask, bool)
+        turns = np.asarray(stream.turns)[own]
+        advantages, behaviour = rng.normal(size=own.sum()), np.asarray(stream.logprobs)[own]
+        learned = np.ones(len(turns), bool)
+        found.append(Sample(stream, advantages.astype(np.float32), behaviour.astype(np.float32), 1.0, turns, learned))
+    return found
+
+
+def ours() -> Callable[[str], None]:
+    """The trainer and the engine that serves its reference, as a run uses them."""
+    import numpy as np
+    import torch
+
+    from agents.engines.in_process import InProcessEngine
+
+    try:
+        from agents.engines.half import half
+    except ImportError:  # a checkout from before
+        half = None
+    from agents.weights import DEFAULT, load_model, resolve
+    from arena.experiment import LearnSpec
+    from arena.learn.trainer import PolicyTrainer
+
+    engine = InProcessEngine(bf16=True)
+    reference = load_model(resolve(DEFAULT)).requires_grad_(False)
+    engine.publish("reference", 0, half(reference) if half else reference)
+    rule = LearnSpec(lr=0.0, token_budget=TOKEN_BUDGET, gate_tolerance=1e9)
+    trainer = PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True)
+
+    def step(workload: str) -> None:
+        samples = samples_for(workload)
+        scored = engine.score("reference", [s.stream for s in samples], [1.0] * len(samples))
+        samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
+        trainer.update(samples, np.random.default_rng(0))
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return step
+
+
+def bare() -> Callable[[str], None]:
+    """What a careful user writes with transformers and torch alone."""
+    import torch
+    from peers import BareTraining
+
+    from agents.weights import DEFAULT, load_model, resolve
+    from arena.experiment import LearnSpec
+
+    folder = resolve(DEFAULT)
+    # frozen parameters would be cast at every call: autocast keeps the casts of those alone that ask for a gradient
+    reference = load_model(folder)
+    training = BareTraining(load_model(folder), LearnSpec(), bf16=True, reference=reference)
+
+    def step(workload: str) -> None:
+        samples = samples_for(workload)
+        training.step(samples, BareTraining.fill(samples, TOKEN_BUDGET))
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return step
+
+
+def serve(arm: str) -> None:
+    """Do steps as told on standard input; say on standard output how long each took."""
+    step = {"ours": ours, "bare": bare}[arm]()
+    print(json.dumps({"ready": arm}), flush=True)
+    for line in sys.stdin:
+        workload = json.loads(line)
+        usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        step(workload)
+        wall, now = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+        cpu = now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime
+        faults, peak = now.ru_minflt - usage.ru_minflt, now.ru_maxrss * 1024 / 1e9
+        print(json.dumps({"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}), flush=True)
+
+
+# -- the comparison ----------------------------------------------------------------------------------------
+
+
+class Child:
+    """An arm's process."""
+
+    def __init__(self, arm: str, checkout: Path | None = None, **environment: str) -> None:
+        root = checkout or HERE.parent.parent
+        path = os.pathsep.join([str(root), str(HERE)])
+        settings = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "2", **environment}
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self._answer()
+
+    def step(self, workload: str) -> dict[str, float]:
+        """One step, measured."""
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(workload) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, float]:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return dict(json.loads(line))
+        raise SystemExit(f"an arm ended: {self.process.args}")
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def children(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, Child]]:
+    """A process for each arm."""
+    found = {name: Child(**how) for name, how in arms.items()}
+    try:
+        yield found
+    finally:
+        for child in found.values():
+            child.close()
+
+
+def warm(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
+    """Steps of every arm in turns, after one of each workload that is not counted."""
+    found: dict[str, Any] = {}
+    with children(arms) as processes:
+        for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
+            rounds: dict[str, list[dict[str, float]]] = {name: [] for name in processes}
+            for i in range(1 + (1 if quick else ROUNDS.get(workload, 1))):
+                for name, process in processes.items():
+                    step = process.step(workload)
+                    rounds[name] += [step] if i else []
+            found[workload] = _compared(rounds)
+            print(workload, json.dumps(found[workload]["ratio"]), file=sys.stderr)
+    return found
+
+
+def cold(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
+    """The first step of fresh processes, one process at a time."""
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in arms}
+    for _ in range(1 if quick else 5):
+        for name, how in arms.items():
+            with children({name: how}) as processes:
+                rounds[name].append(processes[name].step("8 streams of 70"))
+    return {"8 streams of 70": _compared(rounds)}
+
+
+def _compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    ratios = {}
+    for ours in (name for name in rounds if name.startswith("ours")):
+        for peer in (name for name in rounds if name.startswith("bare")):
+            each = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
+            ratios[f"{ours} / {peer}"] = {"rounds": each, "median": median(each)}
+    medians = {
+        name: {what: median(step[what] for step in steps) for what in steps[0]} for name, steps in rounds.items()
+    }
+    return {"rounds": rounds, "median": medians, "ratio": ratios}
+
+
+# -- where our time goes -----------------------------------------------------------------------------------
+
+KINDS = {
+    "matrix products": ("mkldnn", "linear", "addmm", "aten::mm", "bmm", "matmul"),
+    "attention": ("scaled_dot_product", "flash_attention"),
+    "softmax and entropy over the vocabulary": ("log_softmax", "exp", "logsumexp", "gather", "TokenScores"),
+    "casts and copies": ("copy_", "_to_copy", "cat", "clone"),
+    "optimiser": ("adam",),
+    "fills": ("fill_", "zero_"),
+    "norm of the gradient": ("norm", "_foreach"),
+}
+
+
+def profile(workload: str = "8 streams of 70") -> dict[str, Any]:
+    """Self CPU time of one warm step by kind of operation, and the twenty largest operations."""
+    import torch
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiled
+
+    step = ours()
+    for _ in range(2):
+        step(workload)
+    with profiled(activities=[ProfilerActivity.CPU]) as seen:
+        start = time.perf_counter()
+        step(workload)
+        wall = time.perf_counter() - start
+    events = [(e.key, e.self_cpu_time_total / 1e6) for e in seen.key_averages()]
+    kinds = dict.fromkeys([*KINDS, "everything else"], 0.0)
+    for name, seconds in events:
+        kind = next((k for k, parts in KINDS.items() if any(p in name for p in parts)), "everything else")
+        kinds[kind] += seconds
+    largest = sorted(events, key=lambda event: -event[1])[:20]
+    python = wall - sum(seconds for _, seconds in events)
+    return {"seconds": wall, "kinds": kinds | {"outside torch": max(0.0, python)}, "largest": dict(largest),
+            "threads": torch.get_num_threads()}  # fmt: skip
+
+
+def main() -> None:
+    """Measure everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="An older checkout, to be measured in the same run.")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--serve", choices=["ours", "bare"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        return serve(options.serve)
+    from arena.doctor import environment
+
+    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/learn_step.py", *sys.argv[1:]])}
+    result |= {"machine": environment(), "seeds": "streams 0, advantages 1", "load_at_start": os.getloadavg()}
+    if options.profile:
+        os.environ.setdefault("OMP_NUM_THREADS", "2")
+        result["profile"] = profile()
+    else:
+        arms: dict[str, dict[str, Any]] = {"ours": {"arm": "ours"}, "bare": {"arm": "bare"}}
+        if options.before:
+            arms["ours, before"] = {"arm": "ours", "checkout": options.before.resolve()}
+        result |= {"cold": cold(arms, options.quick), "warm": warm(arms, options.quick)}
+        worst = {kind: max(w["ratio"]["ours / bare"]["median"] for w in result[kind].values()) for kind in TARGETS}
+        result["verdict"] = {k: {"worst": worst[k], "target": t, "met": worst[k] <= t} for k, t in TARGETS.items()}
+    result["load_at_end"] = os.getloadavg()
+    RESULTS.mkdir(exist_ok=True)
+    name = "learn-step" + ("-profile" if options.profile else "") + ("-quick" if options.quick else "")
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result.get("profile") or result["verdict"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
