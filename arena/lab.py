@@ -162,6 +162,7 @@ class Lab:
         self.watcher.phase(k, "learn")
         credited, learned = list(credited), {}
         for name in self.trainers:
+            self.engine.rest(name)
             learned[name] = self._update(k, name, credited, "learn", self.shown.samples(name, self._clock(k)))
             again = self._update(k, name, self.crediting.recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in again.items()}

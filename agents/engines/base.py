@@ -49,6 +49,9 @@ class Engine(Protocol):
     def publish(self, policy: str, version: int, weights: Any) -> None:
         """Serve these weights under that name from now on; every cache made with older ones is dropped."""
 
+    def rest(self, policy: str) -> None:
+        """Let go of whatever the next `publish` of a policy makes anew: its weights are about to change."""
+
     def retire(self, policy: str) -> None:
         """Serve nothing under that name any more; its weights and caches are let go."""
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -27,11 +27,16 @@ from agents.stream import Stream
 class _Served:
     weights: Any
     """What was published."""
-    model: Any
-    """What computes: the weights themselves, or with bfloat16 what `half` made of them."""
+    halved: Any
+    """With bfloat16 what `half` made of them, as long as they are played."""
     version: int
     caches: KVStore
     prefixes: KVStore
+
+    @property
+    def model(self) -> Any:
+        """What computes."""
+        return self.weights if self.halved is None else self.halved
 
 
 @dataclass
@@ -66,13 +71,18 @@ class InProcessEngine:
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
         """Serve this module under that name: by reference, but with bfloat16 the linear layers, which are copied."""
-        budget, served = self.cache_bytes, self._served.get(policy)
-        if self.bf16 and served and served.weights is weights:
-            model = served.model
-            renew(model, weights)
-        else:
-            model = half(weights) if self.bf16 else weights
-        self._served[policy] = _Served(weights, model, version, KVStore(budget), KVStore(budget // 8))
+        budget, before = self.cache_bytes, self._served.get(policy)
+        halved = before.halved if before and before.weights is weights else None
+        if halved is not None:
+            renew(halved, weights)
+        elif self.bf16:
+            halved = half(weights)
+        self._served[policy] = _Served(weights, halved, version, KVStore(budget), KVStore(budget // 8))
+
+    def rest(self, policy: str) -> None:
+        """Give the memory of a policy's copies and caches to the update that is coming; it is served all the same."""
+        served = self._served[policy]
+        self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
 
     def retire(self, policy: str) -> None:
         """Let go of a policy's weights and caches; nothing happens where there are none."""

@@ -1,0 +1,175 @@
+"""Where does the flagship's memory go, and does it stay where it is? Linux only: the kernel's own high-water mark.
+
+    python tests/benchmarks/memory.py                     # 3 whole iterations, then 50 short ones; ten minutes
+    python tests/benchmarks/memory.py --before CHECKOUT   # an older checkout's 3 iterations beside them
+    python tests/benchmarks/memory.py --quick             # two short iterations: does it still work?
+
+The mark is set back at the beginning of each phase, so that every phase has a peak of its own. Writes
+results/memory.json.
+"""
+
+import argparse
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+TARGET_GB = 4.0
+SHORT = 50
+PHASES = ("play", "credit", "learn", "publish", "commit")
+
+
+def resident() -> dict[str, float]:
+    """GB (10^9 bytes) held now, of it pages of files (libraries, mapped weights), and the most since the last reset."""
+    status = Path("/proc/self/status").read_text()
+    names = {"now": "VmRSS", "files": "RssFile", "peak": "VmHWM"}
+    return {k: int(re.search(rf"{v}:\s+(\d+) kB", status)[1]) * 1024 / 1e9 for k, v in names.items()}  # type: ignore[index]
+
+
+def reset_peak() -> None:
+    """From now on the peak is that of what comes."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def tensors(lab: Any) -> dict[str, float]:
+    """GB of what the lab holds between iterations, each storage counted once, by what it is for."""
+    import torch
+
+    seen: set[int] = set()
+    found: dict[str, float] = defaultdict(float)
+
+    def count(kind: str, tensor: torch.Tensor | None) -> None:
+        if tensor is not None and tensor.untyped_storage().data_ptr() not in seen:
+            seen.add(tensor.untyped_storage().data_ptr())
+            found[kind] += tensor.untyped_storage().nbytes() / 1e9
+
+    for trainer in lab.trainers.values():
+        for parameter in trainer.model.parameters():
+            count("weights, float32", parameter)
+            count("gradients", parameter.grad)
+            for moment in trainer.engine.optimizer.state.get(parameter, {}).values():
+                count("moments of AdamW, float32", moment)
+    for name, served in lab.engine._served.items():
+        for parameter in served.model.parameters():
+            count("reference" if name.endswith("@reference") else "bfloat16 layers served", parameter)
+        for store in (served.caches, served.prefixes):
+            for kv in store._kept.values():
+                count("attention caches", kv.data)
+    for other in gc.get_objects():
+        if isinstance(other, torch.Tensor) and not isinstance(other, torch._subclasses.FakeTensor):
+            count("other tensors", other)
+    return dict(found)
+
+
+def measured(settings: list[str], iterations: int) -> dict[str, Any]:
+    """The recipe's iterations in this process: what each phase takes at most, and what is held after each."""
+    from workload import experiment_for, open_lab
+
+    from agents.weights import DEFAULT
+    from arena.config import compose, file_layer, set_layer, to_yaml, text_layer  # noqa: F401
+
+    start = resident()["now"]
+    experiment = experiment_for(DEFAULT, False)
+    layers = [text_layer("recipe", to_yaml(experiment)), *map(set_layer, [*settings, f"iterations={iterations}"])]
+    rows: list[dict[str, Any]] = []
+    reset_peak()
+    with open_lab(compose(layers)) as lab:
+        found: dict[str, Any] = {"imports": start, "loaded": resident(), "held": []}
+        peaks: dict[str, float] = {}
+
+        def around(name: str) -> None:
+            original = getattr(lab, name)
+
+            def phase(*given: Any) -> Any:
+                reset_peak()
+                result = original(*given)
+                peaks[name] = max(peaks.get(name, 0.0), resident()["peak"])
+                return result
+
+            setattr(lab, name, phase)
+
+        for name in PHASES:
+            around(name)
+        for k in range(1, iterations + 1):
+            peaks.clear()
+            row = lab.iterate(k)
+            rows.append({"iteration": k, "tokens": row["tokens"], "peak": dict(peaks), "after": resident()["now"]})
+        found |= {"iterations": rows, "tensors after the last": tensors(lab), "peak": _peak(found["loaded"], rows)}
+    return found
+
+
+def _peak(loaded: dict[str, float], rows: list[dict[str, Any]]) -> float:
+    return max(loaded["peak"], *(max(row["peak"].values()) for row in rows))
+
+
+def child(mode: str, checkout: Path | None = None) -> dict[str, Any]:
+    """A measurement in a process of its own."""
+    root = checkout or HERE.parent.parent
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(HERE)])}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "memory.py"), "--mode", mode], cwd=root, env=settings, stdout=subprocess.PIPE,
+        text=True, check=True,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+MODES = {
+    "whole": ([], 3),
+    "short": (["play.matches=6", "checkpoint.every=10"], SHORT),
+    "quick": (["play.matches=2"], 2),
+}
+
+
+def flat(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """What is held after iterations: of the second fifth and of the last fifth, and the slope between them."""
+    fifth = max(1, len(rows) // 5)
+    early, late = (sum(r["after"] for r in part) / len(part) for part in (rows[fifth : 2 * fifth], rows[-fifth:]))
+    return {
+        "early_gb": early,
+        "late_gb": late,
+        "mb_per_iteration": (late - early) / max(1, len(rows) - 2 * fifth) * 1e3,
+    }
+
+
+def main() -> None:
+    """Measure everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.mode:
+        print(json.dumps(measured(*MODES[options.mode])))
+        return
+    from arena.doctor import environment
+
+    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/memory.py", *sys.argv[1:]])}
+    result |= {"machine": environment(), "seed": 0}
+    result["whole"] = child("quick" if options.quick else "whole")
+    if options.before:
+        result["before"] = child("whole", options.before.resolve())
+    if not options.quick:
+        result["short"] = child("short")
+        result["flat"] = flat(result["short"]["iterations"])
+    peak = result["whole"]["peak"]
+    result["verdict"] = {"peak_gb": peak, "target": TARGET_GB, "met": peak < TARGET_GB}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"memory{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    for part in ("before", "whole"):
+        if part in result:
+            print(part, "loaded", result[part]["loaded"], "peak", round(result[part]["peak"], 2))
+            for row in result[part]["iterations"]:
+                print("   ", row["iteration"], {name: round(gb, 2) for name, gb in row["peak"].items()})
+            print("   ", {name: round(gb, 3) for name, gb in result[part]["tensors after the last"].items()})
+    print(result.get("flat", ""), result["verdict"])
+
+
+if __name__ == "__main__":
+    main()
