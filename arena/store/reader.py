@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from arena.store.files import CONFIG, StoreError, explained, require_run
 from arena.store.lines import LogError, read_lines
-from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows
+from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows, match_table
 
 _LOG_FILE = re.compile(r"(\d{4,})\.(jsonl|parquet)")
 
@@ -23,17 +23,34 @@ def log_path(folder: Path, iteration: int, kind: str) -> Path:
     return folder / f"{iteration:04d}.{kind}"
 
 
-def read_parquet(path: Path, schema: Any) -> Any:
-    """The Arrow table of a sealed file, the columns of `schema`; LogError when it is damaged or too new."""
+def read_parquet(path: Path, schema: Any, columns: Collection[str]) -> Any:
+    """Columns of the sealed file of that schema as an Arrow table; LogError when it is damaged or too new."""
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         check_version(file.schema_arrow.metadata, path)
-        table = file.read(columns=schema.names)
-        if not table.schema.equals(schema):  # no checksum covers a Parquet file's footer, which names the columns
+        if not file.schema_arrow.equals(schema):  # no checksum covers a Parquet file's footer, which names the columns
             raise LogError(f"{path} cannot be read: its columns are not those of a match log")
-        return table
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        leaves = [name.replace(".", ".list.element.") for name in columns]
+        return _narrowed(file.read(columns=leaves), schema, columns)
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _narrowed(table: Any, schema: Any, columns: Collection[str]) -> Any:
+    """Columns of a table that has at least these, typed and ordered as in the schema."""
+    wanted = pa.schema(_fields(schema, columns))
+    return table.select(wanted.names).cast(wanted)
+
+
+def _fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[Any]:
+    """The fields that are among the columns; a dot leads into the items of a list: `turns.seat`."""
+    for field in fields:
+        inner = [name.removeprefix(f"{field.name}.") for name in columns if name.startswith(f"{field.name}.")]
+        if field.name in columns:
+            yield field
+        elif inner:
+            item = field.type.value_field
+            yield field.with_type(pa.list_(item.with_type(pa.struct(list(_fields(item.type, inner))))))
 
 
 class LogReader:
@@ -50,27 +67,39 @@ class LogReader:
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""
-        rows = self._sealed(iteration, streams, ids)
-        if rows is None:
-            rows = [row for row in self._open(iteration) if ids is None or row["id"] in ids]
-            # An iteration may have been sealed, and its open file removed, between the two looks.
-            rows = rows or self._sealed(iteration, streams, ids) or []
+        table, rows = self._found(iteration, [name for name in MATCHES.names if streams or name != "streams"])
+        if table is not None:
+            rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
+        elif ids is not None:
+            rows = [row for row in rows if row["id"] in ids]
         return sorted(rows, key=lambda row: str(row["id"]))
+
+    def table(self, iteration: int, columns: Collection[str]) -> Any:
+        """Columns of one iteration, `turns.seat` being one, as an Arrow table ordered by id; LogError as in `read`."""
+        table, rows = self._found(iteration, columns)
+        return (_narrowed(match_table(rows), MATCHES, columns) if table is None else table).sort_by("id")
 
     def credit(self, iteration: int) -> list[CreditRow]:
         """What credit gave each turn; [] where it has not been assigned."""
-        path = log_path(self.folder, iteration, "credit.parquet")
-        if not path.exists():
-            return []
-        return [CreditRow(**row) for row in read_parquet(path, CREDIT).to_pylist()]
+        return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
-    def _sealed(self, iteration: int, streams: bool, ids: Collection[str] | None) -> list[dict[str, Any]] | None:
+    def credit_table(self, iteration: int) -> Any:
+        """What credit gave each turn as an Arrow table; empty where it has not been assigned."""
+        path = log_path(self.folder, iteration, "credit.parquet")
+        return read_parquet(path, CREDIT, CREDIT.names) if path.exists() else CREDIT.empty_table()
+
+    def _found(self, iteration: int, columns: Collection[str]) -> tuple[Any, list[dict[str, Any]]]:
+        """The table of the sealed file or, without one, the rows of the open file."""
+        table = self._sealed(iteration, columns)
+        rows = self._open(iteration) if table is None else []
+        if table is None and not rows:
+            # An iteration may have been sealed, and its open file removed, between the two looks.
+            table = self._sealed(iteration, columns)
+        return table, rows
+
+    def _sealed(self, iteration: int, columns: Collection[str]) -> Any:
         path = log_path(self.folder, iteration, "parquet")
-        if not path.exists():
-            return None
-        schema = MATCHES if streams else MATCHES.remove(MATCHES.get_field_index("streams"))
-        table = read_parquet(path, schema)
-        return match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
+        return read_parquet(path, MATCHES, columns) if path.exists() else None
 
     def _open(self, iteration: int) -> list[dict[str, Any]]:
         path = log_path(self.folder, iteration, "jsonl")
@@ -118,6 +147,11 @@ class RunReader:
         for iteration in self.iterations():
             yield from self.log.read(iteration, streams)
 
+    def table(self, columns: Collection[str]) -> Any:
+        """Columns of every match, `turns.seat` being one, as an Arrow table by iteration and id."""
+        none = _narrowed(MATCHES.empty_table(), MATCHES, columns)
+        return pa.concat_tables([none, *(self.log.table(iteration, columns) for iteration in self.iterations())])
+
     def match(self, id: str) -> dict[str, Any]:
         """One match's row; StoreError, with the nearest id, where there is none."""
         head = id.split("-")[0]
@@ -133,6 +167,10 @@ class RunReader:
     def credit(self, iteration: int) -> list[CreditRow]:
         """What credit gave each turn of an iteration; [] where it has not been assigned."""
         return self.log.credit(iteration)
+
+    def credit_table(self) -> Any:
+        """What credit gave each turn of the run as an Arrow table, by iteration."""
+        return pa.concat_tables([CREDIT.empty_table(), *map(self.log.credit_table, self.iterations())])
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row per iteration, oldest first."""

@@ -260,16 +260,19 @@ def test_a_damaged_sealed_file_never_reads_as_something_else(
     folder = tmp_path_factory.mktemp("log")
     log = MatchLog(folder)
     log.append(record(0, 0))
-    right = log.read(0)
+    right, some = log.read(0), ["id", "turns.seat", "turns.rewards"]
     log.seal(0)
+    reader = LogReader(folder)
+    table = reader.table(0, some)
     path = folder / "0000.parquet"
     raw = bytearray(path.read_bytes())
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(raw)
-    try:
-        assert log.read(0) == right
-    except StoreError as error:
-        assert "\n" not in str(error)
+    for read, known in ((lambda: reader.read(0), right), (lambda: reader.table(0, some), table)):
+        try:
+            assert read() == known
+        except StoreError as error:
+            assert "\n" not in str(error)
 
 
 # Files
@@ -518,6 +521,39 @@ def test_streams_can_be_left_out(tmp_path: Path) -> None:
     assert LogReader(tmp_path).read(0)[0]["streams"]["opener"][0]["ids"] == [1, 2]
 
 
+def test_columns_of_an_open_iteration_and_of_a_sealed_one_are_alike(tmp_path: Path) -> None:
+    log, reader = MatchLog(tmp_path), LogReader(tmp_path)
+    for number in (2, 0, 1):
+        log.append(record(0, number))
+    some = ["turns.rewards", "turns.index", "id", "payoffs", "seats.policy"]
+    table = reader.table(0, some)
+    log.seal(0)
+    assert reader.table(0, some).equals(table) and reader.table(0, ["id"]).equals(table.select(["id"]))
+    assert table.to_pylist()[2] == {
+        "id": "0000-0002",
+        "payoffs": [{"seat": "opener", "value": 4.0}],
+        "seats": [{"policy": "shared"}],
+        "turns": [{"index": 0, "rewards": [{"name": "deal", "value": 4.0}]}],
+    }
+    assert reader.table(9, some).equals(table.slice(0, 0))
+
+
+def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path) -> None:
+    log, reader = MatchLog(tmp_path), LogReader(tmp_path)
+    log.append(record(0, 0))
+    log.seal(0)
+    table, path = reader.table(0, ["id", "turns.raw"]), tmp_path / "0000.parquet"
+    raw, group = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(0)
+    for chunk in (group.column(i) for i in range(group.num_columns)):
+        if chunk.path_in_schema not in ("id", "turns.list.element.raw"):
+            begin = chunk.dictionary_page_offset or chunk.data_page_offset
+            raw[begin + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(raw)
+    assert reader.table(0, ["id", "turns.raw"]).equals(table)
+    with pytest.raises(LogError, match="cannot be read"):
+        reader.table(0, ["id", "turns"])
+
+
 def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
@@ -525,8 +561,8 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
     first_look = reader._sealed
     looks = []
 
-    def sealed_meanwhile(iteration: int, streams: bool, ids: None) -> list[dict[str, object]] | None:
-        found = first_look(iteration, streams, ids)
+    def sealed_meanwhile(iteration: int, columns: list[str]) -> object:
+        found = first_look(iteration, columns)
         if not looks:
             log.seal(iteration)
         looks.append(found)
