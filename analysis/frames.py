@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from arena.store.reader import RunReader
 
@@ -42,6 +46,9 @@ TURN_COLUMNS = (
     "tokens",
     "seconds",
 )
+_OF_TURN = [name for name in TURN_COLUMNS if name not in ("match", "iteration", "reward", "advantage")]
+_OF_MATCH = [name for name in MATCH_COLUMNS if name != "turns"]
+_LOGGED = [*_OF_MATCH, "payoffs", "report", "turns.rewards", *(f"turns.{name}" for name in _OF_TURN)]
 
 
 @dataclass(frozen=True)
@@ -63,57 +70,69 @@ class Run:
 def load(path: str | Path) -> Run:
     """The run at `path` as frames; StoreError, one line, when there is no run or its log is damaged."""
     reader = RunReader(path)
-    rows = list(reader.matches(streams=False))
-    credit = {
-        (row.match, row.turn): (row.reward, row.advantage)
-        for iteration in reader.iterations()
-        for row in reader.credit(iteration)
-    }
-    metrics = [dict(_flat(row)) for row in reader.metrics()]
-    turns = [_turn(row, turn, credit) for row in rows for turn in row["turns"]]
+    log = reader.table(_LOGGED)
     return Run(
         path=reader.path,
-        iterations=_frame(metrics, ("iteration",)),
-        matches=_dated(_frame([_match(row) for row in rows], MATCH_COLUMNS)),
-        turns=_filled(_frame(turns, TURN_COLUMNS)),
+        iterations=_from_rows([dict(_flat(row)) for row in reader.metrics()], "iteration"),
+        matches=_matches(log),
+        turns=_turns(log, reader.credit_table()),
     )
 
 
-def _match(row: Mapping[str, Any]) -> dict[str, Any]:
-    cells = {name: row[name] for name in MATCH_COLUMNS if name != "turns"}
-    cells["turns"] = len(row["turns"])
-    cells |= {f"payoff.{seat}": value for seat, value in row["payoffs"].items()}
-    return cells | {f"report.{name}": value for name, value in row["report"].items()}
+def _matches(log: Any) -> pd.DataFrame:
+    frame = _frame({name: log[name] for name in _OF_MATCH} | {"turns": pc.list_value_length(log["turns"])})
+    frame["started"] = pd.to_datetime(frame["started"], format="ISO8601", utc=True)
+    if (frame["seed"] < 2**63).all():  # unsigned only where a seed needs it
+        frame["seed"] = frame["seed"].astype("int64")
+    payoffs = _named(log["payoffs"], "seat", float("nan")).add_prefix("payoff.")
+    report = _from_rows(json.loads(f"[{','.join(log['report'].to_pylist())}]")).add_prefix("report.")
+    ends = pd.concat([payoffs, report], axis="columns")
+    in_order = sorted(ends, key=lambda name: int(ends[name].notna().to_numpy().argmax()))  # of the first that has it
+    return pd.concat([frame[[*MATCH_COLUMNS]], ends[in_order]], axis="columns")
 
 
-def _turn(
-    row: Mapping[str, Any], turn: Mapping[str, Any], credit: Mapping[tuple[str, int], tuple[float, float]]
-) -> dict[str, Any]:
-    earned = {f"reward.{name}": value for name, value in turn["rewards"].items()}
-    plain = (float(sum(turn["rewards"].values())), float("nan"))
-    reward, advantage = credit.get((row["id"], turn["index"]), plain)
-    known = {"match": row["id"], "iteration": row["iteration"], "reward": reward, "advantage": advantage}
-    return {name: known[name] if name in known else turn[name] for name in TURN_COLUMNS} | earned
+def _turns(log: Any, credit: Any) -> pd.DataFrame:
+    turns, match = pc.list_flatten(log["turns"]), pc.list_parent_indices(log["turns"])
+    of_match = {"match": log["id"].take(match), "iteration": log["iteration"].take(match)}
+    frame = _frame(of_match | {name: pc.struct_field(turns, name) for name in _OF_TURN})
+    rewards = pc.struct_field(turns, "rewards")
+    place = ["match", "index"]
+    credited = frame[place].merge(credit.to_pandas().rename(columns={"turn": "index"}), "left", place)
+    frame["reward"] = credited["reward"].fillna(_sums(rewards))
+    frame["advantage"] = credited["advantage"]
+    return pd.concat([frame[[*TURN_COLUMNS]], _named(rewards, "name", 0.0).add_prefix("reward.")], axis="columns")
 
 
-def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
-    """The rows with the named columns first; truth values with gaps become pandas' nullable booleans."""
-    names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
-    frame = pd.DataFrame(rows, columns=list(names))
+def _named(lists: Any, key: str, missing: float) -> pd.DataFrame:
+    """A row for each list of named values, a column for each name in the order in which they first appear."""
+    pairs, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    codes, names = pd.factorize(pc.struct_field(pairs, key).to_pandas())
+    values = pc.struct_field(pairs, "value").to_numpy()
+    columns = {name: np.full(len(lists), missing) for name in names}
+    for code, column in enumerate(columns.values()):
+        column[rows[codes == code]] = values[codes == code]
+    return pd.DataFrame(columns, index=range(len(lists)))
+
+
+def _sums(lists: Any) -> pd.Series[float]:
+    values = pc.struct_field(pc.list_flatten(lists), "value")
+    return pd.Series(np.bincount(pc.list_parent_indices(lists).to_numpy(), values.to_numpy(), len(lists)))
+
+
+def _frame(cells: Mapping[str, Any]) -> pd.DataFrame:
+    """Arrow's columns with the types that pandas gives to Python's values."""
+    frame: pd.DataFrame = pa.table(cells).to_pandas()
+    return frame.astype(dict.fromkeys(frame.select_dtypes(["int16", "int32"]), "int64"))
+
+
+def _from_rows(rows: list[dict[str, Any]], *first: str) -> pd.DataFrame:
+    """Rows with names of their own, `first` among them; truth values with gaps become pandas' nullable booleans."""
+    frame = pd.DataFrame(rows, columns=[*dict.fromkeys([*first, *(name for row in rows for name in row)])])
     for name in frame.select_dtypes(include="object").columns:
         known = frame[name].dropna()
         if len(known) and known.map(lambda value: isinstance(value, bool)).all():
             frame[name] = frame[name].astype("boolean")
     return frame
-
-
-def _dated(matches: pd.DataFrame) -> pd.DataFrame:
-    return matches.assign(started=pd.to_datetime(matches["started"], format="ISO8601", utc=True))
-
-
-def _filled(turns: pd.DataFrame) -> pd.DataFrame:
-    parts = [name for name in turns.columns if name.startswith("reward.")]
-    return turns.assign(**{name: turns[name].astype("float64").fillna(0.0) for name in parts})
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
