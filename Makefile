@@ -32,6 +32,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under tests/benchm
 	$(BIN)/python tests/benchmarks/speed.py
 	$(BIN)/python tests/benchmarks/credit.py cost
 	$(BIN)/python tests/benchmarks/credit.py packed
+	$(BIN)/python tests/benchmarks/loading.py
 
 throughput: $(VENV)/installed ## simulated dialogues a second with 1,000 in flight, and the share that is not the model
 	$(BIN)/python tests/benchmarks/throughput.py

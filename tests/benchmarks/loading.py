@@ -1,0 +1,193 @@
+"""How long does `analysis.load` take for a log of a million turns, and how much memory?
+
+    python tests/benchmarks/loading.py                     # a minute on two cores
+    python tests/benchmarks/loading.py --before ../before  # alternates with another checkout of this project
+
+The run is made in a temporary folder: 100 iterations, the last of them still open and without credit, with token
+streams and messages, that differ in their matches' names only. Every load has a process of its own: wall and CPU time
+of the call, and the largest memory that the whole process ever had. Writes results/loading.json.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agents.players.base import Message
+from agents.stream import Stream
+from arena.doctor import environment
+from arena.records import MatchRecord, Seating, Turn, trajectories
+from arena.store.reader import log_path
+from arena.store.run import RunFolder
+from arena.store.schema import CREDIT, MATCHES
+
+RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parents[2]
+SEED = 0
+TURNS, ITERATIONS = 1_000_000, 100
+TARGET = {"wall_s": 8.0, "cpu_s": 8.0, "peak_mb": 1500.0}
+SEATS = ("buyer", "seller")
+WORDS = "I can not take that offer you want two books and a ball for it but hats are worth more to me so let us see"
+
+LOAD = """
+import json, resource, sys, time
+import analysis
+from pandas.util import hash_pandas_object
+wall, cpu = time.perf_counter(), time.process_time()
+run = analysis.load(sys.argv[1])
+found = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+frames = (run.iterations, run.matches, run.turns)
+hashes = [int(hash_pandas_object(frame, categorize=False).sum()) for frame in frames]
+types = [[str(kind) for kind in frame.dtypes.items()] for frame in frames]
+print(json.dumps(found | {"rows": [len(frame) for frame in frames], "frames": [hashes, types]}))
+"""
+
+
+# -- a run of a million turns --------------------------------------------------------------------------------
+
+
+def make_run(path: Path, turns: int) -> None:
+    """One iteration goes through the store; those after it are the same under other names; the last stays open."""
+    run, size = RunFolder.create(path, "game: negotiation\n", {}), turns // ITERATIONS
+    first = iteration(0, size)
+    run.log.extend(first)
+    run.log.seal(0)
+    rng, found = np.random.default_rng(SEED), [one for record in first for one in trajectories(record)]
+    earned = [[sum(turn.rewards.values()) for turn in one.turns] for one in found]
+    run.log.write_credit(0, (one.credited(r, rng.normal(size=len(r))) for one, r in zip(found, earned, strict=True)))
+    for k in range(1, ITERATIONS - 1):
+        for kind, schema, names in (("parquet", MATCHES, "id"), ("credit.parquet", CREDIT, "match")):
+            copy_renamed(log_path(run.log.folder, 0, kind), log_path(run.log.folder, k, kind), k, schema.field(names))
+    run.log.extend(iteration(ITERATIONS - 1, size))
+    run.log.close()
+    for k in range(ITERATIONS - 1):
+        run.metrics.append({"iteration": k, "reward": {"buyer": k / 7, "seller": 0.5}, "valid_rate": 0.9})
+
+
+def copy_renamed(source: Path, target: Path, k: int, names: Any) -> None:
+    """The same file with iteration `k` in its matches' names."""
+    table = pq.read_table(source)
+    renamed = pa.array([f"{k:04d}{name[4:]}" for name in table[names.name].to_pylist()])
+    table = table.set_column(0, names, renamed)
+    if "iteration" in table.column_names:
+        table = table.set_column(1, MATCHES.field("iteration"), pa.array([k] * len(table), pa.int32()))
+    pq.write_table(table, target, compression="zstd", write_page_checksum=True)
+
+
+def iteration(k: int, turns: int) -> list[MatchRecord]:
+    """Matches of 2 to 14 turns until there are so many turns; every hundredth failed."""
+    rng, found = np.random.default_rng(SEED), list[MatchRecord]()
+    while turns > 0:
+        found.append(match(rng, k, len(found), min(turns, int(rng.integers(2, 15)))))
+        turns -= len(found[-1].turns)
+    return found
+
+
+def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRecord:
+    """A haggle: talk, an offer, now and then a hidden thought, and a stream of tokens for either seat."""
+    streams, heard, turns = {seat: Stream() for seat in SEATS}, "Your turn.", []
+    for stream in streams.values():
+        stream.observe(rng.integers(5, 49_000, 60).tolist())
+    for index in range(length):
+        seat = SEATS[index % 2]
+        talk, act = words(rng, 12), f"OFFER {rng.integers(3)} {rng.integers(3)} {rng.integers(3)}"
+        thought = words(rng, 10) if rng.random() < 0.3 else ""
+        messages = (Message(sender="referee", text="Your turn."), Message(sender=SEATS[index % 2 - 1], text=heard))
+        size = int(rng.integers(12, 36))
+        streams[seat].observe(rng.integers(5, 49_000, 16).tolist())
+        streams[seat].wrote(rng.integers(5, 49_000, size).tolist(), rng.normal(-1, 0.3, size).tolist(), index)
+        rewards = {"deal": float(rng.integers(11))} if index == length - 1 else {}
+        rewards |= {"illegal": -0.5} if rng.random() < 0.1 else {}
+        raw, valid, seconds = f"{act} | {talk} {thought}", "illegal" not in rewards, float(rng.random())
+        said = (raw, talk, thought, act, valid, rewards, "stop", size, seconds)
+        turns.append(Turn(index, seat, f"haggling_{seat}", "shared", k, messages, *said))
+        heard = talk
+    failed, gain = number % 100 == 99, float(rng.integers(11))
+    return MatchRecord(
+        id=f"{k:04d}-{number:04d}",
+        iteration=k,
+        game="negotiation",
+        options={"talk": True, "max_turns": 14},
+        seed=number,
+        seats={seat: Seating(f"haggling_{seat}", "shared", k, True, "model") for seat in SEATS},
+        status="failed" if failed else "finished",
+        reason="time limit: 9.0 s of 8 s" if failed else "",
+        payoffs={} if failed else {"buyer": gain, "seller": 10.0 - gain},
+        report={} if failed else {"deal": gain > 2, "efficiency": gain / 10, "end": "accept"},
+        turns=tuple(turns),
+        streams={seat: (stream,) for seat, stream in streams.items()},
+        attempt=0,
+        started="2026-01-01T00:00:00.250+00:00",
+        seconds=float(rng.random()),
+    )
+
+
+def words(rng: np.random.Generator, count: int) -> str:
+    """Some words in any order."""
+    return " ".join(rng.choice(WORDS.split(), count))
+
+
+# -- loading it ----------------------------------------------------------------------------------------------
+
+
+def measured(checkout: Path, run: Path) -> dict[str, Any]:
+    """One load by the code of a checkout, in a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
+    command = [sys.executable, "-P", "-c", LOAD, str(run)]  # -P: else the folder it is called from comes first
+    done = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE)
+    return dict(json.loads(done.stdout))
+
+
+def compared(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
+    """All arms in turn, round by round; they must make the same frames."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        for name, checkout in arms.items():
+            found[name].append(measured(checkout, run))
+    loads = [load for each in found.values() for load in each]
+    rows = loads[0]["rows"]
+    return {
+        "iterations, matches, turns": rows,
+        "same_frames": all(load["frames"] == loads[0]["frames"] for load in loads),
+        "rounds": {name: {key: [load[key] for load in each] for key in TARGET} for name, each in found.items()},
+        "median": {name: {key: median(load[key] for load in each) for key in TARGET} for name, each in found.items()},
+    }
+
+
+def main() -> None:
+    """Make the run, load it, write the figures down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="another checkout, to compare with")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.make:
+        return make_run(chosen.make, chosen.turns)
+    arms = {"now": HERE} | ({"before": chosen.before} if chosen.before else {})
+    command = ["python", "tests/benchmarks/loading.py", *sys.argv[1:]]
+    result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        # A process begins with its parent's largest memory as its own, so whoever loads must not have made the run.
+        subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(chosen.turns)], check=True)
+        result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
+        result |= compared(arms, run, chosen.rounds)
+    result |= {"target": TARGET, "met": all(result["median"]["now"][key] < most for key, most in TARGET.items())}
+    result |= {"machine": environment(), "load_at_end": os.getloadavg()}
+    (RESULTS / "loading.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({key: result[key] for key in ("median", "same_frames", "met")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
