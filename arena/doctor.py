@@ -93,11 +93,12 @@ def examine() -> list[Finding]:
             f"pip install 'arena-selfplay[train]' ({', '.join(train)} missing)",
         ),
         Finding("device", True, _device()),
+        Finding("threads", True, _threads()),
         Finding(
             "memory",
-            memory == 0 or memory > 8e9,
+            memory == 0 or memory > 5e9,
             f"{memory / 1e9:.0f} GB",
-            "the default recipe needs 8 GB; use --recipe negotiation-nano",
+            "the default recipe takes up to 4 GB; use --recipe negotiation-nano",
         ),
         Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB"),
         _home(),
@@ -132,6 +133,18 @@ def _processor() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()
+
+
+def _threads() -> str:
+    """How many threads `threads: auto` would take just now, and how they wait for each other."""
+    if importlib.util.find_spec("torch") is None:
+        return "none: torch is not installed"
+    from arena.process import waiting
+    from arena.threads import choice, trial
+
+    seconds = trial()
+    tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
+    return f"{choice(seconds)} (the same work by {tried}); waiting: {waiting()}"
 
 
 def _device() -> str:

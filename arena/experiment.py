@@ -257,8 +257,9 @@ class Experiment(Spec):
     iterations: Positive
     precision: Literal["fp32", "bf16"] = "fp32"
     """Of the matrix products in play and learning; weights and optimiser are float32 always."""
-    threads: Positive | None = None
-    """CPU threads of torch; null leaves torch's own choice."""
+    threads: Positive | Literal["auto"] | None = "auto"
+    """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
+    config; null leaves torch's own choice."""
     game: GameSpec | None = None
     roles: str | None = None
     """A folder of role files, searched after the built-in ones."""

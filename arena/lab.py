@@ -65,7 +65,7 @@ class Lab:
 
     def __init__(self, run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
         self.run_folder, self.experiment, self.watcher = run, experiment, watcher
-        if experiment.threads:
+        if isinstance(experiment.threads, int):
             torch.set_num_threads(experiment.threads)
         self.tables = set_tables(experiment)
         self.engine = InProcessEngine(

@@ -16,6 +16,7 @@ from arena.league.specs import experiment_of
 from arena.orchestrator import Interrupted
 from arena.seating import set_tables
 from arena.store.run import RunFolder
+from arena.threads import fastest
 
 
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
@@ -40,7 +41,10 @@ def go_on(folder: Path, watcher: Watcher) -> Path:
 
 
 def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
-    """The same with absolute paths, so that it can be resumed from anywhere; WeightsError where there is no model."""
+    """The same with absolute paths and a number of threads, so that it can be resumed from anywhere and compute alike.
+
+    WeightsError where there is no model.
+    """
     tables = []
     for table in experiment.all_tables():
         seats = {
@@ -55,7 +59,9 @@ def _anchored(experiment: Experiment, watcher: Watcher) -> Experiment:
         here = _absolute(policy.model)
         policies[name] = policy.model_copy(update={"model": here}) if str(resolve(policy.model)) == here else policy
     roles = experiment.roles and _absolute(experiment.roles)
-    return experiment.with_tables(tables).model_copy(update={"roles": roles, "policies": policies})
+    threads = fastest() if experiment.threads == "auto" else experiment.threads
+    settled = {"roles": roles, "policies": policies, "threads": threads}
+    return experiment.with_tables(tables).model_copy(update=settled)
 
 
 def _role_hashes(experiment: Experiment) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What this process is told before torch loads: how threads wait for each other, and to keep memory it was given.
 
-Called by `import arena`, so that nobody has to set it; what the user's environment says comes first.
+Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
+changes a number that is computed.
 """
 
 import ctypes
@@ -8,27 +9,30 @@ import os
 import sys
 from contextlib import suppress
 
-SETTINGS = {
-    # libgomp's threads spin at barriers, for as long as it takes: beside one busy process play was ten times slower.
-    # After so many rounds they sleep (tests/benchmarks/results/threads.json).
-    "GOMP_SPINCOUNT": "1000",
-    # Large buffers in pages of 2 MB: memory that is new costs hundreds of times fewer page faults.
-    "THP_MEM_ALLOC_ENABLE": "1",
-}
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def prepare() -> None:
-    """Set what is not set yet; nothing of it changes a number that is computed."""
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
+    """Set what is not set yet."""
+    if not any(name in os.environ for name in _WAITING):
+        # GNU's threads spin at barriers without end: beside one busy process everything took ten times as long. After
+        # so many rounds, some microseconds, they sleep.
+        os.environ["GOMP_SPINCOUNT"] = "1000"
+    # Torch's large buffers in pages of 2 MB: taking memory anew costs hundreds of times fewer page faults.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if sys.platform == "linux":
         _keep_buffers()
 
 
+def waiting() -> str:
+    """How OpenMP's threads wait in this process."""
+    return ", ".join(f"{name}={os.environ[name]}" for name in _WAITING if name in os.environ)
+
+
 def _keep_buffers() -> None:
-    """Have glibc keep freed buffers of any size instead of giving them back to be zeroed anew at every step."""
-    with suppress(OSError, AttributeError):  # another C library has its own ways
+    """Have glibc keep what is freed, however large, for the next step; it would be given back and zeroed anew."""
+    with suppress(OSError, AttributeError):  # other C libraries have other ways
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, 2**31 - 1)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)

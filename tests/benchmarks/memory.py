@@ -73,7 +73,7 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
     from workload import experiment_for, open_lab
 
     from agents.weights import DEFAULT
-    from arena.config import compose, file_layer, set_layer, to_yaml, text_layer  # noqa: F401
+    from arena.config import compose, set_layer, text_layer, to_yaml
 
     start = resident()["now"]
     experiment = experiment_for(DEFAULT, False)

@@ -1,0 +1,65 @@
+"""What `import arena` tells the process, and the number of threads that a run begins with."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from arena.threads import choice, trial
+
+SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
+
+
+def environment_of(**given: str) -> dict[str, str]:
+    """The environment of a process that imported arena and nothing else, having begun with this one."""
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "THP_MEM_ALLOC_ENABLE")
+    begun = {name: value for name, value in os.environ.items() if name not in names} | given
+    done = subprocess.run([sys.executable, "-c", SHOW], env=begun, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def test_threads_that_wait_go_to_sleep_soon() -> None:
+    assert environment_of()["GOMP_SPINCOUNT"] == "1000"
+
+
+@pytest.mark.parametrize("own", [{"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "7"}])
+def test_who_says_how_threads_wait_is_obeyed(own: dict[str, str]) -> None:
+    found = environment_of(**own)
+    assert {n: found[n] for n in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if n in found} == own
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
+    """64 MB, taken and freed: without `import arena` every round costs its pages again."""
+    code = (
+        "import sys; {first}\nimport ctypes, resource\n"
+        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
+        "def take():\n"
+        "    at = libc.malloc(ctypes.c_size_t(1 << 26)); ctypes.memset(at, 1, 1 << 26); libc.free(at)\n"
+        "take(); take(); before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "for _ in range(4): take()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"
+    )
+    faults = [
+        int(subprocess.run([sys.executable, "-c", code.format(first=first)], capture_output=True, check=True).stdout)
+        for first in ("import arena", "pass")
+    ]
+    assert faults[0] < 100 < faults[1]
+
+
+def test_fewer_threads_are_taken_only_where_they_are_clearly_faster() -> None:
+    assert choice({1: 1.0, 2: 0.6, 4: 0.5}) == 4
+    assert choice({1: 1.0, 2: 0.48, 4: 0.5}) == 4, "noise does not decide"
+    assert choice({1: 1.0, 2: 0.3, 4: 0.5}) == 2
+    assert choice({1: 0.3, 2: 0.3, 4: 0.9}) == 2
+    assert choice({1: 1.0}) == 1
+
+
+def test_a_trial_leaves_the_number_of_threads_as_it_was() -> None:
+    before = torch.get_num_threads()
+    tried = trial(rounds=1)
+    assert torch.get_num_threads() == before and max(tried) == before and min(tried) == 1
+    assert all(seconds > 0 for seconds in tried.values())
