@@ -1,4 +1,7 @@
-"""SQL that tries to get out, to change what it may not, or never to end. @DIR@ holds other.db with a secret."""
+"""SQL that tries to get out, to change what it may not, or never to end. @DIR@ holds other.db with a secret.
+
+What the model reads is what every version of SQLite says; where they differ, only that it stays in.
+"""
 
 from typing import NamedTuple
 
@@ -54,9 +57,9 @@ PRAGMAS = [
     Query("PRAGMA journal_mode = DELETE", "PRAGMA is not allowed", works=True),
     Query("PRAGMA compile_options", "PRAGMA is not allowed", works=True),
     Query("SELECT * FROM pragma_database_list", "not", works=True),
-    Query("SELECT * FROM pragma_table_info('orders')", SCHEMA, works=True),
-    Query("SELECT count(*) FROM pragma_function_list", SCHEMA, works=True),
-    Query("SELECT * FROM pragma_query_only", SCHEMA, works=True),
+    Query("SELECT * FROM pragma_table_info('orders')", "Error: ", works=True),
+    Query("SELECT count(*) FROM pragma_function_list", "Error: ", works=True),
+    Query("SELECT * FROM pragma_query_only", "Error: ", works=True),
     Query("SELECT sqlite_version()", "sqlite_version is not allowed", works=True),
     Query("SELECT sqlite_compileoption_get(1)", "not allowed", works=True),
     Query("SELECT * FROM dbstat", "Error: "),
@@ -134,13 +137,14 @@ BOMBS = [
     Query(f"{COUNT} SELECT count(DISTINCT printf('%9999d', i)) FROM n", "Error: the query takes too"),
     Query("SELECT count(*) FROM " + ", ".join(f"orders o{n}" for n in range(30)), "too many steps"),
     Query("SELECT 1 FROM " + ", ".join(f"orders o{n}" for n in range(80)), "at most 64 tables"),
-    Query(f"WITH c0(x) AS (SELECT 1), {DOUBLED} SELECT count(*) FROM c39", "Error: the query takes too"),
+    Query(f"WITH c0(x) AS (SELECT 1), {DOUBLED} SELECT count(*) FROM c39", "Error: "),
     Query("SELECT randomblob(1000000000)", "randomblob is not allowed"),
     Query("SELECT length(randomblob(3000000))", "randomblob is not allowed", works=True),
     Query("SELECT zeroblob(1000000000)", "zeroblob is not allowed"),
     Query("SELECT hex(zeroblob(3000000))", "zeroblob is not allowed", works=True),
-    Query("SELECT printf('%.900000000c', 'x')", "Error: "),
-    Query("SELECT printf('%3000000d', 1)", "[[null]]", works=True, error=False),
+    # Up to 3.40 the first takes seconds, so that the fastest machine answers; then it is null, from 3.54 an error.
+    Query("SELECT printf('%.900000000c', 'x')", "", error=False),
+    Query("SELECT printf('%3000000d', 1)", "", works=True, error=False),
     Query("SELECT replace(printf('%90000d', 1), ' ', printf('%90000d', 1))", "too big"),
     Query("SELECT quote(printf('%90000d', 1)) || printf('%90000d', 1)", "too big"),
     Query("SELECT json_extract('" + "[" * 3000 + "]" * 3000 + "', '$')", "malformed JSON"),
@@ -148,7 +152,7 @@ BOMBS = [
     Query("SELECT 'a' LIKE '" + "%a" * 3000 + "'", "pattern too complex"),
     Query("SELECT 'a' GLOB '" + "*a" * 3000 + "'", "pattern too complex"),
     Query("SELECT 'a' REGEXP '(a|aa)+$'", "no such function: REGEXP"),
-    Query("SELECT " + "(" * 500 + "1" + ")" * 500, "Error: "),
+    Query("SELECT " + "-(" * 500 + "1" + ")" * 500, "Error: "),
     Query("SELECT " + "-" * 1 + "+".join("1" for _ in range(4000)), "Error: "),
     Query(" UNION ALL ".join("SELECT 1" for _ in range(100)), "too many terms"),
     Query("SELECT " + ",".join("1" for _ in range(1000)), "too many columns"),

@@ -243,6 +243,7 @@ def test_sql_stays_in(query, shop, canaries, tmp_path, monkeypatch):
     assert len(told) < 2_000
     assert list(shop.connection.iterdump()) == before
     assert set(tmp_path.iterdir()) == files
+    assert shop.query("SELECT 1 AS alive") == '{"columns":["alive"],"rows":[[1]]}'
 
 
 @pytest.mark.parametrize("query", [query for query in QUERIES if query.works], ids=lambda query: query.sql[:40])
