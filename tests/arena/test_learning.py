@@ -1,7 +1,8 @@
 """Learning itself, on a nano policy in seconds; and that it fails as soon as the way from reward to weight is broken.
 
-The task: three turns, each a cue and one word of one token; a word of an even id is right after one cue, of an odd id
-after the other. The cues are drawn anew in every turn, so a turn's reward says nothing about any other turn.
+The task: three turns, each the two cues in one order or the other and one word of one token; a word of an even id is
+right after one cue, of an odd id after the other. The order is drawn anew in every turn, so a turn's reward says nothing
+about any other turn; both cues are always there, so that it is not enough to have them somewhere in sight.
 """
 
 import inspect
@@ -24,11 +25,11 @@ from arena.experiment import CreditSpec, LearnSpec
 from arena.learn.trainer import GateError, PolicyTrainer
 from arena.records import Trajectory, Turn
 
-TURNS, STREAMS, UPDATES = 3, 64, 30
+TURNS, STREAMS, UPDATES = 3, 96, 15
 CUES = (7, 8)
-LEARNED = 0.9
-"""Share of right words; guessing has 0.5."""
-RULE = LearnSpec(lr=1e-3, minibatches=2, regularisers={}, token_budget=8192, gate_tolerance=1e9)
+LEARNED, NOT_LEARNED = 0.8, 0.65
+"""Shares of right words: guessing has 0.5; what learns is beyond 0.9 by then, what is broken at most 0.55."""
+RULE = LearnSpec(lr=3e-3, minibatches=2, regularisers={}, token_budget=8192, gate_tolerance=1e9)
 CREDIT = CreditSpec(estimator={"mars": {"gamma": 0.0}})
 
 
@@ -40,7 +41,7 @@ def played(model: Any, rng: np.random.Generator) -> list[Trajectory]:
     for k in range(TURNS):
         cues = rng.integers(0, 2, STREAMS)
         for stream, cue in zip(streams, cues, strict=True):
-            stream.observe([5, CUES[cue]])
+            stream.observe([CUES[1 - cue], CUES[cue]])
         logprobs = torch.log_softmax(model(torch.tensor([s.ids for s in streams])).logits[:, -1].float(), -1).numpy()
         for i, (stream, cue) in enumerate(zip(streams, cues, strict=True)):
             p = np.exp(logprobs[i].astype(np.float64))
@@ -89,7 +90,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("broken", MUTATIONS)
 def test_the_task_is_not_learned_when_this_is_broken(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, *MUTATIONS[broken])
-    assert learned() < LEARNED - 0.05
+    assert learned() < NOT_LEARNED
 
 
 def test_the_gate_stops_a_shifted_mask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
