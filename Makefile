@@ -28,6 +28,15 @@ test: $(VENV)/installed ## style, types, import contracts, tests
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 	$(BIN)/python -m pytest -m slow
 
+MACHINES := default:SSE41 avx2:AVX2 avx512:AVX512_CORE
+
+machines: $(VENV)/installed ## the tests that compute, as other processors would (an hour; needs AVX-512)
+	for machine in $(MACHINES); do for threads in 1 2; do \
+		echo "== $$machine, $$threads thread(s)"; \
+		ATEN_CPU_CAPABILITY=$${machine%:*} ONEDNN_MAX_CPU_ISA=$${machine#*:} OMP_NUM_THREADS=$$threads \
+		$(BIN)/python -m pytest tests/agents tests/arena || { echo "red: $$machine, $$threads thread(s)"; exit 1; }; \
+	done; done
+
 bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results
 	$(BIN)/python tests/benchmarks/speed.py
 	$(BIN)/python tests/benchmarks/credit.py cost
@@ -70,4 +79,4 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow bench throughput learn claims proposer clinic rendered matrix lock
+.PHONY: help install selfplay test slow machines bench throughput learn claims proposer clinic rendered matrix lock
