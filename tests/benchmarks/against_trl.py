@@ -24,19 +24,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-THEIRS = dict(os.environ)
-"""The environment as it was before Arena set anything in it: what the peer gets."""
+from neighbour import THEIRS, Neighbour, Stopwatch
 
-import torch  # noqa: E402
-from neighbour import Neighbour, Stopwatch  # noqa: E402
-from timing import ratios  # noqa: E402
-from workload import open_lab  # noqa: E402
+# isort: split
+import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 
-from agents.engines.base import Completion, Request  # noqa: E402
-from agents.weights import DEFAULT, resolve  # noqa: E402
-from arena.config import Experiment, compose, recipe_layer, set_layer  # noqa: E402
-from arena.doctor import environment  # noqa: E402
-from arena.lab import Lab  # noqa: E402
+# isort: split
+import torch
+from timing import ratios
+from workload import open_lab
+
+from agents.engines.base import Completion, Request
+from agents.weights import DEFAULT, resolve
+from arena.config import Experiment, compose, recipe_layer, set_layer
+from arena.doctor import environment
+from arena.lab import Lab
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -15,12 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+THEIRS = dict(os.environ)
+"""The environment as it was before Arena set anything in it: import this module first, and give it to peers."""
+
 
 class Neighbour:
     """Our end. What the peer prints goes to a file, which is shown when it dies."""
 
     def __init__(self, command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
-        self._told = tempfile.TemporaryFile("w+")
+        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed on leaving
         self._process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.PIPE,
