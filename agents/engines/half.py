@@ -1,4 +1,4 @@
-"""A model as it computes in bfloat16 anyway: its linear layers' matrices converted once instead of at every call."""
+"""A model as it computes in bfloat16 anyway: its linear layers converted once instead of at every call."""
 
 import copy
 from collections.abc import Iterator
@@ -8,27 +8,69 @@ import torch
 
 
 def half(model: Any) -> Any:
-    """A copy that does under bfloat16 autocast what `model` does, to the bit, with nothing left for it to convert.
+    """A copy for inference that does under bfloat16 autocast what `model` does, with nothing left for it to convert.
 
-    Weights and biases of linear layers are bfloat16 copies, everything else is shared with `model`. Parameters that
-    ZeRO-3 has taken apart stay as they are: then it is `model` itself.
+    Linear layers are bfloat16 copies, everything else is shared with `model`. Parameters that ZeRO-3 has taken apart
+    stay as they are: then it is `model` itself.
     """
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
-    found = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
-    for layer in _linear(found):
-        for name, parameter in [*layer.named_parameters(recurse=False)]:
-            setattr(layer, name, torch.nn.Parameter(parameter.detach().bfloat16(), requires_grad=False))
+    shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, _Half))]
+    found = copy.deepcopy(model, {id(one): one for one in shared})
+    for name, layer in [*found.named_modules()]:
+        if type(layer) is torch.nn.Linear:
+            found.set_submodule(name, _Packed(layer) if _packs(layer) else _Half(layer))
     return found
 
 
 def renew(found: Any, model: Any) -> None:
     """Bring what `half` made of `model` up to its present weights."""
     if found is not model:
-        for copied, layer in zip(_linear(found), _linear(model), strict=True):
-            for mine, theirs in zip(copied.parameters(), layer.parameters(), strict=True):
-                mine.data.copy_(theirs.data)
+        halved = (module for module in found.modules() if isinstance(module, _Half))
+        for mine, theirs in zip(halved, _linear(model), strict=True):
+            mine.take(theirs)
 
 
 def _linear(model: torch.nn.Module) -> Iterator[torch.nn.Linear]:
     return (module for module in model.modules() if type(module) is torch.nn.Linear)
+
+
+class _Half(torch.nn.Module):
+    """A linear layer in bfloat16."""
+
+    def __init__(self, layer: torch.nn.Linear) -> None:
+        super().__init__()
+        self.take(layer)
+
+    def take(self, layer: torch.nn.Linear) -> None:
+        """Copy the layer's present weights."""
+        self.weight = layer.weight.detach().bfloat16()
+        self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        """What the layer gives under autocast."""
+        return torch.nn.functional.linear(given.to(torch.bfloat16), self.weight, self.bias)
+
+
+class _Packed(_Half):
+    """One whose matrix lies as oneDNN's products want it: a third of a decoding step's time for few rows."""
+
+    def take(self, layer: torch.nn.Linear) -> None:
+        """Copy the layer's present weights."""
+        super().take(layer)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        """What the layer gives under autocast."""
+        given = given.to(torch.bfloat16)
+        return torch.ops.mkldnn._linear_pointwise(given, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+
+
+_ROWS = 8
+"""For how many rows of input the layout is best; it serves any number."""
+
+
+def _packs(layer: torch.nn.Linear) -> bool:
+    if layer.weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -56,13 +56,28 @@ def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
     assert torch.equal(said(made), said(model)) and not torch.equal(said(made), before)
 
 
-def test_linear_layers_take_half_the_memory_and_the_rest_none() -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
+    packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not packed:
+        monkeypatch.setattr("agents.engines.half._packs", lambda layer: False)
     model = model_of("tied")
-    shared = {parameter.data_ptr() for parameter in model.parameters()}
-    own = [parameter for parameter in half(model).parameters() if parameter.data_ptr() not in shared]
-    linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
-    assert {p.dtype for p in own} == {torch.bfloat16} and not any(p.requires_grad for p in own)
-    assert sum(p.numel() for p in own) == sum(p.numel() for m in linear for p in m.parameters())
+    made = half(model)
+    assert torch.equal(said(made), said(model))
+    linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    assert {made.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
+    mine, theirs = dict(made.named_parameters()), dict(model.named_parameters())
+    rest = {name for name in theirs if name.rpartition(".")[0] not in linear}
+    assert mine.keys() == rest and all(mine[name] is theirs[name] for name in rest)
+
+
+def test_what_is_half_already_is_shared_whole() -> None:
+    """A frozen policy is loaded so, and then published."""
+    once = half(model_of("biases"))
+    twice = half(once)
+    assert torch.equal(said(once), said(twice))
+    assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
 
 
 def test_nobody_learns_through_it() -> None:

@@ -1,8 +1,8 @@
 """Learning itself, on a nano policy in seconds; and that it fails as soon as the way from reward to weight is broken.
 
 The task: three turns, each the two cues in one order or the other and one word of one token; a word of an even id is
-right after one cue, of an odd id after the other. The order is drawn anew in every turn, so a turn's reward says nothing
-about any other turn; both cues are always there, so that it is not enough to have them somewhere in sight.
+right after one cue, of an odd id after the other. The order is drawn anew in every turn, so a turn's reward says
+nothing about any other turn; both cues are always there, so that it is not enough to have them somewhere in sight.
 """
 
 import inspect

@@ -57,8 +57,11 @@ def tensors(lab: Any) -> dict[str, float]:
             for moment in trainer.engine.optimizer.state.get(parameter, {}).values():
                 count("moments of AdamW, float32", moment)
     for name, served in lab.engine._served.items():
+        kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
         for parameter in served.model.parameters():
-            count("reference" if name.endswith("@reference") else "bfloat16 layers served", parameter)
+            count(kind, parameter)
+        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # not in older checkouts
+        found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
             for kv in store._kept.values():
                 count("attention caches", kv.data)
