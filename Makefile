@@ -43,6 +43,9 @@ bench: $(VENV)/installed ## measure speed and memory; results under tests/benchm
 	$(BIN)/python tests/benchmarks/credit.py packed
 	$(BIN)/python tests/benchmarks/loading.py
 
+gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, under 8 minutes (without one: on the CPU, small)
+	$(BIN)/python tests/benchmarks/gpu/run.py
+
 throughput: $(VENV)/installed ## simulated dialogues a second with 1,000 in flight, and the share that is not the model
 	$(BIN)/python tests/benchmarks/throughput.py
 
@@ -98,5 +101,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow machines bench throughput against-trl against-vllm threads learn claims proposer \
-	clinic rendered matrix lock
+.PHONY: help install selfplay test slow machines bench gpu throughput against-trl against-vllm threads learn claims \
+	proposer clinic rendered matrix lock

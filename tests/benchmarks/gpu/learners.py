@@ -1,0 +1,122 @@
+"""Two ways to learn from the same lessons: Arena's trainer, and the bare loop that needs nothing but torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from agents.scoring import StreamScorer, pack, scan_streams
+from agents.stream import Stream
+
+OPENING = 1
+"""Tokens that all made-up streams share: no saving is measured that real play would not have."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A stream with an advantage for each of its sampled tokens."""
+
+    stream: Stream
+    advantages: np.ndarray
+    temperature: float = 1.0
+
+
+class Learner(Protocol):
+    """Takes optimiser steps on lessons."""
+
+    def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """One pass over all of them."""
+
+
+class Trainer:
+    """Arena's: `PolicyTrainer.update`, whole."""
+
+    name = "PolicyTrainer"
+
+    def __init__(self, model: Any, bf16: bool, lr: float, token_budget: int, minibatches: int = 1, **more: Any) -> None:
+        from arena.experiment import LearnSpec
+        from arena.learn.trainer import PolicyTrainer
+
+        rule = LearnSpec(lr=lr, token_budget=token_budget, minibatches=minibatches, regularisers={}, **more)
+        self.trainer, self.rng = PolicyTrainer("p", model, rule, bf16), np.random.default_rng(0)
+
+    def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """One update; its means over tokens."""
+        return self.trainer.update([sample_of(lesson) for lesson in lessons], self.rng)
+
+    def update_within(self, token_budget: int, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """The same with another budget of padded tokens for each micro-batch."""
+        self.trainer.rule = self.trainer.rule.model_copy(update={"token_budget": token_budget})
+        return self.update(lessons)
+
+
+def sample_of(lesson: Lesson) -> Any:
+    """What the trainer wants: every sampled token in the loss."""
+    from arena.learn.batches import Sample
+
+    own = np.asarray(lesson.stream.mask, bool)
+    behaviour = np.asarray(lesson.stream.logprobs, np.float32)[own]
+    places = np.unique(np.asarray(lesson.stream.turns)[own], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    learned = np.ones(len(behaviour), bool)
+    return Sample(lesson.stream, lesson.advantages.astype(np.float32), behaviour, lesson.temperature, places, learned)
+
+
+class Bare:
+    """The textbook policy gradient over the same micro-batches: clip, torch's AdamW, no DeepSpeed, no statistics."""
+
+    name = "bare loop"
+
+    def __init__(self, model: Any, bf16: bool, lr: float, token_budget: int, minibatches: int = 1) -> None:
+        self.scorer, self.token_budget, self.minibatches = StreamScorer(model, bf16), token_budget, minibatches
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        self.device, self.rng = next(model.parameters()).device, np.random.default_rng(0)
+
+    def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """One pass; nothing is told."""
+        self.scorer.train()
+        for part in np.array_split(self.rng.permutation(len(lessons)), self.minibatches):
+            self._step([lessons[i] for i in part])
+        self.scorer.eval()
+        return {}
+
+    def _step(self, lessons: Sequence[Lesson]) -> None:
+        total = sum(len(lesson.advantages) for lesson in lessons)
+        for batch in pack([s.stream for s in lessons], [s.temperature for s in lessons], self.token_budget):
+            advantages = np.concatenate([lessons[i].advantages for i in batch.index]).astype(np.float32)
+            logprobs = self.scorer(batch.to(self.device)).logprobs
+            ratio = (logprobs - logprobs.detach()).exp()
+            torch.autograd.backward(-(torch.from_numpy(advantages).to(self.device) * ratio).sum() / total)
+        torch.nn.utils.clip_grad_norm_(self.scorer.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def best_learner() -> tuple[type[Trainer] | type[Bare], str]:
+    """Arena's trainer where it can be had, else the bare loop and why."""
+    try:
+        import arena.learn.trainer  # noqa: F401
+        from arena.learn.distributed import deepspeed
+
+        deepspeed()
+    except Exception as error:  # noqa: BLE001 whatever keeps it away: it is said, and the bare loop needs none of it
+        return Bare, str(error).splitlines()[0]
+    return Trainer, ""
+
+
+def made_up_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0) -> list[Lesson]:
+    """Random streams of equal length, two turns each, half of every one sampled; scored, so that the gate passes."""
+    rng, vocabulary, part = np.random.default_rng(seed), model.config.vocab_size, length // 4
+    streams = []
+    for _ in range(count):
+        stream = Stream()
+        stream.observe([7] * OPENING)
+        for turn in range(2):
+            stream.observe(rng.integers(vocabulary, size=part - OPENING * (turn == 0)).tolist())
+            stream.wrote(rng.integers(vocabulary, size=part).tolist(), [0.0] * part, turn)
+        streams.append(stream)
+    for stream, scores in zip(streams, scan_streams(StreamScorer(model, bf16), streams, [1.0] * count), strict=True):
+        said = iter(scores.logprobs.tolist())
+        stream.logprobs = [next(said) if own else 0.0 for own in stream.mask]
+    return [Lesson(stream, rng.standard_normal(stream.sampled)) for stream in streams]

@@ -1,0 +1,89 @@
+"""The models that are measured, and the streams they are measured on."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
+
+from agents.engines.base import Request
+from agents.engines.in_process import InProcessEngine
+from agents.stream import Stream
+from agents.weights import DEFAULT, available, load_model, resolve
+
+SHAPES: dict[str, PreTrainedConfig] = {
+    "smollm2-135m": LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8192,
+        rope_theta=100000.0,
+        tie_word_embeddings=True,
+    ),
+    "qwen2-0.5b": Qwen2Config(
+        vocab_size=151936,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    ),
+    "qwen2-1.5b": Qwen2Config(
+        vocab_size=151936,
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=28,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    ),
+}
+
+
+def smollm2_at_hand() -> bool:
+    """Whether SmolLM2's own weights lie in ARENA_HOME; nothing is fetched."""
+    return any(info.name == DEFAULT and info.state == "ready" for info in available())
+
+
+def build(name: str, device: torch.device, seed: int = 0) -> tuple[Any, str]:
+    """A float32 model on the device, and where its weights come from."""
+    if name == "nano":
+        return load_model(resolve("nano")).to(device), "made by agents.nano"
+    if name == "smollm2-135m" and smollm2_at_hand():
+        return load_model(resolve(DEFAULT)).to(device), "its own weights"
+    torch.manual_seed(seed)
+    with device:
+        model = AutoModelForCausalLM.from_config(SHAPES[name], attn_implementation="sdpa", dtype=torch.float32)
+    return model.eval(), f"random weights of its shape, seed {seed}"
+
+
+def reply_to(ids: list[int], key: str, most: int, seed: tuple[int, ...], heat: float = 1.0, vocabulary: int = 0) -> Any:
+    """A request; with a vocabulary one id in 24 ends the reply, so that rows end one by one."""
+    stops = frozenset(range(0, vocabulary, 24))
+    return Request("p", tuple(ids), key, most, heat, 1.0, 0, stops, seed)
+
+
+def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) -> tuple[list[Stream], list[float]]:
+    """Two turns each through the engine, all at once, and the temperatures they were sampled at.
+
+    They share an opening, go on at unequal length and end one by one: caches, padding and compaction all take part.
+    """
+    rng, vocabulary = np.random.default_rng(seed), model.config.vocab_size
+    engine = InProcessEngine(bf16=bf16)
+    engine.publish("p", 1, model)
+    opening = rng.integers(vocabulary, size=24).tolist()
+    streams, heat = [Stream() for _ in range(count)], [1.0 if i % 2 else 0.7 for i in range(count)]
+    for turn in range(2):
+        for stream in streams:
+            own = rng.integers(vocabulary, size=int(rng.integers(2, 40))).tolist()
+            stream.observe(own if turn else [*opening, *own])
+        requests = [
+            reply_to(stream.ids, f"{i}", most, (seed, turn, i), heat[i], vocabulary) for i, stream in enumerate(streams)
+        ]
+        for stream, said in zip(streams, engine.decode("p", requests), strict=True):
+            stream.wrote(said.ids, said.logprobs, turn)
+    return streams, heat

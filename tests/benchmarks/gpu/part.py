@@ -1,0 +1,53 @@
+"""One part in a process of its own: what breaks or hangs here takes nothing else with it. Started by run.py.
+
+python tests/benchmarks/gpu/part.py PART --device cuda --size full --seconds 60 --out part.json
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from agreement import agreement
+from machine import machine
+from rates import speed
+from recipes import negotiation, negotiation_nano
+from repeat import repeat, resume
+from sheet import Sheet
+from size import SIZES
+from task import learning
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "machine": machine,
+    "agreement": agreement,
+    "repeat": repeat,
+    "resume": resume,
+    "learning": learning,
+    "negotiation-nano": negotiation_nano,
+    "negotiation": negotiation,
+}
+SPEED = "speed-"
+
+
+def main() -> None:
+    """Measure one part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part")
+    parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
+    parser.add_argument("--size", choices=SIZES, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    sheet = Sheet(options.out, options.seconds)
+    name = options.part
+    work = partial(speed, name=name.removeprefix(SPEED)) if name.startswith(SPEED) else PARTS[name]
+    device = torch.device("cuda", 0) if options.device == "cuda" else torch.device("cpu")
+    sheet.attempt(name, lambda: work(sheet, SIZES[options.size], device))
+    sheet.note("cpu_seconds", time.process_time())
+
+
+if __name__ == "__main__":
+    main()

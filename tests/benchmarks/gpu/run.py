@@ -1,0 +1,148 @@
+"""Does Arena do on this GPU what it does on a CPU, and how fast? Under 8 minutes on an H200.
+
+    python tests/benchmarks/gpu/run.py                 # on the GPU if there is one, else small on the CPU
+    python tests/benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
+    python tests/benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
+
+Needs torch and transformers; what else is missing is skipped, and said. No network: SmolLM2's own weights are used
+where ARENA_HOME has them, else random ones of its shape. Each part runs in a process of its own and within its own
+time. Writes results/gpu-DEVICE.json after every part, and prints a table; ends with 1 if a claim does not hold.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from sheet import row, write_json
+from size import SIZES
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "results"
+ROOT = HERE.parent.parent.parent
+LIMIT = 450.0
+"""Seconds for everything on a GPU."""
+SECONDS = {
+    "machine": 45,
+    "agreement": 90,
+    "repeat": 75,
+    "resume": 45,
+    "speed-smollm2-135m": 75,
+    "speed-qwen2-0.5b": 75,
+    "speed-qwen2-1.5b": 90,
+    "speed-nano": 45,
+    "learning": 60,
+    "negotiation-nano": 75,
+    "negotiation": 80,
+}
+"""Most that each part may take there; together they may not take more than the limit."""
+SLACK = {"cuda": 1.0, "cpu": 6.0}
+"""What both are multiplied by."""
+WINDING_UP = 8.0
+"""Of a part's time, for what is begun to end before the process is killed."""
+
+
+def parts_of(size: str) -> list[str]:
+    """All parts in their order: what is right first, then what is fast, then what is learned."""
+    speeds = [f"speed-{name}" for name in SIZES[size].timed]
+    return ["machine", "agreement", "resume", "repeat", "learning", *speeds, "negotiation-nano", "negotiation"]
+
+
+def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any]:
+    """What the part found until it ended, or had to be ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "part.json"
+        command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]
+        command += ["--seconds", str(max(1.0, seconds - WINDING_UP)), "--out", str(out)]
+        started = time.perf_counter()
+        with open(Path(folder) / "said", "w+") as said:
+            fate = _fate(command, device, seconds, said)
+        found = json.loads(out.read_text()) if out.exists() else {"figures": {}, "claims": []}
+    if fate:
+        found["claims"].append(row(name, fate, "FAILED"))
+    return {"seconds": time.perf_counter() - started, **found}
+
+
+def _fate(command: list[str], device: str, seconds: float, said: Any) -> str:
+    """Run it; how it ended if not well."""
+    paths = [str(ROOT), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
+    if device == "cpu":
+        env["CUDA_VISIBLE_DEVICES"] = ""
+    process = subprocess.Popen(command, env=env, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return f"ended after its {seconds:.0f} s"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    said.seek(0)
+    last = [line.strip() for line in said.read().splitlines() if line.strip()][-1:] or ["it said nothing"]
+    return f"exit {code}: {last[0][:160]}" if code else ""
+
+
+def cuda_here() -> bool:
+    """Asked in a process of its own, so that none is kept busy by this one."""
+    asked = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"], capture_output=True, text=True
+    )
+    return asked.stdout.strip() == "True"
+
+
+def show(name: str, found: dict[str, Any]) -> None:
+    """The part's lines of the table."""
+    print(f"-- {name}, {found['seconds']:.0f} s")
+    for line in found["claims"]:
+        print(f"{line['verdict']:9} {line['claim']:58} {line['figure']}")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run the parts, write after each, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(SECONDS))
+    parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if there is one")
+    parser.add_argument("--quick", action="store_true", help="nano alone, one round: does it still work?")
+    parser.add_argument("--out", type=Path, help="instead of results/gpu-DEVICE.json")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(SECONDS):
+        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(SECONDS)}")
+    device = options.device or ("cuda" if cuda_here() else "cpu")
+    size = "quick" if options.quick else "full" if device == "cuda" else "small"
+    begun, out = time.monotonic(), options.out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`: no part is left running
+    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/gpu/run.py", *sys.argv[1:]])}
+    result |= {"device": device, "size": size, "seed": 0, "load_at_start": os.getloadavg(), "parts": {}}
+    for name in options.parts or parts_of(size):
+        seconds = min(SLACK[device] * SECONDS[name], SLACK[device] * LIMIT - (time.monotonic() - begun))
+        if seconds < 2 * WINDING_UP:
+            found: dict[str, Any] = {
+                "seconds": 0.0,
+                "figures": {},
+                "claims": [row(name, "the time for everything was up", "skipped")],
+            }
+        else:
+            found = run_part(name, device, size, seconds)
+        result["parts"][name] = found
+        if out is None:
+            named = re.sub("[^a-z0-9]+", "-", found["figures"].get("device", device).lower()).strip("-")
+            out = RESULTS / f"gpu-{named}{'-quick' if options.quick else ''}.json"
+        result |= {"seconds": time.monotonic() - begun, "load_at_end": os.getloadavg()}
+        write_json(out, result)
+        show(name, found)
+    failed = [line for part in result["parts"].values() for line in part["claims"] if line["verdict"] == "FAILED"]
+    print(f"-- {len(failed)} failed, {result['seconds']:.0f} s, written to {out}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

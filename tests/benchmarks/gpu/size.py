@@ -1,0 +1,94 @@
+"""How much is measured: on a GPU, on a CPU, and only to see that it works."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """Models are named as in `models`."""
+
+    judged: tuple[str, ...]
+    """Models whose log-probabilities are compared."""
+    streams: int
+    """Streams of the comparisons."""
+    new: int
+    """Most tokens of a reply there."""
+    repeated: str
+    """Model that does everything twice."""
+    timed: tuple[str, ...]
+    """Models whose speed is measured."""
+    rows: tuple[int, ...]
+    """Replies in flight."""
+    context: int
+    """Tokens of every context that is decoded from."""
+    decoded: int
+    """Tokens of every timed reply."""
+    trained: tuple[int, int]
+    """Streams of a timed update, and tokens of each."""
+    budgets: tuple[int, ...]
+    """Token budgets of the timed update; the last one is the bare loop's too."""
+    rounds: int
+    matmul: int
+    """Width of the square matrices whose product is the peak."""
+    updates: int
+    """Of the task that a nano policy learns."""
+    iterations: int
+    """Of the recipes, if there is time."""
+    recipe: tuple[str, ...] = ()
+    """Settings over recipe `negotiation-nano`."""
+
+
+_LESS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")
+
+SIZES = {
+    "full": Size(
+        judged=("nano", "smollm2-135m", "qwen2-0.5b"),
+        streams=24,
+        new=24,
+        repeated="smollm2-135m",
+        timed=("smollm2-135m", "qwen2-0.5b", "qwen2-1.5b"),
+        rows=(8, 32, 128),
+        context=256,
+        decoded=32,
+        trained=(64, 256),
+        budgets=(2048, 8192),
+        rounds=3,
+        matmul=8192,
+        updates=30,
+        iterations=12,
+    ),
+    "small": Size(
+        judged=("nano", "smollm2-135m"),
+        streams=6,
+        new=6,
+        repeated="nano",
+        timed=("smollm2-135m",),
+        rows=(8,),
+        context=32,
+        decoded=12,
+        trained=(8, 64),
+        budgets=(512,),
+        rounds=2,
+        matmul=1024,
+        updates=30,
+        iterations=3,
+        recipe=_LESS,
+    ),
+    "quick": Size(
+        judged=("nano",),
+        streams=4,
+        new=4,
+        repeated="nano",
+        timed=("nano",),
+        rows=(4,),
+        context=16,
+        decoded=4,
+        trained=(4, 32),
+        budgets=(512,),
+        rounds=1,
+        matmul=256,
+        updates=2,
+        iterations=1,
+        recipe=(*_LESS, "policies.shared.imitate.matches=8", "play.matches=4"),
+    ),
+}

@@ -1,0 +1,77 @@
+"""A task that a nano policy learns from nothing in seconds, played and learned on this device.
+
+Three turns, each a cue and one word of one token; a word of an even id is right after one cue, of an odd id after the
+other. The cues are drawn anew in every turn, so a turn's reward says nothing about any other turn.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from learners import Lesson, best_learner
+from models import build, reply_to
+from sheet import Sheet
+from size import Size
+from timing import seconds_of
+
+from agents.engines.in_process import InProcessEngine
+from agents.stream import Stream
+
+TURNS, STREAMS, CUES, LAST = 3, 64, (7, 8), 5
+LEARNED, CHANCE = 0.9, (0.4, 0.6)
+"""Share of right words: with credit at least, with none within."""
+WHAT = (
+    f"nano, fp32, {STREAMS} streams of {TURNS} turns an update, two optimiser steps each, lr 1e-3; arms alternate. "
+    f"credit: advantage = right - mean right; control: advantage 0. Share of right words in the last {LAST} updates"
+)
+
+
+class Arm:
+    """One policy that plays and learns the task."""
+
+    def __init__(self, device: torch.device, scale: float, seed: int = 0) -> None:
+        self.model, _ = build("nano", device)
+        self.engine, self.rng, self.scale = InProcessEngine(), np.random.default_rng(seed), scale
+        self.learner = best_learner()[0](self.model, False, 1e-3, 8192, minibatches=2)
+        self.shares: list[float] = []
+
+    def update(self) -> None:
+        """Play one batch and learn from it."""
+        streams, right = self._played(len(self.shares) + 1)
+        self.shares.append(float(right.mean()))
+        advantages = self.scale * (right - right.mean())
+        self.learner.update([Lesson(s, a) for s, a in zip(streams, advantages, strict=True)])
+
+    def _played(self, version: int) -> tuple[list[Stream], np.ndarray]:
+        """Streams, and [streams, turns] 1 where the word was right."""
+        self.engine.publish("p", version, self.model)
+        streams, right = [Stream() for _ in range(STREAMS)], np.zeros((STREAMS, TURNS))
+        for turn in range(TURNS):
+            cues = self.rng.integers(0, 2, STREAMS)
+            for stream, cue in zip(streams, cues, strict=True):
+                stream.observe([5, CUES[cue]])
+            requests: list[Any] = [reply_to(s.ids, f"{i}", 1, (version, turn, i)) for i, s in enumerate(streams)]
+            for i, said in enumerate(self.engine.decode("p", requests)):
+                streams[i].wrote(said.ids, said.logprobs, turn)
+                right[i, turn] = said.ids[0] % 2 == cues[i]
+        return streams, right
+
+
+def learning(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Two arms, update by update in turn."""
+    kind, why = best_learner()
+    if why:
+        sheet.skip("the task by PolicyTrainer (the bare loop learns it instead)", why)
+    arms = {"credit": Arm(device, 1.0), "control": Arm(device, 0.0)}
+    seconds: list[float] = []
+    while len(seconds) < size.updates and sheet.left > 0:
+        seconds.append(seconds_of(lambda: [arm.update() for arm in arms.values()])[0] / len(arms))
+    ends = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
+    curves = {name: arm.shares for name, arm in arms.items()}
+    sheet.note("task", {"what": WHAT, "learner": kind.name, "curves": curves, "last": ends, "seconds": seconds})
+    whole = len(seconds) >= 30
+    told = f"{len(seconds)} updates, {1000 * float(np.median(seconds)):.0f} ms each"
+    credit = f"{100 * ends['credit']:.0f} % right after {told}"
+    sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if whole else None)
+    control = CHANCE[0] < ends["control"] < CHANCE[1] if whole else None
+    sheet.claim("nano learns nothing without credit", f"{100 * ends['control']:.0f} % right", control)

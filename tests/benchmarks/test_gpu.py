@@ -1,0 +1,109 @@
+"""`make gpu` on the CPU: it runs to its end, with all packages and with few; and no part takes another one down."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent / "gpu"
+sys.path.append(str(HERE))
+
+import run  # noqa: E402
+from sheet import Sheet  # noqa: E402
+from size import SIZES  # noqa: E402
+
+MISSING = """
+from importlib.machinery import PathFinder
+
+found = PathFinder.find_spec
+
+
+@staticmethod
+def without(name, *more):
+    return None if name.partition(".")[0] in {names} else found(name, *more)
+
+
+PathFinder.find_spec = without
+"""
+
+
+def fails(error: Exception) -> Any:
+    raise error
+
+
+def test_one_item_takes_no_other_down(tmp_path: Path) -> None:
+    sheet = Sheet(tmp_path / "part.json", 60.0)
+    sheet.attempt("missing", lambda: fails(ModuleNotFoundError("No module named 'deepspeed'")))
+    sheet.attempt("wrong", lambda: fails(ValueError("two\nlines")))
+    sheet.attempt("right", lambda: sheet.claim("right", "1", True))
+    told = [(line["claim"], line["verdict"]) for line in json.loads((tmp_path / "part.json").read_text())["claims"]]
+    assert told == [("missing", "skipped"), ("wrong", "FAILED"), ("right", "ok")]
+    assert sheet.claims[0]["figure"] == "No module named 'deepspeed'" and sheet.claims[1]["figure"] == "ValueError: two"
+
+
+def test_what_there_is_no_time_for_is_skipped(tmp_path: Path) -> None:
+    sheet = Sheet(tmp_path / "part.json", 0.0)
+    assert sheet.attempt("late", lambda: 1) is None
+    assert [(line["claim"], line["verdict"]) for line in sheet.claims] == [("late", "skipped")]
+
+
+def test_a_part_that_hangs_or_dies_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text(
+        "import sys, time\nsys.exit('broken') if 'resume' in sys.argv else time.sleep(60)"
+    )
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    assert run.run_part("repeat", "cpu", "quick", 0.5)["claims"][0]["figure"] == "ended after its 0 s"
+    assert run.run_part("resume", "cpu", "quick", 60.0)["claims"][0]["figure"] == "exit 1: broken"
+
+
+def test_there_is_time_for_every_part() -> None:
+    for size in SIZES:
+        assert set(run.parts_of(size)) <= set(run.SECONDS)
+
+
+def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
+    """What the script wrote."""
+    command = [sys.executable, str(HERE / "run.py"), *parts, "--device", "cpu", "--quick", "--out", str(out)]
+    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(out.read_text())
+    for part in found["parts"].values():
+        assert part["claims"], done.stdout
+        assert all(line["claim"] in done.stdout and line["verdict"] in done.stdout for line in part["claims"])
+    return found
+
+
+def verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
+    return {line["claim"]: line["verdict"] for line in found["parts"][part]["claims"]}
+
+
+@pytest.mark.slow
+def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
+    found = quick(tmp_path / "gpu.json", [], {})
+    assert list(found["parts"]) == run.parts_of("quick")
+    assert found["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
+    assert set(verdicts(found, "repeat").values()) == {"ok", "measured"}
+    assert set(verdicts(found, "resume").values()) == {"ok"}
+    assert verdicts(found, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
+    assert verdicts(found, "speed-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
+    assert verdicts(found, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
+
+
+@pytest.mark.slow
+def test_it_runs_with_torch_and_transformers_alone(tmp_path: Path) -> None:
+    names = {"deepspeed", "pettingzoo", "gymnasium", "pydantic", "gguf", "openskill", "pyspiel", "pandas", "pyarrow"}
+    (tmp_path / "sitecustomize.py").write_text(MISSING.format(names=names))
+    parts = ["machine", "agreement", "repeat", "learning", "speed-nano", "negotiation-nano"]
+    found = quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
+    assert set(found["parts"]["machine"]["figures"]["missing"]) == names
+    agreement = verdicts(found, "agreement")
+    assert agreement["nano, fp32: engine = scorer (the gate)"] == "ok"
+    assert agreement["nano, fp32: engine = PolicyTrainer"] == "skipped"
+    assert verdicts(found, "repeat")["update twice, fp32, default"] == "ok"
+    assert verdicts(found, "learning")["nano learns a task (bare loop)"] == "measured"
+    assert verdicts(found, "speed-nano")["train, bare loop, 512 a micro-batch"] == "measured"
+    assert "pydantic" in found["parts"]["negotiation-nano"]["claims"][0]["figure"]
