@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def fails(error: Exception) -> Any:
 
 
 def test_one_item_takes_no_other_down(tmp_path: Path) -> None:
-    sheet = Sheet(tmp_path / "part.json", 60.0)
+    sheet = Sheet(tmp_path / "part.json", time.time() + 60.0)
     sheet.attempt("missing", lambda: fails(ModuleNotFoundError("No module named 'deepspeed'")))
     sheet.attempt("wrong", lambda: fails(ValueError("two\nlines")))
     sheet.attempt("right", lambda: sheet.claim("right", "1", True))
@@ -46,7 +47,7 @@ def test_one_item_takes_no_other_down(tmp_path: Path) -> None:
 
 
 def test_what_there_is_no_time_for_is_skipped(tmp_path: Path) -> None:
-    sheet = Sheet(tmp_path / "part.json", 0.0)
+    sheet = Sheet(tmp_path / "part.json", time.time())
     assert sheet.attempt("late", lambda: 1) is None
     assert [(line["claim"], line["verdict"]) for line in sheet.claims] == [("late", "skipped")]
 

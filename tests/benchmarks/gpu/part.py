@@ -1,6 +1,6 @@
 """One part in a process of its own: what breaks or hangs here takes nothing else with it. Started by run.py.
 
-python tests/benchmarks/gpu/part.py PART --device cuda --size full --seconds 60 --out part.json
+python tests/benchmarks/gpu/part.py PART --device cuda --size full --until 1800000000 --out part.json
 """
 
 import argparse
@@ -38,10 +38,10 @@ def main() -> None:
     parser.add_argument("part")
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--size", choices=SIZES, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--until", type=float, required=True, help="by time.time()")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    sheet = Sheet(options.out, options.seconds)
+    sheet = Sheet(options.out, options.until)
     name = options.part
     work = partial(speed, name=name.removeprefix(SPEED)) if name.startswith(SPEED) else PARTS[name]
     device = torch.device("cuda", 0) if options.device == "cuda" else torch.device("cpu")

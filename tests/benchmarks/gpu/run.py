@@ -60,7 +60,7 @@ def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]
-        command += ["--seconds", str(max(1.0, seconds - WINDING_UP)), "--out", str(out)]
+        command += ["--until", str(time.time() + seconds - WINDING_UP), "--out", str(out)]
         started = time.perf_counter()
         with open(Path(folder) / "said", "w+") as said:
             fate = _fate(command, device, seconds, said)
