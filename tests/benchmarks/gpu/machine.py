@@ -34,7 +34,7 @@ def machine(sheet: Sheet, size: Size, device: torch.device) -> None:
 def _environment(sheet: Sheet) -> None:
     from arena.doctor import environment
 
-    sheet.note("environment", environment())
+    sheet.note("environment", {name: value for name, value in environment().items() if name != "command"})
 
 
 def _device(sheet: Sheet) -> None:
