@@ -49,13 +49,13 @@ class Moments:
         if self.zero_stage == 0:
             slot = self.engine.optimizer.state[parameter]
             slot[key] = value
-            slot["step"] = torch.tensor(float(steps))
+            slot["step"] = torch.tensor(float(steps), device=value.device)  # a fused step reads it where it computes
             return
         from deepspeed.utils import safe_set_full_optimizer_state
 
         safe_set_full_optimizer_state(parameter, value, key)
         for slot in self.engine.optimizer.optimizer.state.values():
-            slot["step"] = torch.tensor(float(steps))
+            slot["step"] = torch.tensor(float(steps), device=value.device)
 
     def _make(self) -> None:
         """ZeRO makes the moments at its first step: too late to be loaded, or saved, before it."""
@@ -63,6 +63,6 @@ class Moments:
         whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
         for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else whole:
             moments = {key: torch.zeros_like(part) for key in MOMENTS}
-            zero.optimizer.state[part] = {"step": torch.tensor(0.0), **moments}
+            zero.optimizer.state[part] = {"step": torch.tensor(0.0, device=part.device), **moments}
         if self.zero_stage < 3:
             zero._lazy_init_hp_params_optimizer_state()
