@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -105,6 +106,7 @@ def make(name: str, **options: Any) -> TextGame:
     return made(**options)
 
 
+@functools.cache
 def options_of(game: type) -> tuple[str, ...]:
     """The options of a game's class by name, its own before those that it shares; none where it takes any."""
     names: dict[str, None] = {}
