@@ -1,7 +1,7 @@
 """One match: a coroutine that walks a game from its deal to its end and keeps the record."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -31,9 +31,14 @@ class Limits:
 class SeatedPlayer(Protocol):
     """A player with its token record."""
 
-    streams: list[Stream]
-    stream_keys: list[str]
-    version: int
+    @property
+    def streams(self) -> Sequence[Stream]: ...
+
+    @property
+    def stream_keys(self) -> Sequence[str]: ...
+
+    @property
+    def version(self) -> int: ...
 
     async def act(self, view: View) -> Act: ...
 
@@ -106,7 +111,7 @@ async def play_match(
         game=plan.game,
         options=plan.options,
         seed=plan.seed,
-        seats={s: _as_played(seating, tally.versions.get(s)) for s, seating in plan.seats.items()},
+        seats=_as_played(plan.seats, tally.versions),
         status="failed" if reason else "finished",
         reason=reason,
         payoffs=outcome[0],
@@ -119,9 +124,10 @@ async def play_match(
     )
 
 
-def _as_played(seating: Seating, version: int | None) -> Seating:
-    """The seating with the version that took the seat's latest turn, if it took any."""
-    return seating if version in (None, seating.version) else replace(seating, version=version)
+def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
+    """The seats with the versions that took their latest turns, of those that took any."""
+    newer = {seat: version for seat, version in versions.items() if version != seats[seat].version}
+    return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
 
 
 async def _walk(
@@ -134,26 +140,29 @@ async def _walk(
     keep_turns: bool,
 ) -> None:
     game.reset(seed=plan.seed)
-    for seat in game.agent_iter():
-        observation, _, terminated, truncated, info = game.last()
-        if terminated or truncated:
+    while game.agents:
+        seat = game.agent_selection
+        if game.terminations[seat] or game.truncations[seat]:
+            if all(game.terminations.values()):
+                return  # all that is left are the steps that AEC asks of the dead, which change nothing
             game.step(None)
             continue
         begun = monotonic()
         _check(limits, tally, begun - clock)
-        view = _view(seat, tally.count, observation, info)
+        view = _view(seat, tally.count, game.observe(seat), game.infos[seat])
         player = players[seat]
         if type(player) is BrainPlayer:  # a brain never waits, so nothing could interrupt it
             act = player.answer(view)
         else:
             act = await _in_time(player, view, limits.turn_seconds)
         game.step(act.action)
-        infos = game.infos
         tally.took_turn(seat, player.version, act.tokens)
-        if keep_turns:
-            valid, seconds = bool(infos[seat].get("valid")), monotonic() - begun
-            turn = _turn(plan.seats[seat], view, act, player.version, valid, tally.earning[seat], seconds)
-            tally.turns.append(turn)
+        if not keep_turns:
+            continue
+        infos = game.infos
+        valid, seconds = bool(infos[seat].get("valid")), monotonic() - begun
+        turn = _turn(plan.seats[seat], view, act, player.version, valid, tally.earning[seat], seconds)
+        tally.turns.append(turn)
         for other in plan.seats:
             if parts := infos[other]["rewards"]:
                 tally.reward(other, parts)
@@ -196,19 +205,6 @@ def _turn(
     seating: Seating, view: View, act: Act, version: int, valid: bool, rewards: dict[str, float], seconds: float
 ) -> Turn:
     return Turn(
-        index=view.turn,
-        seat=view.seat,
-        role=seating.role,
-        policy=seating.policy,
-        version=version,
-        messages=view.messages,
-        raw=act.raw,
-        public=act.public,
-        private=act.private,
-        action=act.action,
-        valid=valid,
-        rewards=rewards,
-        finish=act.finish,
-        tokens=act.tokens,
-        seconds=seconds,
-    )
+        view.turn, view.seat, seating.role, seating.policy, version, view.messages,
+        act.raw, act.public, act.private, act.action, valid, rewards, act.finish, act.tokens, seconds,
+    )  # fmt: skip

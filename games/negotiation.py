@@ -6,6 +6,7 @@ is worth exactly 10 to either seat; every kind is worth something to somebody, a
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,12 @@ from games.pools import WORTH, Triple, bounds, instances, partners, rest, splits
 from games.text import IllegalAct, TextGame, one_line, whole_number
 
 ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=64)
+def offers(pool: Triple) -> tuple[str, ...]:
+    """Every offer of the pool, as an act: written once for all turns and matches with that pool."""
+    return tuple(f"OFFER {a} {b} {c}" for a, b, c in splits(pool))
 
 
 class Negotiation(TextGame):
@@ -73,8 +80,7 @@ class Negotiation(TextGame):
 
     def legal(self, seat: str) -> list[str]:
         """Every offer of the pool, ACCEPT when an offer stands, WALK."""
-        offers = [f"OFFER {a} {b} {c}" for a, b, c in splits(self.pool)]
-        return [*offers, "WALK"] if self.offer is None else [*offers, "ACCEPT", "WALK"]
+        return [*offers(self.pool), *(("WALK",) if self.offer is None else ("ACCEPT", "WALK"))]
 
     def play(self, seat: str, act: str) -> str:
         """An offer replaces the one before it; accepting transfers exactly the standing offer."""
@@ -90,14 +96,14 @@ class Negotiation(TextGame):
                 self.pay(taker, "deal", worth(self.values[taker], share))
             self.end("deal", "There is a deal.")
             return "ACCEPT"
-        share = tuple(int(number) for number in read.group(1, 2, 3))
+        share = int(read[1]), int(read[2]), int(read[3])
         if min(rest(self.pool, share)) < 0:
             has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
             raise IllegalAct(f"the pool has {has}")
         self.offer = share
         if self.turns + 1 == self.max_turns:
             self.end("turns", "No turns are left, there is no deal.")
-        return "OFFER " + " ".join(map(str, share))
+        return "OFFER {} {} {}".format(*share)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Joint value, Nash product, their best; pareto_distance: to the nearest optimum that is worse for nobody."""

@@ -74,6 +74,8 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
 def one_line(text: str, limit: int = TALK_LENGTH) -> str:
     """The text as one line of at most `limit` characters, without control, bidi, invisible or broken ones."""
     spaced = " ".join(text.split())
+    if spaced.isprintable():
+        return spaced[:limit].rstrip()
     visible = "".join(char for char in spaced if not unicodedata.category(char).startswith("C"))
     return " ".join(visible.split())[:limit].rstrip()
 
@@ -320,9 +322,10 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             for other in self.seats:
                 if other != seat:
                     self._inboxes[other].append({"sender": seat, "text": said})
-        for news, seats, sender in self._told:
-            self.tell(news, *seats, sender=sender)
-        self._told = []
+        if self._told:
+            for news, seats, sender in self._told:
+                self.tell(news, *seats, sender=sender)
+            self._told = []
         self.agent_selection = self.next_seat(seat)
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
@@ -346,9 +349,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self.infos: dict[str, dict[str, Any]] = {
             seat: {"rewards": self._parts[seat].copy(), "valid": self._valid[seat]} for seat in self.seats
         }
-        self.infos[mover] |= {
-            "rules": self._rules,
-            "public": self.public(),
-            "private": self.private(mover),
-            "legal": None if self.ended else self.legal(mover),
-        }
+        self.infos[mover].update(
+            rules=self._rules,
+            public=self.public(),
+            private=self.private(mover),
+            legal=None if self.ended else self.legal(mover),
+        )

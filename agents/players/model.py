@@ -1,6 +1,6 @@
 """Players that speak through a chat frame: a model's replies, or a script's words in a model's mouth."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -128,11 +128,12 @@ def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "sto
 class BrainPlayer:
     """A seat played by a brain: no tokens, no streams."""
 
+    streams: Sequence[Stream] = ()
+    stream_keys: Sequence[str] = ()
+    version = 0
+
     def __init__(self, brain: Brain) -> None:
         self.brain = brain
-        self.streams: list[Stream] = []
-        self.stream_keys: list[str] = []
-        self.version = 0
 
     async def act(self, view: View) -> Act:
         """Ask the brain."""
