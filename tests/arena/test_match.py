@@ -231,3 +231,38 @@ def test_the_same_seed_and_replies_give_the_same_match() -> None:
         return row
 
     assert once() == once()
+
+
+class Leaving(Beats):
+    """Seat a leaves after its first act; b goes on alone. The dead are counted as they step."""
+
+    dead_steps = 0
+
+    def step(self, action: str | None) -> None:
+        self.dead_steps += action is None
+        super().step(action)
+        if not self.ended and self.turns == 1 and "a" in self.agents:
+            self.terminations["a"] = True
+            self._deads_step_first()
+
+    def next_seat(self, seat: str) -> str:
+        return "b"
+
+
+def test_who_leaves_early_is_stepped_out_and_the_others_go_on() -> None:
+    game = Leaving(length=3)
+    record = match(game)
+    assert [turn.seat for turn in record.turns] == ["a", "b", "b"] and record.status == "finished"
+    assert game.dead_steps == 1, "once the match is over for all, nobody is stepped any more"
+
+
+def test_a_record_of_the_outcome_alone_has_the_same_outcome() -> None:
+    pays: Pays = {0: [("a", "own", 1.0)], 3: [("b", "late", 0.5)]}
+    plan = MatchPlan("0", 0, "beats", {}, 1, {s: Seating(s, "p", 0, False, "brain") for s in "ab"})
+    whole, bare = (
+        asyncio.run(play_match(plan, Beats(pays), {"a": Scripted(), "b": Scripted()}, Limits(), keep_turns=keep))
+        for keep in (True, False)
+    )
+    assert (bare.payoffs, bare.report, bare.seats) == (whole.payoffs, whole.report, whole.seats)
+    assert len(whole.turns) == 4 and (bare.turns, bare.streams) == ((), {})
+    assert bare.seats["a"].version == 5 and plan.seats["a"].version == 0
