@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic_core import to_json
 
 from agents.players.base import Message
 from agents.stream import Stream
@@ -121,12 +123,12 @@ class MatchRecord:
             raise RecordError(f"match {clean_text(self.id)} cannot be kept: {error}") from None
 
     def to_line(self) -> str:
-        """The JSON text of `to_json`, quickly where nothing needs mending: json refuses or escapes whatever does."""
-        try:
-            line = _ENCODE(self._row())
-        except (ValueError, TypeError):
-            line = "\\ud"
-        return _ENCODE(self.to_json()) if "\\ud" in line else line
+        """The JSON text of `to_json`, quickly where nothing needs mending: what does is refused or shows."""
+        line = "NaN"
+        if all(isinstance(value, _WRITTEN) for value in (*self.payoffs.values(), *self.report.values())):
+            with suppress(ValueError, TypeError):
+                line = to_json(self._row(), ensure_ascii=True).decode()
+        return _ENCODE(self.to_json()) if "NaN" in line or "Infinity" in line else line
 
     def _row(self) -> dict[str, Any]:
         """The row as it is; ValueError for what no schema has room for."""
@@ -165,6 +167,8 @@ class MatchRecord:
 
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_WRITTEN = (str, float, int)
+"""What a game may say of a match, bool included; `to_json` of pydantic would write more, and nobody could read it."""
 _KEPT = tuple(name for name in Turn._fields if name not in ("reward", "advantage"))
 _SCALARS = ("id", "iteration", "game", "seed", "status", "reason", "attempt", "started")
 

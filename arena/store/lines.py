@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pydantic_core import from_json
+
 from arena.store.files import StoreError, explained, fsync, make_folder, write_all
 
 
@@ -104,7 +106,7 @@ def _parse(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = from_json(line)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None

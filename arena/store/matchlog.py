@@ -105,7 +105,7 @@ class MatchLog:
 
 
 class MatchBatch:
-    """Matches on their way into a log: written together, once there are 64 or a second after the first of them.
+    """Matches on their way into a log: written together, once there are 1,000 or a second after the first of them.
 
     What waits here when a process is killed is lost; its iteration is not committed then and is played again.
     """
@@ -120,7 +120,7 @@ class MatchBatch:
         if not self._waiting:
             self._since = monotonic()
         self._waiting.append(record)
-        if len(self._waiting) >= 64 or monotonic() - self._since >= 1.0:
+        if len(self._waiting) >= 1000 or monotonic() - self._since >= 1.0:
             self.flush()
 
     def flush(self) -> None:

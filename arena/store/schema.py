@@ -1,8 +1,9 @@
 """The match log's columns: every field, its type and what it means. A change here is a new SCHEMA_VERSION."""
 
 import json
-from collections.abc import Iterable, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,6 +117,8 @@ MATCHES = _schema(
         _field("streams", _list(_STREAM), "token record of every model-backed seat"),
     ]
 )
+_MATCH = pa.struct([field for field in MATCHES if field.name != "turns"])
+_ACT = pa.struct([field for field in _TURN if field.name != "rewards"])
 CREDIT = _schema(
     [
         _field("match", pa.string(), "id of the match"),
@@ -129,7 +132,10 @@ CREDIT = _schema(
 
 def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
     """Rows of `MatchRecord.to_json` as an Arrow table; LogError when one does not fit the schema."""
-    return _table([_flat(row) for row in rows], MATCHES)
+    rows = list(rows)
+    with _fitting():
+        columns = {**_columns([_flat(row) for row in rows], _MATCH), "turns": _turns([row["turns"] for row in rows])}
+        return pa.Table.from_arrays([columns[name] for name in MATCHES.names], schema=MATCHES)
 
 
 def match_rows(table: Any) -> list[dict[str, Any]]:
@@ -139,7 +145,8 @@ def match_rows(table: Any) -> list[dict[str, Any]]:
 
 def credit_table(rows: Iterable[CreditRow]) -> Any:
     """Credit as an Arrow table in the given order; LogError when a row does not fit the schema."""
-    return _table([row._asdict() for row in rows], CREDIT)
+    with _fitting():
+        return pa.Table.from_pylist([row._asdict() for row in rows], schema=CREDIT)
 
 
 def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
@@ -153,25 +160,43 @@ def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
         )
 
 
-def _table(rows: list[dict[str, Any]], schema: Any) -> Any:
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """LogError, in one line, for what Arrow says of rows that do not fit."""
     try:
-        return pa.Table.from_pylist(rows, schema=schema)
+        yield
     except (pa.ArrowException, OverflowError, TypeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise LogError(f"a row does not fit the schema of the match log: {reason}") from error
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], struct: Any) -> dict[str, Any]:
+    """Arrow's columns of rows that have the struct's fields, and perhaps others."""
+    return dict(zip(struct.names, pa.array(rows, struct).flatten(), strict=True))
+
+
+def _turns(matches: Sequence[Sequence[Mapping[str, Any]]]) -> Any:
+    """The column of the matches' turns: all turns one after the other, and where each match's end."""
+    turns = list(chain.from_iterable(matches))
+    ends = pa.array([0, *accumulate(map(len, matches))], pa.int32())
+    rewards = pa.array([list(turn["rewards"].items()) for turn in turns], _TURN.field("rewards").type)
+    columns = {**_columns(turns, _ACT), "rewards": rewards}
+    return pa.ListArray.from_arrays(
+        ends, pa.StructArray.from_arrays([columns[name] for name in _TURN.names], fields=list(_TURN)), type=_list(_TURN)
+    )
 
 
 _ENCODE = json.JSONEncoder(allow_nan=False).encode
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as Arrow takes it: a table of names becomes a list of structs, each a dict or a tuple in their order."""
     return {
         **row,
         "options": _ENCODE(row["options"]),
         "report": _ENCODE(row["report"]),
-        "payoffs": [{"seat": seat, "value": value} for seat, value in row["payoffs"].items()],
+        "payoffs": list(row["payoffs"].items()),
         "seats": [{"seat": seat, **seating} for seat, seating in row["seats"].items()],
-        "turns": [{**turn, "rewards": _pairs(turn["rewards"])} for turn in row["turns"]],
         "streams": [
             {"seat": seat, "segment": i, **stream}
             for seat, streams in row["streams"].items()
@@ -193,7 +218,3 @@ def _nested(row: dict[str, Any]) -> dict[str, Any]:
             by_seat[seat] = [{k: s[k] for k in ("ids", "mask", "logprobs", "turns")} for s in streams]
         row["streams"] = by_seat
     return row
-
-
-def _pairs(rewards: Mapping[str, float]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value} for name, value in rewards.items()]

@@ -143,13 +143,15 @@ def test_surrogates_are_replaced_and_tuples_become_lists() -> None:
         ({"streams": {"ghost": ()}}, "ghost"),
         ({"options": {"when": object()}}, "options.when is a object"),
         ({"options": {1: 2}}, "keys are text"),
+        ({"report": {"deal": {1, 2}}}, "report.deal is a set"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_its_place(changes: dict[str, object], where: str) -> None:
-    with pytest.raises(RecordError) as refusal:
-        one_match(**changes).to_json()
-    message = str(refusal.value)
-    assert where in message and "match 0000-0000 cannot be kept" in message and "\n" not in message
+    for kept in (MatchRecord.to_json, MatchRecord.to_line):
+        with pytest.raises(RecordError) as refusal:
+            kept(one_match(**changes))
+        message = str(refusal.value)
+        assert where in message and "match 0000-0000 cannot be kept" in message and "\n" not in message
 
 
 @pytest.mark.parametrize("row", [{}, {"id": 1}, {**one_match().to_json(), "turns": [{"seat": 1}]}])

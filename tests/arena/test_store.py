@@ -600,16 +600,16 @@ def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypat
     monkeypatch.setattr(matchlog, "monotonic", lambda: now[0])
     log = MatchLog(tmp_path)
     batch = matchlog.MatchBatch(log)
-    for number in range(63):
+    for number in range(999):
         batch.add(record(0, number))
     assert log.read(0) == []
-    batch.add(record(0, 63))
-    assert len(log.read(0)) == 64, "64 are written together"
-    batch.add(record(0, 64))
+    batch.add(record(0, 999))
+    assert len(log.read(0)) == 1000, "1,000 are written together"
+    batch.add(record(0, 1000))
     now[0] = 1.0
-    batch.add(record(0, 65))
-    assert len(log.read(0)) == 66, "nobody waits longer than a second for the next"
+    batch.add(record(0, 1001))
+    assert len(log.read(0)) == 1002, "nobody waits longer than a second for the next"
     batch.add(record(1, 0))
     batch.flush()
     batch.flush()
-    assert (len(log.read(0)), len(log.read(1))) == (66, 1)
+    assert (len(log.read(0)), len(log.read(1))) == (1002, 1)
