@@ -1,7 +1,7 @@
 """One match: a coroutine that walks a game from its deal to its end and keeps the record."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -60,24 +60,27 @@ class MatchPlan:
     """Of a match that is another one again until it parts from it."""
 
 
-class _Tally:
-    """Turns so far, what each seat earns while its latest turn is open, and how much was played."""
+class _Turns:
+    """The turns so far, and what each seat earns while its latest turn is open."""
 
-    def __init__(self, seats: Iterable[str]) -> None:
-        self.turns: list[Turn] = []
-        self.count = self.tokens = 0
-        self.versions: dict[str, int] = {}
-        """Of each seat's latest turn."""
+    def __init__(self, seats: Mapping[str, Seating]) -> None:
+        self.seats = seats
+        self.taken: list[Turn] = []
+        self.movers: set[str] = set()
         self.earning: dict[str, dict[str, float]] = {seat: {} for seat in seats}
         """Rewards of each seat's latest turn; those that arrive before its first wait for it here."""
 
-    def took_turn(self, seat: str, version: int, tokens: int) -> None:
-        """Open a seat's new turn: all that the seat earns until its next one is that turn's."""
-        self.count += 1
-        self.tokens += tokens
-        if seat in self.versions:
+    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float) -> None:
+        """A seat's new turn: all that the seat earns until its next one is that turn's."""
+        seat, seating = view.seat, self.seats[view.seat]
+        if seat in self.movers:
             self.earning[seat] = {}
-        self.versions[seat] = version
+        self.movers.add(seat)
+        turn = Turn(
+            view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
+            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds,
+        )  # fmt: skip
+        self.taken.append(turn)
 
     def reward(self, seat: str, parts: Mapping[str, float]) -> None:
         """Add reward parts to the seat's latest turn."""
@@ -96,10 +99,10 @@ async def play_match(
     the record holds the outcome alone, no turns and no streams.
     """
     started, clock = datetime.now(UTC), monotonic()
-    tally, reason = _Tally(plan.seats), ""
+    turns, versions, reason = _Turns(plan.seats) if keep_turns else None, dict[str, int](), ""
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     try:
-        await _walk(plan, game, players, limits, tally, clock, keep_turns)
+        await _walk(plan, game, players, limits, clock, versions, turns)
         outcome = dict(game.payoffs()), dict(game.report())
     except LimitReached as limit:
         reason = str(limit)
@@ -111,12 +114,12 @@ async def play_match(
         game=plan.game,
         options=plan.options,
         seed=plan.seed,
-        seats=_as_played(plan.seats, tally.versions),
+        seats=_as_played(plan.seats, versions),
         status="failed" if reason else "finished",
         reason=reason,
         payoffs=outcome[0],
         report=outcome[1],
-        turns=tuple(tally.turns),
+        turns=tuple(turns.taken) if turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
         attempt=plan.attempt,
         started=started.isoformat(timespec="milliseconds"),
@@ -135,10 +138,12 @@ async def _walk(
     game: Any,
     players: Mapping[str, SeatedPlayer],
     limits: Limits,
-    tally: _Tally,
     clock: float,
-    keep_turns: bool,
+    versions: dict[str, int],
+    turns: _Turns | None,
 ) -> None:
+    """Plays; `versions` hears who took each seat's latest turn, `turns` all about it."""
+    count = tokens = 0
     game.reset(seed=plan.seed)
     while game.agents:
         seat = game.agent_selection
@@ -148,24 +153,23 @@ async def _walk(
             game.step(None)
             continue
         begun = monotonic()
-        _check(limits, tally, begun - clock)
-        view = _view(seat, tally.count, game.observe(seat), game.infos[seat])
+        _check(limits, count, tokens, begun - clock)
+        view = _view(seat, count, game.observe(seat), game.infos[seat])
         player = players[seat]
         if type(player) is BrainPlayer:  # a brain never waits, so nothing could interrupt it
             act = player.answer(view)
         else:
             act = await _in_time(player, view, limits.turn_seconds)
         game.step(act.action)
-        tally.took_turn(seat, player.version, act.tokens)
-        if not keep_turns:
+        versions[seat] = player.version
+        count, tokens = count + 1, tokens + act.tokens
+        if turns is None:
             continue
         infos = game.infos
-        valid, seconds = bool(infos[seat].get("valid")), monotonic() - begun
-        turn = _turn(plan.seats[seat], view, act, player.version, valid, tally.earning[seat], seconds)
-        tally.turns.append(turn)
+        turns.open(view, act, player.version, bool(infos[seat].get("valid")), monotonic() - begun)
         for other in plan.seats:
             if parts := infos[other]["rewards"]:
-                tally.reward(other, parts)
+                turns.reward(other, parts)
 
 
 async def _in_time(player: SeatedPlayer, view: View, seconds: float | None) -> Act:
@@ -179,11 +183,11 @@ async def _in_time(player: SeatedPlayer, view: View, seconds: float | None) -> A
         raise
 
 
-def _check(limits: Limits, tally: _Tally, seconds: float) -> None:
-    if limits.turns is not None and tally.count >= limits.turns:
-        raise LimitReached(f"turn limit: {tally.count} turns taken")
-    if limits.tokens is not None and tally.tokens >= limits.tokens:
-        raise LimitReached(f"token limit: {tally.tokens} tokens written of {limits.tokens}")
+def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
+    if limits.turns is not None and turns >= limits.turns:
+        raise LimitReached(f"turn limit: {turns} turns taken")
+    if limits.tokens is not None and tokens >= limits.tokens:
+        raise LimitReached(f"token limit: {tokens} tokens written of {limits.tokens}")
     if limits.seconds is not None and seconds >= limits.seconds:
         raise LimitReached(f"time limit: {seconds:.1f} s of {limits.seconds:g} s")
 
@@ -199,12 +203,3 @@ def _view(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[st
         info.get("private", {}),
         None if legal is None else tuple(legal),
     )
-
-
-def _turn(
-    seating: Seating, view: View, act: Act, version: int, valid: bool, rewards: dict[str, float], seconds: float
-) -> Turn:
-    return Turn(
-        view.turn, view.seat, seating.role, seating.policy, version, view.messages,
-        act.raw, act.public, act.private, act.action, valid, rewards, act.finish, act.tokens, seconds,
-    )  # fmt: skip

@@ -70,9 +70,13 @@ class Negotiation(TextGame):
 
     def public(self) -> dict[str, Any]:
         """The pool, its kinds, the standing offer (what its author would take), turns played and left."""
-        offer = None if self.offer is None else " ".join(map(str, self.offer))
-        turns = {"turn": self.turns, "turns_left": self.max_turns - self.turns}
-        return {"pool": [*self.pool], "items": [*self.items], "offer": offer, **turns}
+        return {
+            "pool": [*self.pool],
+            "items": [*self.items],
+            "offer": None if self.offer is None else "{} {} {}".format(*self.offer),
+            "turn": self.turns,
+            "turns_left": self.max_turns - self.turns,
+        }
 
     def private(self, seat: str) -> dict[str, Any]:
         """What one item of each kind is worth to this seat."""

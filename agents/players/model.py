@@ -142,5 +142,4 @@ class BrainPlayer:
     def answer(self, view: View) -> Act:
         """Ask the brain, without waiting."""
         text = self.brain.act(view)
-        _, _, public = text.partition("|")
-        return Act(text, text, public.strip(), "", "script")
+        return Act(text, text, text.partition("|")[2].strip() if "|" in text else "", "", "script")
