@@ -13,9 +13,7 @@ from typing import Any, Literal, NamedTuple
 from jinja2.exceptions import TemplateError
 from tokenizers import Tokenizer
 
-
-class ChatError(Exception):
-    """A tokenizer that no chat frame can be made from: one line which says why and how to fix it."""
+from agents.errors import ChatError
 
 
 class Parts(NamedTuple):

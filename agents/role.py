@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from agents import strict_yaml
+from agents.errors import RoleError
 from agents.memory import Memory
 from agents.names import nearest
 from agents.reply import Reply, ReplySpec, visible
@@ -30,10 +31,6 @@ DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text | hang }}\n{%
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
-
-
-class RoleError(Exception):
-    """A role that cannot be used; its text is one line that says which, where and why."""
 
 
 class Part(BaseModel):

@@ -1,22 +1,26 @@
 """What can be named in an experiment, each with a line of what it is; and roles seen before they play."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import games
+from agents.errors import RoleError
 from agents.names import nearest
-from agents.players.base import Message, View
-from agents.players.brains import BRAINS
-from agents.role import RoleError, list_roles, load_role
-from agents.role_check import RolePreview, check_role
-from agents.weights import available
-from arena.config import ConfigError, compose, recipe_layer, recipe_names
+from arena.errors import ConfigError
 from arena.parts import TABLES, described, plural
+from games.sources import docstring
+
+if TYPE_CHECKING:
+    from agents.players.base import View
+    from agents.role_check import RolePreview
 
 PARTS = {plural(kind): kind for kind in TABLES}
 KINDS = ("games", "roles", "policies", "opponents", *PARTS, "recipes")
+_OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
@@ -35,10 +39,12 @@ _OTHERS = {
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
     """The rows of `arena list KIND`."""
     if kind == "games":
-        ours = {n: games.complaint(n) or _first_line(games.GAMES[n]) for n in games.GAMES}
-        packaged = {n: _packaged(n, entry.value) for n, entry in games.loading.installed().items()}
-        return [{"game": name, "what": what} for name, what in (ours | packaged | _OTHERS).items()]
+        places = games.CLASSES | {name: entry.value for name, entry in games.loading.installed().items()}
+        lines = {name: _game_line(name, place) for name, place in places.items()}
+        return [{"game": name, "what": what} for name, what in (lines | _OTHERS).items()]
     if kind == "roles":
+        from agents.role import list_roles, load_role
+
         found = list_roles(role_folders)
         return [
             {"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)}
@@ -49,18 +55,25 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     if kind == "opponents":
         return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
     if kind == "recipes":
+        from arena.config import recipe_names
+
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
     return described(PARTS[kind])
 
 
-def _packaged(name: str, place: str) -> str:
-    """What a game that a package offers says of itself, or what is wrong with it."""
+def _game_line(name: str, place: str) -> str:
+    """What a game says of itself, or what is wrong with it; only others' have to be loaded, to see whether they can."""
+    if place.startswith(_OURS) and (line := docstring(place)):
+        return line
     complaint = games.complaint(name)
     return complaint or _first_line(games.maker(name)) or f"From a package: {place}."
 
 
 def _policies() -> list[dict[str, str]]:
     """Models, brains with the games that they play, and who else may sit somewhere."""
+    from agents.players.brains import BRAINS
+    from agents.weights import available
+
     rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
     rows += [(name, kind.plays, kind.what) for name, kind in BRAINS.items()]
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint."))
@@ -75,15 +88,19 @@ def _first_line(thing: Any) -> str:
 
 
 def _recipe_line(name: str) -> str:
+    from arena.config import recipe_layer
+
     layer = recipe_layer(name)
-    experiment = compose([layer])
     comment = layer.text.split("\n", 1)[0].lstrip("# ")
-    models = ", ".join(sorted({spec.model for spec in experiment.policies.values()}))
-    return f"{comment} ({models}, {experiment.iterations} iterations)"
+    models = ", ".join(sorted({policy["model"] for policy in layer.data["policies"].values()}))
+    return f"{comment} ({models}, {layer.data['iterations']} iterations)"
 
 
 def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
     """A role rendered with the facts of a sample match of its game."""
+    from agents.role import load_role
+    from agents.role_check import check_role
+
     role = load_role(name, role_folders)
     title = game or role.game or ""
     if title and (complaint := games.complaint(title)):
@@ -100,6 +117,8 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 
 def _sample_views(game: str, seat: str, role: str) -> list[View]:
     """What a seat sees in its first turns of a match played at random."""
+    from agents.players.base import Message, View
+
     env = games.make(game)
     seats = list(env.possible_agents)
     if seat and seat not in seats:

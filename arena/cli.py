@@ -1,32 +1,32 @@
-"""The commands. Each reads its options, calls one function of the house, and prints what came of it."""
+"""The commands. Each reads its options, calls one function of the house, and prints what came of it.
+
+What a command needs it imports itself: to be told of commands, nobody waits for torch.
+"""
+
+from __future__ import annotations
 
 import json
 import os
 import sys
 from collections.abc import Iterable
-from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.chat import ChatError
+from agents.errors import ChatError, RoleError
+from agents.model_folder import WeightsError
 from agents.names import nearest
-from agents.role import RoleError
-from agents.weights import WeightsError
 from arena import catalogue, cli_check, cli_credit, cli_league, cli_matrix, cli_play
-from arena.config import ConfigError, Experiment, compose, file_layer, recipe_layer, set_layer, with_policies
-from arena.league.specs import experiment_of
-from arena.live import Screen, Style
-from arena.orchestrator import Interrupted, PlayError
-from arena.recipe import recipe_of
-from arena.show import show_changes, show_match, show_run
+from arena.errors import ConfigError, Interrupted, PlayError
 from arena.store.files import StoreError
-from arena.store.plain import printable
-from arena.summary import best_match, changes
+
+if TYPE_CHECKING:
+    from arena.config import Experiment
+    from arena.live import Screen, Style
 
 BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError)
 """Errors whose text is one line for the user; the command ends with exit code 2."""
@@ -71,13 +71,17 @@ def run_cli() -> int:
 
 
 def _complain(line: str, code: int) -> int:
+    from arena.store.plain import printable
+
     print(f"arena: {printable(line)}", file=sys.stderr)
     return code
 
 
 def _version(wanted: bool) -> None:
+    from importlib.metadata import version
+
     if wanted:
-        print(f"arena {installed_version('arena-selfplay')}")
+        print(f"arena {version('arena-selfplay')}")
         raise typer.Exit
 
 
@@ -129,10 +133,13 @@ def run_selfplay(
 @app.command()
 def resume(run: Run, as_json: Json = False) -> None:
     """Continue a run from its newest valid checkpoint, as if it had never stopped."""
+    from arena.league.specs import experiment_of
+
+    experiment = experiment_of(run)
     from arena.launch import go_on
     from arena.learn.trainer import GateError
 
-    console, screen = _screen(experiment_of(run).iterations, as_json)
+    console, screen = _screen(experiment.iterations, as_json)
     try:
         with screen.shown():
             go_on(run, screen)
@@ -153,6 +160,8 @@ def _experiment(
 ) -> Experiment:
     """The experiment that the options describe, checked."""
     import games
+    from arena.config import compose, file_layer, recipe_layer, set_layer, with_policies
+    from arena.recipe import recipe_of
 
     if game and (complaint := games.complaint(game)):
         raise ConfigError(f"{complaint} (arena list games)")
@@ -172,6 +181,8 @@ def _experiment(
 
 
 def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+    from arena.live import Screen
+
     console = Console(stderr=False, highlight=False)
     style: Style = "json" if as_json else "table" if console.is_terminal else "lines"
     return console, Screen(console, style, iterations)
@@ -179,7 +190,10 @@ def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
 
 def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
+    from arena.league.specs import experiment_of
+    from arena.show import show_changes
     from arena.store.reader import RunReader
+    from arena.summary import best_match, changes
 
     best = best_match(folder)
     compared = cli_league.compare(folder, quiet=screen.style == "json")
@@ -211,6 +225,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run, or one of its matches as a dialogue with what every turn earned and was credited."""
+    from arena.show import show_match, show_run
     from arena.store.reader import RunReader
 
     console = Console(highlight=False)

@@ -9,9 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.reply import visible
 from arena import catalogue
-from arena.config import GameSpec, game_options
 
 check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -26,6 +24,8 @@ def check_role_file(
     as_json: Json = False,
 ) -> None:
     """Check a role file and show what its model will see."""
+    from agents.reply import visible
+
     preview = catalogue.preview(file, game, seat, [roles] if roles else [])
     if as_json:
         fields = {
@@ -66,6 +66,8 @@ def check_game(
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
     import games
+    from agents.reply import visible
+    from arena.config import GameSpec, game_options
     from arena.league.evaluation import make_game
     from games import conformance as of_games
     from simulators import conformance as of_simulators

@@ -1,18 +1,19 @@
 """`arena credit`: estimators side by side on a run's match log."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from arena.config import ConfigError, text_layer
-from arena.credit.compare import Comparison, compare
-from arena.league.specs import experiment_of
-from arena.parts import Chosen, Kind
-from arena.show_credit import show_comparison
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.credit.compare import Comparison
+    from arena.parts import Chosen
 
 
 def credit(
@@ -30,6 +31,10 @@ def credit(
 
     Example: arena credit runs/latest --estimators mars,rae,grpo --match 0010-0003
     """
+    from arena.credit.compare import compare
+    from arena.league.specs import experiment_of
+    from arena.show_credit import show_comparison
+
     found = compare(run, experiment_of(run), parsed(estimators), iteration)
     shown = match or found.most_disputed()
     if not (found.turns["match"] == shown).any():
@@ -42,6 +47,11 @@ def credit(
 
 def parsed(text: str) -> list[Chosen]:
     """The estimators that a list separated by commas, or a YAML list, names; ConfigError for what is none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from arena.config import text_layer
+    from arena.parts import Chosen, Kind
+
     listed = text if text.lstrip().startswith("[") else f"[{text}]"
     try:
         return TypeAdapter(list[Annotated[Chosen, Kind("estimator")]]).validate_python(

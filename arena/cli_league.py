@@ -1,30 +1,25 @@
 """`arena eval`, `arena tournament`, `arena exploit`: how strong contenders are."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
-from agents.players.spend import EndpointSpec
-from arena.config import ConfigError, GameSpec, game_options
-from arena.league import specs
-from arena.league.contenders import Contender, ModelContender
-from arena.league.evaluation import (
-    check,
-    cooperative,
-    deals_for,
-    evaluate,
-    make_game,
-)
-from arena.league.held_out import Compared, changes, held_out, matches_of
-from arena.orchestrator import Interrupted
+from arena.errors import ConfigError, Interrupted
 from arena.store.files import write_atomic
+
+if TYPE_CHECKING:
+    from arena.config import GameSpec
+    from arena.league.contenders import Contender
+    from arena.league.held_out import Compared
+    from arena.league.specs import Contenders
 
 WHO = (
     "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
@@ -68,6 +63,12 @@ def eval_(
 
     Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
     """
+    from agents.players.spend import EndpointSpec
+    from arena.config import GameSpec
+    from arena.league import specs
+    from arena.league.evaluation import check, evaluate, make_game
+    from arena.league.held_out import changes, matches_of
+
     console, games = Console(highlight=False), [GameSpec(name=name) for name in listed(game)]
     if not games:
         raise ConfigError("--game: name at least one, such as --game kuhn_poker")
@@ -122,11 +123,15 @@ def tournament_(
 
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
+    from agents.players.spend import EndpointSpec
+    from arena.config import GameSpec
+    from arena.league.evaluation import deals_for, make_game
+    from arena.league.specs import Contenders
     from arena.league.tournament import pair_count, tournament
 
     console = Console(highlight=False)
     make_game(GameSpec(name=game))
-    loaded = specs.Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
+    loaded = Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
     spec = game_spec(game, option, loaded)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
         found = tournament(loaded, spec, matches, seed, step)
@@ -161,6 +166,9 @@ def exploit(
 
     Example: arena exploit runs/latest random nash --game kuhn_poker --history
     """
+    from arena.config import GameSpec
+    from arena.league import specs
+    from arena.league.evaluation import make_game
     from arena.league.exploitability import Exploitability, Known, exploitability_of
 
     console, known = Console(highlight=False), Known()
@@ -188,7 +196,10 @@ def exploit(
 
 def compare(run: Path, quiet: bool) -> Compared | None:
     """What a run's `evaluate` section asks for, once the run is over; None where there is none."""
-    experiment = specs.experiment_of(run)
+    from arena.league.held_out import held_out
+    from arena.league.specs import experiment_of
+
+    experiment = experiment_of(run)
     if experiment.evaluate is None:
         return None
     with ExitStack() as stack:
@@ -219,6 +230,10 @@ def listed(text: str) -> list[str]:
 
 def game_spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
     """The game with the options of the first run among the contenders that plays it, and the given ones over them."""
+    from arena.config import GameSpec, game_options
+    from arena.league.contenders import ModelContender
+    from arena.league.evaluation import make_game
+
     runs = [c.experiment for c in contenders if isinstance(c, ModelContender) and c.experiment]
     trained = [table.game.options for run in runs for table in run.all_tables() if table.game.name == name]
     options = (trained[0] if trained else {}) | game_options(assignments or [])
@@ -227,8 +242,10 @@ def game_spec(name: str, assignments: Sequence[str] | None, contenders: Sequence
     return spec
 
 
-def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: specs.Contenders) -> list[Contender]:
+def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
     """Nobody in a game of one seat; else the given ones, or itself where all are paid the same, or random."""
+    from arena.league.evaluation import cooperative, make_game
+
     game = make_game(spec)
     if len(game.possible_agents) == 1:
         return []
@@ -251,6 +268,8 @@ def doing() -> Callable[[str], None]:
 @contextmanager
 def progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
     """A bar of matches on stderr, where somebody watches; the function that moves it on."""
+    from rich.progress import Progress
+
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
         task = bar.add_task("matches", total=total)

@@ -1,25 +1,24 @@
 """`arena matrix`: how well agents do with different persons, and how reliably."""
 
+from __future__ import annotations
+
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.players.spend import EndpointSpec
 from arena.cli_league import Budget, Json, Option, Out, Seed, close, doing, game_spec, listed, progress
-from arena.config import ConfigError, GameSpec
-from arena.league import specs
-from arena.league.evaluation import make_game
-from arena.league.matrix import Cell, Person, in_role, matrix, read_persons
-from arena.live import cell as number
-from arena.orchestrator import Interrupted
-from arena.store.plain import printable
+from arena.errors import ConfigError, Interrupted
+
+if TYPE_CHECKING:
+    from arena.config import GameSpec
+    from arena.league.matrix import Cell
 
 AGENTS = "A player of the simulator (oracle, asker), a run (runs/latest, runs/latest@12), a model or endpoint:MODEL."
 
@@ -55,11 +54,17 @@ def matrix_(
 
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """
+    from agents.players.spend import EndpointSpec
+    from arena.config import GameSpec
+    from arena.league.evaluation import make_game
+    from arena.league.matrix import Cell, Person, in_role, matrix, read_persons
+    from arena.league.specs import Contenders
+
     console, deepest = Console(highlight=False), trials if k is None else k
     if deepest > trials:
         raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
     columns = read_persons(listed(persons), GameSpec(name=game))
-    loader = specs.Contenders("", doing(), EndpointSpec(max_tokens=max_tokens))
+    loader = Contenders("", doing(), EndpointSpec(max_tokens=max_tokens))
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
     loaded = loader.load(*dict.fromkeys(agents), *voices)
     rows, heard = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
@@ -107,8 +112,10 @@ def _tell(
 
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """A table for each pass^k and one of turns; then what failed."""
+    from arena.live import cell as number
     from arena.show import print_table
     from arena.show_league import interval
+    from arena.store.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
     found = {(cell.agent, cell.person): cell for cell in cells}

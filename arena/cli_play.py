@@ -1,12 +1,13 @@
 """`arena play`: one match at the terminal, of people and whoever else can take a seat."""
 
-import asyncio
+from __future__ import annotations
+
 import contextlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,13 +15,12 @@ from rich.text import Text
 
 import games
 from agents.names import nearest
-from agents.players.human import Human, HumanLeft, show_messages
-from agents.reply import visible
-from arena.config import ConfigError, game_options
-from arena.league.contenders import Contender
-from arena.league.specs import Contenders
-from arena.match import Limits, MatchPlan, play_match
-from arena.records import MatchRecord, Seating
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.league.contenders import Contender
+    from arena.league.specs import Contenders
+    from arena.records import MatchRecord
 
 HUMAN = "human"
 
@@ -43,6 +43,14 @@ def play(
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
+    import asyncio
+
+    from agents.players.human import Human
+    from arena.config import game_options
+    from arena.league.specs import Contenders
+    from arena.match import Limits, MatchPlan, play_match
+    from arena.records import Seating
+
     console, settings = Console(highlight=False, stderr=as_json), game_options(option or [])
     table = make_game(game, settings)
     who = holders(table, seat or [])
@@ -113,6 +121,8 @@ def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contender
 
 def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchRecord) -> None:
     """What people have not read yet, or the whole match where nobody took part; and how it ended."""
+    from agents.players.human import HumanLeft, show_messages
+
     if record.status == "failed":
         reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
         console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
@@ -126,4 +136,6 @@ def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchR
 
 
 def _plain(text: str, style: str) -> Text:
+    from agents.reply import visible
+
     return Text(visible(text, keep="\n"), style=style)

@@ -15,6 +15,7 @@ from agents import strict_yaml
 from agents.names import nearest
 from arena.clock import Clock
 from arena.credit.critics import critic_complaint
+from arena.errors import ConfigError
 from arena.experiment import Experiment, GameSpec, LeagueSpec, OpponentSpec, PolicySpec, PoolSpec, SeatSpec, TableSpec
 from arena.parts import Kind
 
@@ -39,10 +40,6 @@ __all__ = [
     "to_yaml",
     "with_policies",
 ]
-
-
-class ConfigError(Exception):
-    """An experiment that cannot be run; the message is one line that says what, where and how to fix it."""
 
 
 @dataclass(frozen=True)

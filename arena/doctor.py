@@ -1,6 +1,5 @@
 """Is this machine fit to run Arena? Checks that need nothing but the standard library until they are asked."""
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -56,9 +55,11 @@ def versions() -> dict[str, str]:
 
 
 def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return version(name)
+    except PackageNotFoundError:
         return "missing"
 
 

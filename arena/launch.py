@@ -9,11 +9,11 @@ from pathlib import Path
 from agents.weights import available, resolve
 from arena.config import ConfigError, Experiment, to_yaml
 from arena.doctor import environment
+from arena.errors import Interrupted
 from arena.gold import check_gold
 from arena.lab import Lab, Watcher
 from arena.league.held_out import check_spec
 from arena.league.specs import experiment_of
-from arena.orchestrator import Interrupted
 from arena.seating import set_tables
 from arena.store.run import RunFolder
 from arena.threads import fastest

@@ -4,17 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from arena.errors import PlayError
 from arena.match import MatchPlan
 from arena.records import MatchRecord
-
-
-class PlayError(Exception):
-    """Matches kept failing; the message says why in one line."""
-
-
-class Interrupted(Exception):
-    """Somebody stopped the run; the message says how to go on."""
-
 
 Play = Callable[[MatchPlan], Awaitable[MatchRecord]]
 

@@ -12,13 +12,14 @@ import numpy as np
 
 import games
 from agents.engines.base import Engine
+from agents.errors import RoleError
 from agents.names import nearest
 from agents.players.brains import BRAINS, BrainError, check_brain, make_brain
 from agents.players.endpoint import PREFIX, Answer, Endpoint, model_of
 from agents.players.model import BrainPlayer, ChatPlayer, Writer, demonstrator, model_writer, recalled, spoken
 from agents.players.spend import EndpointError
 from agents.policy import Policy
-from agents.role import Role, RoleError, load_role
+from agents.role import Role, load_role
 from arena.branching import Branch
 from arena.config import ConfigError, Experiment, GameSpec, TableSpec
 from arena.match import MatchPlan, SeatedPlayer

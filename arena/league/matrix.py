@@ -20,10 +20,11 @@ from agents.names import nearest
 from agents.reply import one_line
 from agents.role import BUILT_IN, load_role, read_role
 from arena.config import ConfigError, GameSpec
+from arena.errors import PlayError
 from arena.league.contenders import TINY, Contender, EndpointContender, ModelContender
 from arena.league.evaluation import IN_FLIGHT, LIMITS, make_game, plain
 from arena.match import MatchPlan, play_match
-from arena.orchestrator import PlayError, play_all
+from arena.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.statistics import Interval, mean_ci, pass_hat_k, rate_ci, share_ci
 

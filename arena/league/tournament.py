@@ -18,12 +18,12 @@ import pandas as pd
 from openskill.models import PlackettLuce
 
 from arena.config import ConfigError, GameSpec
+from arena.errors import PlayError
 from arena.league.alpha_rank import alpha_rank
 from arena.league.bradley_terry import bootstrap_elo
 from arena.league.contenders import Contender
 from arena.league.evaluation import Played, check, cooperative, deals_for, make_game, play
 from arena.league.transitivity import Transitivity, transitivity
-from arena.orchestrator import PlayError
 from arena.statistics import mean_ci
 
 DRAWS = 1000

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.scoring import Scores, StreamBatch
 from agents.stream import Stream
 from arena.clock import Clock
+
+if TYPE_CHECKING:
+    from agents.scoring import Scores, StreamBatch
 
 Floats = NDArray[np.float32]
 Level = Literal["token", "turn", "sequence"]
@@ -94,8 +96,8 @@ class TokenBatch:
 
 
 def token_batch(
-    batch: StreamBatch,
-    scores: Scores,
+    batch: "StreamBatch",
+    scores: "Scores",
     samples: Sequence[Sample],
     old: Sequence[Floats] | None,
     clock: Clock,

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents import weights
-from agents.chat import ACKNOWLEDGED, ChatError, ChatFrame
+from agents.chat import ACKNOWLEDGED, ChatFrame
+from agents.errors import ChatError
 from agents.nano import nano_tokenizer
 
 BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": nano_tokenizer}

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.errors import RoleError
 from agents.players.base import Message, View
-from agents.role import BUILT_IN, Role, RoleError, list_roles, load_role, read_role
+from agents.role import BUILT_IN, Role, list_roles, load_role, read_role
 from agents.role_check import check_role
 
 FACTS: dict[str, Any] = {"pool": [1, 2, 3], "items": ["books", "hats", "balls"], "offer": None}

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from arena.config import ConfigError, GameSpec
+from arena.errors import PlayError
 from arena.league import evaluation
 from arena.league.contenders import Contender
 from arena.league.evaluation import Played, Result, change, evaluate, lineups, play
 from arena.league.specs import Contenders
 from arena.match import Limits
-from arena.orchestrator import PlayError
 from games.nim import Nim
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")

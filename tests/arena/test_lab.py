@@ -286,7 +286,7 @@ def test_zero_credit_without_kl_changes_no_weight(warm: str, tmp_path: Path) -> 
 
 
 def test_a_match_that_cannot_be_finished_is_in_the_log_and_stops_the_run(warm: str, tmp_path: Path) -> None:
-    from arena.orchestrator import PlayError
+    from arena.errors import PlayError
 
     given = started_warm(
         warm, "play.limits.tokens=1", "play.attempts=2", "play.in_flight=1", "game.options.illegal=retry"

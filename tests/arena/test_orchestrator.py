@@ -11,8 +11,9 @@ import pytest
 from agents.players.base import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
+from arena.errors import PlayError
 from arena.match import Limits, MatchPlan, play_match
-from arena.orchestrator import PlayError, play_all
+from arena.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from games.negotiation import Negotiation
 

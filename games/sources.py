@@ -1,0 +1,47 @@
+"""What our games say of themselves, read from their source: to list games, none is loaded, nor what it is built on."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+from importlib.resources import files
+
+
+def docstring(place: str) -> str | None:
+    """The first line that the class at `module:Class` says of itself; None where that is for loading it to tell.
+
+    So it is where the class is not written there, or imported from there by name, or stands beside an import of a
+    package that is not installed.
+    """
+    module, _, name = place.partition(":")
+    tree = ast.parse(_source(module))
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            told = ast.get_docstring(node)
+            return told.split("\n", 1)[0] if told and all(map(_installed, _packages(tree))) else None
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names if not alias.asname):
+            return docstring(f"{node.module}:{name}")
+    return None
+
+
+def _source(module: str) -> str:
+    """The text of a module that lies in a package as a file or a folder."""
+    package, *folders, name = module.split(".")
+    folder = files(package).joinpath(*folders)
+    file = folder / f"{name}.py"
+    return (file if file.is_file() else folder / name / "__init__.py").read_text(encoding="utf-8")
+
+
+def _packages(tree: ast.Module) -> set[str]:
+    """The top-level packages that a module imports when it is loaded."""
+    statements = [node for node in tree.body if not isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names}
+
+
+@functools.cache
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

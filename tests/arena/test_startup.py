@@ -1,0 +1,70 @@
+"""What a command does not need it does not load: to be told what there is, nobody waits for torch."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from arena.catalogue import KINDS
+
+HEAVY = (
+    *("torch", "transformers", "deepspeed", "safetensors", "tensorboard", "sklearn"),
+    *("pandas", "pyarrow", "scipy", "matplotlib", "openskill", "openai"),
+    *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "reasoning_gym", "pgmpy"),
+)
+TENSORS = ("losses", "clips", "corrections", "regularisers")
+"""What is listed from functions of tensors."""
+COMMANDS = (
+    *([name] for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check")),
+    *([name] for name in ("show", "export", "list", "models", "doctor")),
+    *(["run", "selfplay"], ["check", "role"], ["check", "game"]),
+)
+RUN = f"""
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+sys.argv = ["arena", *json.loads(sys.argv[1])]
+from arena.__main__ import main
+with redirect_stdout(io.StringIO()) as out, redirect_stderr(out):
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+print(json.dumps([code, out.getvalue(), sorted(set(sys.modules) & set({HEAVY!r}))]))
+"""
+
+
+def loaded(*words: str) -> tuple[int, str, list[str]]:
+    """How a command of a fresh process ends, what it says, and what of all that is heavy it has loaded by then."""
+    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(words)], capture_output=True, text=True, check=True)
+    code, said, heavy = json.loads(done.stdout)
+    return code, said, heavy
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], *([*words, "--help"] for words in COMMANDS)], ids=" ".join
+)
+def test_to_be_told_of_commands_loads_nothing_heavy(words: list[str]) -> None:
+    code, said, heavy = loaded(*words)
+    assert (code, heavy) == (0, []) and said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_to_list_what_there_is_loads_nothing_heavy(kind: str) -> None:
+    needed = {"replays": ["pyarrow"]} | {kind: ["torch"] for kind in TENSORS}
+    code, said, heavy = loaded("list", kind)
+    assert (code, heavy) == (0, needed.get(kind, [])) and said
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["list", "gmaes"], "unknown list 'gmaes' — did you mean 'games'?"),
+        (["run", "selfplay", "--game", "negotation"], "unknown game 'negotation' — did you mean 'negotiation'?"),
+        (["run", "selfplay", "--recipe", "nosuch"], "unknown recipe 'nosuch'"),
+    ],
+    ids=" ".join,
+)
+def test_a_slip_is_told_before_anything_heavy_is_loaded(words: list[str], line: str) -> None:
+    code, said, heavy = loaded(*words)
+    assert (code, heavy) == (2, []) and said.startswith(f"arena: {line}")
