@@ -1,6 +1,7 @@
 """The run's figures for TensorBoard, beside the JSON lines that are the record."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,7 @@ class Board:
     """Writes event files; a resumed run hides what it is about to do again."""
 
     def __init__(self, folder: Path, done: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder), purge_step=done + 1 if done else None)
+        self.folder, self.done = folder, done
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One iteration's row of metrics, nested names joined by slashes."""
@@ -20,8 +19,15 @@ class Board:
         self._writer.flush()
 
     def close(self) -> None:
-        """Close the event file."""
-        self._writer.close()
+        """Close the event file, where there is one."""
+        if "_writer" in vars(self):
+            self._writer.close()
+
+    @cached_property
+    def _writer(self) -> Any:
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(self.folder), purge_step=self.done + 1 if self.done else None)
 
 
 def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:

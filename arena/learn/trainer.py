@@ -1,6 +1,8 @@
 """One trainable policy's learning: its weights, its optimiser, and the update from credited streams."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,18 +37,37 @@ class PolicyTrainer:
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.scorer = StreamScorer(model, bf16)
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
-        )
-        self.engine, *_ = deepspeed().initialize(
-            model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
-        )
-        if rule.zero_stage == 0 and self.engine.world_size == 1:
-            self.engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
-        self.device = self.engine.device
-        self.moments = Moments(self.engine, model, rule.zero_stage)
         self.memory: dict[str, Any] = {}
         """What regularisers remember from iteration to iteration, as JSON."""
+
+    @cached_property
+    def _made(self) -> tuple[Any, Moments]:
+        """DeepSpeed's engine and its optimiser's state, made when learning first asks: play waits for neither."""
+        rule = self.rule
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
+        )
+        engine, *_ = deepspeed().initialize(
+            model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
+        )
+        if rule.zero_stage == 0 and engine.world_size == 1:
+            engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
+        return engine, Moments(engine, self.model, rule.zero_stage)
+
+    @property
+    def engine(self) -> Any:
+        """DeepSpeed around the model."""
+        return self._made[0]
+
+    @property
+    def moments(self) -> Moments:
+        """The optimiser's state."""
+        return self._made[1]
+
+    @property
+    def device(self) -> Any:
+        """Where the model learns."""
+        return self.engine.device
 
     def look(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
@@ -208,7 +229,9 @@ class PolicyTrainer:
 
     def _gathered(self) -> Any:
         """Context in which every parameter is whole, also under ZeRO-3."""
-        return deepspeed().zero.GatheredParameters(list(self.model.parameters()), enabled=self.rule.zero_stage == 3)
+        if self.rule.zero_stage < 3:
+            return nullcontext()
+        return deepspeed().zero.GatheredParameters(list(self.model.parameters()))
 
     def save(self, folder: Path) -> None:
         """Write weights in the Hugging Face layout and the optimiser's state by parameter name."""
