@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from jinja2.exceptions import TemplateError
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from agents.errors import ChatError
 
@@ -54,13 +54,13 @@ class ChatFrame:
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
         blueprint = _bare(json.loads(backend.to_str()))
         self.parts = parts = _cut(tokenizer)
-        self._framing = Tokenizer.from_str(json.dumps(blueprint))
         added = blueprint["added_tokens"]
+        self._framing = _built(blueprint, added, backend.model)
         blank = _blanks(added, backend)
         named = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(named | set(tokenizer.all_special_ids))
         """Ids of all added and special tokens (runs of blanks, which some tokenizers add, are text)."""
-        self._plain = Tokenizer.from_str(json.dumps(blueprint | {"added_tokens": blank}))
+        self._plain = _built(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
         self._unspeakable = self.control_ids | {raw[byte] for byte in BYTES if byte in raw}
@@ -172,6 +172,17 @@ def _unprefixed(step: dict[str, Any]) -> dict[str, Any]:
     if step["type"] == "Metaspace":
         return step | {"prepend_scheme": "never"}
     return step | {"add_prefix_space": False} if step["type"] == "ByteLevel" else step
+
+
+def _built(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: Any) -> Tokenizer:
+    """The tokenizer of a tokenizer.json with these added tokens, around a model that need not be read once more."""
+    nothing = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    tokenizer = Tokenizer.from_str(json.dumps(blueprint | {"model": nothing, "added_tokens": []}))
+    tokenizer.model = model
+    for token in added:
+        add = tokenizer.add_special_tokens if token["special"] else tokenizer.add_tokens
+        add([AddedToken(**{name: value for name, value in token.items() if name != "id"})])
+    return tokenizer
 
 
 def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[str, Any]]:
