@@ -3,10 +3,13 @@
 Only safetensors are read, and no code that lies in the folder: nothing is unpickled, nothing is trusted.
 """
 
+import gc
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +46,13 @@ def check_folder(folder: Path) -> None:
 def load_model(path: Path, dtype: Any = None) -> Any:
     """The folder's causal model (torch module in eval mode, on CPU; float32 unless told), or WeightsError."""
     import torch
-    from transformers import AutoModelForCausalLM
 
     from agents import attention
 
     check_folder(path)
+    auto_model, _ = auto_classes()
     with told(path), quietly():
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = auto_model.from_pretrained(
             path,
             dtype=dtype or torch.float32,
             attn_implementation=attention.NAME,
@@ -66,12 +69,31 @@ def load_model(path: Path, dtype: Any = None) -> Any:
 
 def load_tokenizer(path: Path) -> Any:
     """The folder's transformers tokenizer, or WeightsError."""
-    from transformers import AutoTokenizer
-
     if not path.is_dir():
         raise WeightsError(f"no model folder {path}")
+    _, auto_tokenizer = auto_classes()
     with told(path):
-        return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        return auto_tokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+
+
+@cache
+def auto_classes() -> tuple[Any, Any]:
+    """transformers' AutoModelForCausalLM and AutoTokenizer, imported in two thirds of the time that they take.
+
+    For a way to generate that nobody here uses, it would import scikit-learn where that is installed. And what a
+    library defines stays: there is nothing to collect.
+    """
+    barred = "sklearn" not in sys.modules
+    if barred:
+        sys.modules["sklearn"] = None  # type: ignore[assignment]  # to Python, a package that is not there
+    gc.disable()
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    finally:
+        gc.enable()
+        if barred:
+            del sys.modules["sklearn"]
+    return AutoModelForCausalLM, AutoTokenizer
 
 
 def read_json(folder: Path, file: str) -> dict[str, Any]:

@@ -215,6 +215,17 @@ def test_smollm2_loads_and_answers() -> None:
     assert int(written[-1]) == frame.stop_id
 
 
+def test_a_model_is_loaded_without_scikit_learn_which_stays_to_be_had(model: Path) -> None:
+    code = f"""if True:
+        import gc, pathlib, sys
+        from agents.weights import load_model, load_tokenizer
+        load_tokenizer(pathlib.Path({str(model)!r})), load_model(pathlib.Path({str(model)!r}))
+        assert "sklearn" not in sys.modules and gc.isenabled()
+        import sklearn.metrics
+        """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_importing_weights_and_chat_is_light() -> None:
     code = "import sys, agents.weights, agents.chat; print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
