@@ -38,6 +38,7 @@ machines: $(VENV)/installed ## the tests that compute, as other processors would
 	done; done
 
 bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results
+	$(BIN)/python tests/benchmarks/startup.py
 	$(BIN)/python tests/benchmarks/speed.py
 	$(BIN)/python tests/benchmarks/credit.py cost
 	$(BIN)/python tests/benchmarks/credit.py packed

@@ -12,16 +12,14 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from comparisons import decoding, playing, size_for, training
 from peers import BareGenerate, BareTraining
-from workload import device_of, experiment_for, open_lab, play, recipe_of, samples_from, settings
+from workload import device_of, experiment_for, open_lab, play, samples_from
 
 from agents.weights import DEFAULT, load_model
 from arena.doctor import environment
@@ -31,53 +29,7 @@ RESULTS = HERE / "results"
 TARGETS = {"play": 0.8, "train": 0.9}
 
 
-# -- 1: from the command to the first match ---------------------------------------------------------------
-
-
-def first_match(model: str, repeats: int, warm: int) -> dict[str, Any]:
-    """Seconds from `arena run` to the first finished match on the disk, by what the run folder shows."""
-    runs = [_one_start(model) for _ in range(warm + repeats)][warm:]
-    command = " ".join(["arena", *_start_command(model, Path("RUN"))[3:]])
-    what = (
-        "a fresh process, polled every 20 ms, killed after its first match; files cached by an unmeasured first run. "
-        "imports: until config.yaml is there (python, torch, transformers, the checked experiment); load: from there "
-        "to the first event file (deepspeed, weights, reference, optimiser; nano: its warm start comes before); "
-        "play: from there to the first line of log/0001.jsonl"
-    )
-    parts = {part: median(run[part] for run in runs) for part in runs[0]}
-    return {"what": what, "command": command, "repeats": runs, "median": parts}
-
-
-def _start_command(model: str, out: Path) -> list[str]:
-    command = [sys.executable, "-m", "arena", "run", "selfplay", "--game", "negotiation", "--json"]
-    command += ["--recipe", recipe_of(model), "--iterations", "1", "--out", str(out)]
-    for setting in [*settings(model, False), "play.matches=2"]:
-        command += ["--set", setting]
-    return command
-
-
-def _one_start(model: str) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "errors", "w+") as errors:
-        out = Path(folder) / "run"
-        signs = {"imports": out / "config.yaml", "load": out / "tensorboard", "play": out / "log" / "0001.jsonl"}
-        begun = last = time.perf_counter()
-        process = subprocess.Popen(_start_command(model, out), stdout=subprocess.DEVNULL, stderr=errors)
-        found: dict[str, float] = {}
-        try:
-            for part, sign in signs.items():
-                while not (sign.is_dir() or (sign.is_file() and sign.stat().st_size)):
-                    if process.poll() is not None:
-                        errors.seek(0)
-                        raise SystemExit(f"arena run ended before its first match:\n{errors.read()}")
-                    time.sleep(0.02)
-                found[part], last = time.perf_counter() - last, time.perf_counter()
-        finally:
-            process.kill()
-            process.wait()
-    return found | {"total": last - begun}
-
-
-# -- 2 and 5: where an iteration's time goes, peak memory -------------------------------------------------
+# -- 1 and 4: where an iteration's time goes, peak memory -------------------------------------------------
 
 
 def whole_iterations(model: str, quick: bool) -> dict[str, Any]:
@@ -88,11 +40,11 @@ def whole_iterations(model: str, quick: bool) -> dict[str, Any]:
     return found | {"command": " ".join(["python", "tests/benchmarks/one_iteration.py", *command[2:]])}
 
 
-# -- 3 and 4: against bare transformers, and the whole ----------------------------------------------------
+# -- 2 and 3: against bare transformers, and the whole ----------------------------------------------------
 
 
 def in_process(model: str, quick: bool) -> dict[str, Any]:
-    """Figures 3 and 4: one lab, and beside it a peer with weights of its own."""
+    """Figures 2 and 3: one lab, and beside it a peer with weights of its own."""
     size, experiment = size_for(quick), experiment_for(model, quick)
     with open_lab(experiment) as lab:
         lab.imitate()
@@ -124,8 +76,7 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """The figures worth a glance."""
-    parts = result["first_match"]["median"]
-    lines = ["first match     " + "  ".join(f"{name} {value:.1f} s" for name, value in parts.items())]
+    lines = []
     for part in result["iteration"]["iterations"]:
         named = ("iterate", "play", "learn", "commit")
         lines.append(
@@ -151,7 +102,6 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/speed.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": model, "device": device}
-    result["first_match"] = first_match(model, repeats=1 if quick else 3, warm=0 if quick else 1)
     result["iteration"] = whole_iterations(model, quick)
     result |= in_process(model, quick)
     result |= {"verdict": verdict(result), "load_at_end": os.getloadavg(), "seconds": time.perf_counter() - begun}
