@@ -45,12 +45,12 @@ def check_folder(folder: Path) -> None:
 
 def load_model(path: Path, dtype: Any = None) -> Any:
     """The folder's causal model (torch module in eval mode, on CPU; float32 unless told), or WeightsError."""
+    check_folder(path)
+    auto_model, _ = auto_classes()  # before all else that would load the most of it
     import torch
 
     from agents import attention
 
-    check_folder(path)
-    auto_model, _ = auto_classes()
     with told(path), quietly():
         model, info = auto_model.from_pretrained(
             path,
@@ -64,6 +64,9 @@ def load_model(path: Path, dtype: Any = None) -> Any:
     faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if faults:
         raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
+    for parameter in model.parameters():
+        # what is mapped from the file would be copied page by page at the first update, and hold all of it until then
+        parameter.data = parameter.data.clone()
     return model.eval()
 
 

@@ -183,9 +183,5 @@ def _loaded(folder: Path, frozen: bool, bf16: bool) -> Any:
     """The folder's model where it is to compute; what is frozen needs no more than the precision it computes in."""
     model = load_model(folder)
     model = model.cuda() if torch.cuda.is_available() else model
-    if not (frozen and bf16):
-        return model.requires_grad_(not frozen)
-    model = half(model.requires_grad_(False))
-    for parameter in model.parameters():
-        parameter.data = parameter.data.clone()  # what is still in the file would hold all of the file in memory
-    return model
+    model.requires_grad_(not frozen)
+    return half(model) if frozen and bf16 else model
