@@ -1,4 +1,4 @@
-"""What all tests share: the process as `import arena` prepares it, and no failure for a machine that is slow or busy."""
+"""What all tests share: the process as `import arena` prepares it, and none fails where a machine is slow or busy."""
 
 from hypothesis import HealthCheck, settings
 

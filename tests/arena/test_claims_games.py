@@ -143,9 +143,7 @@ def test_mean_policy_weighs_states_by_the_own_part_in_reaching_them():
     world.evaluate({"shared": never})
     mean = world.sums / world.sums.sum(1, keepdims=True)
     assert mean[:3] == pytest.approx(0.5)  # both policies come to their first decision
-    assert mean[3:6] == pytest.approx(
-        np.tile([1.0, 0.0], (3, 1)), abs=1e-9
-    )  # only the one that passes comes to the second
+    assert mean[3:6] == pytest.approx(np.tile([1.0, 0.0], (3, 1)), abs=1e-9)  # only who passes comes to the second
 
 
 def test_gradient_by_hand():
