@@ -215,7 +215,7 @@ class Lab:
         self.admit(0)
         if specs:
             self._checkpoint(0)
-            self._serve_references()
+            self._hold_on()
 
     # -- what the story needs ----------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Lab:
         self.stage = Stage(self.tables, house, self.experiment.play.limits)
         self.shown = Shown(self.experiment, self.stage, self.trainers)
         self.pool.check(self.trainers)
-        self._serve_references()
+        self._hold_on()
 
     def _pool(self, state: dict[str, list[int]] | None) -> Pool:
         """The pool as it was, without whatever the folder holds that came later."""
@@ -260,15 +260,15 @@ class Lab:
         pool.sweep()
         return pool
 
-    def _serve_references(self) -> None:
-        """Serve what the KL holds on to: each trained policy's weights before learning from reward."""
+    def _hold_on(self) -> None:
+        """Say what the KL holds on to: each trained policy's weights before learning from reward."""
 
         def first(name: str) -> Path:
             kept = self.run_folder.path / "checkpoints" / "0000"
             imitated = self.experiment.policies[name].imitate and kept.is_dir()
             return checkpoints.verify(kept).policy(name) if imitated else self.policies[name].source
 
-        self.policies.serve_references(first)
+        self.policies.hold_on_to(first)
 
     def _checkpoint(self, k: int) -> None:
         def fill(folder: Path) -> None:
@@ -286,7 +286,7 @@ class Lab:
     def _measured(self, needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
         """What credit asks of models about these."""
         heat, gold = self._temperatures(), gold_of(self.experiment.credit)
-        return measure(needs, found, self.policies, self.engine, heat, gold, self.critic)
+        return measure(needs, found, self.policies, heat, gold, self.critic)
 
     def _temperatures(self) -> dict[str, float]:
         return {name: role.sampling.temperature for name, role in self._roles().items()}

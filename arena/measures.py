@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engines.base import Engine
 from arena.credit.critics import VALUES, Critic, Measures
 from arena.gold import Gold, beliefs
-from arena.policies import Policies, reference_name
+from arena.policies import Policies
 from arena.records import Trajectory
 
 
@@ -30,7 +29,6 @@ def measure(
     wanted: frozenset[str],
     trajectories: Sequence[Trajectory],
     policies: Policies,
-    engine: Engine,
     temperatures: Mapping[str, float],
     gold: Gold | None = None,
     critic: Critic | None = None,
@@ -48,7 +46,7 @@ def measure(
             scores = policies.trainers[policy].look(streams, heat)
             said |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
         if "reference" in wanted:
-            said["reference"] = engine.score(reference_name(policy), streams, heat)
+            said["reference"] = policies.reference_scores(policy, streams, heat)
         if "gold" in wanted:
             assert gold is not None, "who wants `gold` says how the answer is asked for"
             asked, look = [trajectories[i] for i in members], policies.trainers[policy].look

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from agents.chat import ChatFrame
 from agents.engines.base import Engine
 from agents.engines.half import half
 from agents.policy import Policy
+from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.config import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
@@ -41,6 +43,8 @@ class Policies(Mapping[str, Policy]):
         self._own: dict[str, Policy] = {}
         self._past: dict[str, Policy] = {}
         """By name, the latest used last."""
+        self._beginnings: dict[str, Path] = {}
+        self._references: dict[str, Any] = {}
         for name in _used(experiment):
             spec = experiment.policies[name]
             doing(f"loading {spec.model} as '{name}'")
@@ -65,23 +69,27 @@ class Policies(Mapping[str, Policy]):
             policy.version += name in self.trainers
             self.engine.publish(name, policy.version, policy.model)
 
-    def serve_references(self, first: Callable[[str], Path]) -> None:
-        """Serve what the KL holds on to: each trained policy's weights in its `first` folder."""
-        if not self.holds_on:
-            return
-        frozen: dict[Path, Any] = {}
+    def hold_on_to(self, first: Callable[[str], Path]) -> None:
+        """From now on each trained policy's own beginning, its reference, is what its `first` folder holds."""
+        self._beginnings = {name: first(name) for name in self.trainers} if self.holds_on else {}
         for name in self.trainers:
-            folder = first(name)
-            if folder not in frozen:
-                frozen[folder] = _loaded(folder, frozen=True, bf16=self.bf16)
-            self.engine.publish(reference_name(name), 0, frozen[folder])
+            self.engine.retire(reference_name(name))
+        self._references.clear()
+
+    def reference_scores(self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        """What a policy's own beginning says of streams; it is loaded when it is first asked."""
+        if name not in self._references:
+            folder = self._beginnings[name]
+            shared = [model for other, model in self._references.items() if self._beginnings[other] == folder]
+            self._references[name] = shared[0] if shared else _loaded(folder, frozen=True, bf16=self.bf16)
+            self.engine.publish(reference_name(name), 0, self._references[name])
+        return self.engine.score(reference_name(name), streams, temperatures)
 
     def referenced(self, name: str, samples: list[Sample]) -> list[Sample]:
         """A policy's samples with what its own beginning says of them, where something holds on to that."""
         if not self.holds_on:
             return samples
-        streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
-        scored = self.engine.score(reference_name(name), streams, heat)
+        scored = self.reference_scores(name, [s.stream for s in samples], [s.temperature for s in samples])
         return [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
 
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:

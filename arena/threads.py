@@ -15,7 +15,7 @@ def fastest() -> int:
     return torch.get_num_threads() if torch.cuda.is_available() else choice(trial())
 
 
-def trial(rounds: int = 5) -> dict[int, float]:
+def trial(rounds: int = 3) -> dict[int, float]:
     """Seconds of the same small products with 1, 2, 4, … threads up to as many as torch takes, its own choice last.
 
     Each is the best of some rounds, in which all take turns.
@@ -40,13 +40,13 @@ def choice(seconds: dict[int, float]) -> int:
 
 
 def _products() -> float:
-    """Seconds for as many multiplications in both shapes."""
+    """Seconds for some multiplications in both shapes."""
     spent = 0.0
     for rows, width, inner in _SHAPES:
         left, right = torch.ones(rows, width), torch.ones(width, inner)
         left @ right  # threads are started, memory is taken
         start = perf_counter()
-        for _ in range(512 // rows):
+        for _ in range(max(1, 128 // rows)):
             left @ right
         spent += perf_counter() - start
     return spent

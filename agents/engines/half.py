@@ -1,7 +1,6 @@
 """A model as it computes in bfloat16 anyway: its linear layers converted once instead of at every call."""
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,14 +24,9 @@ def half(model: Any) -> Any:
 
 def renew(found: Any, model: Any) -> None:
     """Bring what `half` made of `model` up to its present weights."""
-    if found is not model:
-        halved = (module for module in found.modules() if isinstance(module, _Half))
-        for mine, theirs in zip(halved, _linear(model), strict=True):
+    for name, mine in found.named_modules():
+        if isinstance(mine, _Half) and (theirs := model.get_submodule(name)) is not mine:
             mine.take(theirs)
-
-
-def _linear(model: torch.nn.Module) -> Iterator[torch.nn.Linear]:
-    return (module for module in model.modules() if type(module) is torch.nn.Linear)
 
 
 class _Half(torch.nn.Module):

@@ -76,6 +76,7 @@ def test_what_is_half_already_is_shared_whole() -> None:
     """A frozen policy is loaded so, and then published."""
     once = half(model_of("biases"))
     twice = half(once)
+    renew(twice, once)
     assert torch.equal(said(once), said(twice))
     assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
 

@@ -280,7 +280,7 @@ def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
         found = [t for record in records for t in trajectories(record)]
         heat = {"nano_player": 1.0}
         wanted, gold = given.credit.needs, gold_of(given.credit)
-        taken.append((found, measure(wanted, found, lab.policies, lab.engine, heat, gold)))
+        taken.append((found, measure(wanted, found, lab.policies, heat, gold)))
         return type(lab).credit(lab, k, records)
 
     lab.credit = credit  # type: ignore[method-assign, assignment]
