@@ -16,8 +16,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 def prepare() -> None:
     """Set what is not set yet."""
     if not any(name in os.environ for name in _WAITING):
-        # GNU's threads spin at barriers without end: beside one busy process everything took ten times as long. After
-        # so many rounds, some microseconds, they sleep.
+        # GNU's threads spin 300,000 times at every barrier: beside one busy process that made everything ten times as
+        # slow. After so many rounds, some microseconds, they sleep.
         os.environ["GOMP_SPINCOUNT"] = "1000"
     # Torch's large buffers in pages of 2 MB: taking memory anew costs hundreds of times fewer page faults.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
