@@ -103,9 +103,9 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
 def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dtype: torch.dtype) -> None:
     """Against autograd in float64, over more rows than are looked at together."""
     rng = torch.Generator().manual_seed(0)
-    logits = (torch.randn(9, 200_000, generator=rng) * 3).to(dtype).requires_grad_()
-    targets, temperatures = torch.randint(200_000, (9,), generator=rng), torch.rand(9, generator=rng) + 0.5
-    by = torch.randn(2, 9, generator=rng)
+    logits = (torch.randn(800, 2_000, generator=rng) * 3).to(dtype).requires_grad_()
+    targets, temperatures = torch.randint(2_000, (800,), generator=rng), torch.rand(800, generator=rng) + 0.5
+    by = torch.randn(2, 800, generator=rng)
     logprobs, entropy = _TokenScores.apply(logits, targets, temperatures)  # type: ignore[no-untyped-call]
     (by[0] @ logprobs + by[1] @ entropy).backward()
     exact = logits.detach().double().requires_grad_()
@@ -113,11 +113,11 @@ def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dt
     entropies = -(plain.exp() * plain).sum(-1)
     chosen = plain.gather(-1, targets[:, None]).squeeze(-1)
     (by[0].double() @ chosen + by[1].double() @ entropies).backward()
-    torch.testing.assert_close(logprobs.double(), chosen, atol=1e-5, rtol=1e-6)
-    torch.testing.assert_close(entropy.double(), entropies, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(logprobs.double(), chosen, atol=2e-5, rtol=2e-6)
+    torch.testing.assert_close(entropy.double(), entropies, atol=5e-5, rtol=5e-6)
     assert logits.grad is not None and logits.grad.dtype == dtype and exact.grad is not None
     torch.testing.assert_close(
-        logits.grad.double(), exact.grad, atol=1e-6, rtol=1e-4 if dtype == torch.float32 else 8e-3
+        logits.grad.double(), exact.grad, atol=1e-5, rtol=1e-4 if dtype == torch.float32 else 8e-3
     )
 
 

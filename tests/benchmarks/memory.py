@@ -66,7 +66,7 @@ def tensors(lab: Any) -> dict[str, float]:
             for kv in store._kept.values():
                 count("attention caches", kv.data)
     for other in gc.get_objects():
-        if isinstance(other, torch.Tensor) and not isinstance(other, torch._subclasses.FakeTensor):
+        if isinstance(other, torch.Tensor) and other.layout == torch.strided:
             count("other tensors", other)
     return dict(found)
 
@@ -125,7 +125,7 @@ def child(mode: str, checkout: Path | None = None) -> dict[str, Any]:
 
 MODES = {
     "whole": ([], 3),
-    "short": (["play.matches=6", "checkpoint.every=10"], SHORT),
+    "short": (["play.matches=2", "checkpoint.every=25"], SHORT),
     "quick": (["play.matches=2"], 2),
 }
 
