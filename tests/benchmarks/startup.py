@@ -97,9 +97,9 @@ def main() -> None:
     checkouts["now"] = HERE.parent.parent
     result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/startup.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg()}
-    result["short"] = {words: measured(whole, words, checkouts, 1 if options.quick else 7) for words in SHORT}
+    result["short"] = {words: measured(whole, words, checkouts, 1 if options.quick else 5) for words in SHORT}
     result["first_match"] = {"what": " ".join((first_match.__doc__ or "").split()), "words": RUN}
-    result["first_match"] |= measured(first_match, RUN, checkouts, 1 if options.quick else 5)
+    result["first_match"] |= measured(first_match, RUN, checkouts, 1 if options.quick else 3)
     result["load_at_end"] = os.getloadavg()
     RESULTS.mkdir(exist_ok=True)
     name = "startup-quick.json" if options.quick else "startup.json"
