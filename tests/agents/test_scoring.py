@@ -75,7 +75,7 @@ def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) ->
     with torch.no_grad():
         for stream, temperature, found in zip(streams, heat, scored, strict=True):
             assert found.dtype == np.float32
-            np.testing.assert_allclose(found, alone(MODEL, stream, temperature).numpy(), atol=1e-5)
+            np.testing.assert_allclose(found, alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
@@ -137,8 +137,8 @@ def test_temperature_is_of_each_stream_and_not_of_the_batch() -> None:
     stream = stream_of([1, 2, 3, 4], np.random.default_rng(1), 2)
     cold, warm = score_streams(StreamScorer(MODEL), [stream, stream], [0.3, 3.0])
     with torch.no_grad():
-        np.testing.assert_allclose(cold, alone(MODEL, stream, 0.3), atol=1e-5)
-        np.testing.assert_allclose(warm, alone(MODEL, stream, 3.0), atol=1e-5)
+        np.testing.assert_allclose(cold, alone(MODEL, stream, 0.3), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(warm, alone(MODEL, stream, 3.0), atol=1e-5, rtol=1e-5)
     assert np.abs(cold - warm).max() > 0.1
 
 
@@ -157,7 +157,7 @@ def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
     stream = stream_of([1, 2, 3], np.random.default_rng(2), 2)
     (found,) = score_streams(StreamScorer(model), [stream], [1.0])
     with torch.no_grad():
-        np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5)
+        np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
@@ -200,4 +200,4 @@ def test_scores_do_not_depend_on_the_order_of_the_streams(budget: int) -> None:
     forth = score_streams(StreamScorer(MODEL), streams, heat, budget)
     back = score_streams(StreamScorer(MODEL), streams[::-1], heat[::-1], budget)[::-1]
     for one, other in zip(forth, back, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
