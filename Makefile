@@ -39,6 +39,9 @@ machines: $(VENV)/installed ## the tests that compute, as other processors would
 
 bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results
 	$(BIN)/python tests/benchmarks/startup.py
+	$(BIN)/python tests/benchmarks/learn_step.py
+	$(BIN)/python tests/benchmarks/memory.py
+	$(BIN)/python tests/benchmarks/orchestrator.py
 	$(BIN)/python tests/benchmarks/speed.py
 	$(BIN)/python tests/benchmarks/credit.py cost
 	$(BIN)/python tests/benchmarks/credit.py packed
