@@ -19,7 +19,7 @@ def prepare() -> None:
         # GNU's threads spin 300,000 times at every barrier: beside one busy process that made everything ten times as
         # slow. After so many rounds, some microseconds, they sleep.
         os.environ["GOMP_SPINCOUNT"] = "1000"
-    # Torch's large buffers in pages of 2 MB: taking memory anew costs hundreds of times fewer page faults.
+    # Torch's large buffers in pages of 2 MB where the kernel has them: fewer page faults when memory is taken anew.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if sys.platform == "linux":
         _keep_buffers()

@@ -47,7 +47,7 @@ class _Half(torch.nn.Module):
 
 
 class _Packed(_Half):
-    """One whose matrix lies as oneDNN's products want it: a third of a decoding step's time for few rows."""
+    """One whose matrix lies as oneDNN's products want it, which pays where rows are few, as in decoding."""
 
     def take(self, layer: torch.nn.Linear) -> None:
         """Copy the layer's present weights."""

@@ -316,3 +316,14 @@ def test_contexts_with_nothing_in_common_share_a_batch(nano: Any) -> None:
     for one, got in zip(asked, generate(engine, asked), strict=True):
         agrees(nano, one, got)
     assert passes[0] == 6, "one by one they would be prefilled in six passes"
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -> None:
+    engine, asked = serving(tiny(), bf16=bf16), request([1, 2, 3])
+    (before,) = generate(engine, [asked])
+    engine.rest("p")
+    assert engine._served["p"].halved is None and not engine._served["p"].caches._kept
+    (after,) = generate(engine, [asked])
+    assert after.ids == before.ids
+    np.testing.assert_allclose(after.logprobs, before.logprobs, atol=1e-2 if bf16 else 1e-5)

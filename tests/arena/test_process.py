@@ -8,6 +8,8 @@ import sys
 import pytest
 import torch
 
+from arena.config import compose, recipe_layer, set_layer
+from arena.launch import _anchored
 from arena.threads import choice, trial
 
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
@@ -63,3 +65,19 @@ def test_a_trial_leaves_the_number_of_threads_as_it_was() -> None:
     tried = trial(rounds=1)
     assert torch.get_num_threads() == before and max(tried) == before and min(tried) == 1
     assert all(seconds > 0 for seconds in tried.values())
+
+
+@pytest.mark.parametrize(
+    ("asked", "noted"), [("auto", range(1, 1 + (os.cpu_count() or 1))), ("3", [3]), ("null", [None])]
+)
+def test_a_run_notes_the_number_of_threads_it_begins_with(asked: str, noted: list[int | None]) -> None:
+    """So that a run that is resumed computes as it began, whatever a new trial would say."""
+    given = compose([recipe_layer("negotiation-nano"), set_layer(f"threads={asked}")])
+    assert _anchored(given, Quiet()).threads in noted  # type: ignore[arg-type]
+
+
+class Quiet:
+    """Hears of phases, says nothing."""
+
+    def phase(self, iteration: int, name: str) -> None:
+        """Nothing."""
