@@ -7,3 +7,15 @@ class ChatError(Exception):
 
 class RoleError(Exception):
     """A role that cannot be used; its text is one line that says which, where and why."""
+
+
+class WeightsError(Exception):
+    """Weights that cannot be had: one line which says what is wrong and how to fix it."""
+
+
+class BrainError(ValueError):
+    """A brain that there is not, or that cannot play this game; the message is one line."""
+
+
+class EndpointError(Exception):
+    """No reply could be had; the message is one line."""

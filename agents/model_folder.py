@@ -13,11 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agents.errors import WeightsError
+
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-
-
-class WeightsError(Exception):
-    """Weights that cannot be had: one line which says what is wrong and how to fix it."""
 
 
 def check_folder(folder: Path) -> None:

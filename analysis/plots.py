@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.frames import Run
+from arena.errors import StoreError
+from arena.plain import printable
 from arena.statistics import mean_ci
-from arena.store.files import StoreError
-from arena.store.plain import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

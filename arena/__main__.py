@@ -10,7 +10,7 @@ def main() -> None:
     if complaint := shadowed():
         print(f"arena: {complaint}", file=sys.stderr)
         raise SystemExit(2)
-    from arena.cli import run_cli
+    from arena.cli.app import run_cli
 
     raise SystemExit(run_cli())
 

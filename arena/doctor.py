@@ -140,8 +140,8 @@ def _threads() -> str:
     """How many threads `threads: auto` would take just now, and how they wait for each other."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
+    from arena.learn.threads import choice, trial
     from arena.process import waiting
-    from arena.threads import choice, trial
 
     seconds = trial()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())

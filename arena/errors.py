@@ -11,3 +11,11 @@ class PlayError(Exception):
 
 class Interrupted(Exception):
     """Somebody stopped the run; the message says how to go on."""
+
+
+class StoreError(Exception):
+    """Something is wrong with a run folder; the message is one line that says what to do."""
+
+
+class GateError(Exception):
+    """Sampler and trainer disagree on the same tokens; the message has the numbers."""

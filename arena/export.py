@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 
 from agents.names import nearest
+from arena.errors import StoreError
 from arena.store import checkpoints
-from arena.store.files import StoreError, explained
+from arena.store.files import explained
 from arena.store.run import RunFolder
 
 

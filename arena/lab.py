@@ -14,34 +14,35 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from agents.engines.in_process import InProcessEngine
+from agents.engines.spec import make_engine
 from agents.role import Role
-from arena.board import Board
 from arena.chance import generator
-from arena.clock import Clock
-from arena.config import Experiment, PoolSpec
+from arena.config.experiment import Experiment, PoolSpec
+from arena.config.schedules import Clock
 from arena.credit.assign import Credited
-from arena.credit.critics import Measures, critic_for
-from arena.crediting import Crediting
-from arena.gold import gold_of
-from arena.league.opponents import Matchmaker, WinRates
+from arena.credit.critics import critic_for
+from arena.credit.critics.base import Measures
+from arena.credit.gold import gold_of
+from arena.credit.iteration import Crediting
+from arena.credit.measures import measure
+from arena.credit.samples import samples_of
+from arena.league.matchmaking import Matchmaker, WinRates
 from arena.league.pool import Pool, version_name
 from arena.league.ratings import Ratings
 from arena.learn.batches import Sample
-from arena.learn.samples import samples_of
-from arena.match import MatchPlan
-from arena.measures import measure
 from arena.metrics import iteration_metrics
-from arena.orchestrator import play_all
-from arena.planning import branch_plans, iteration_plans
-from arena.policies import Guests, Policies
+from arena.play.demonstrations import Demonstrations
+from arena.play.lineup import Lineup, endpoint_for
+from arena.play.match import Limits, MatchPlan
+from arena.play.orchestrator import play_all
+from arena.play.plans import branch_plans, iteration_plans
+from arena.play.tables import set_tables
+from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord, Trajectory
-from arena.seating import House, endpoint_for, set_tables
-from arena.shown import Shown
-from arena.stage import Stage
 from arena.store import checkpoints
 from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
+from arena.store.tensorboard import Board
 
 
 class Watcher(Protocol):
@@ -68,11 +69,7 @@ class Lab:
         if isinstance(experiment.threads, int):
             torch.set_num_threads(experiment.threads)
         self.tables = set_tables(experiment)
-        self.engine = InProcessEngine(
-            bf16=experiment.precision == "bf16",
-            max_batch=experiment.engine.max_batch,
-            cache_bytes=experiment.engine.cache_mb << 20,
-        )
+        self.engine = make_engine(experiment.engine, experiment.precision == "bf16")
         self.commit_seconds = 0.0
         """Of the last commit; it is over too late to stand in its own line of metrics."""
         self._restore()
@@ -92,9 +89,9 @@ class Lab:
 
     def iterate(self, k: int) -> dict[str, Any]:
         """One iteration, from the first deal to the commit; its row of metrics."""
-        started, model_before = perf_counter(), self.engine.model_seconds
+        started, model_before = perf_counter(), self.engine.figures()["seconds"]
         records = self.play(k)
-        played, model_seconds = perf_counter(), self.engine.model_seconds - model_before
+        played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited = self.credit(k, records)
         foreseen = self.fit_critic(k, credited)
         learned = self.learn(k, credited)
@@ -133,9 +130,9 @@ class Lab:
             self.watcher.match(record)
 
         async def play() -> list[MatchRecord]:
-            guests = Guests(self.policies, self.pool)
+            past = PastVersions(self.policies, self.pool)
             return await play_all(
-                plans, lambda plan: self.stage.play(plan, guests), ended, spec.in_flight, spec.attempts
+                plans, lambda plan: self.lineup.play(plan, past), ended, spec.in_flight, spec.attempts
             )
 
         try:
@@ -163,7 +160,7 @@ class Lab:
         credited, learned = list(credited), {}
         for name in self.trainers:
             self.engine.rest(name)
-            learned[name] = self._update(k, name, credited, "learn", self.shown.samples(name, self._clock(k)))
+            learned[name] = self._update(k, name, credited, "learn", self.demonstrations.samples(name, self._clock(k)))
             again = self._update(k, name, self.crediting.recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in again.items()}
         return learned
@@ -209,7 +206,7 @@ class Lab:
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
-            samples = self.shown.by_brains(name, 0, spec.brains, spec.matches)
+            samples = self.demonstrations.by_brains(name, 0, spec.brains, spec.matches)
             self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name))
             self.engine.publish(name, 0, self.trainers[name].model)
         self.admit(0)
@@ -246,9 +243,9 @@ class Lab:
         self.critic = critic_for(self.experiment.credit, **known, roles=self._roles())
         if self.critic and checkpoint and (checkpoint.folder / "critic").is_dir():
             self.critic.load(checkpoint.folder / "critic")
-        house = House(self.policies, self.engine, endpoint_for(self.experiment), self.experiment.seed)
-        self.stage = Stage(self.tables, house, self.experiment.play.limits)
-        self.shown = Shown(self.experiment, self.stage, self.trainers)
+        limits, endpoint = Limits(**self.experiment.play.limits.model_dump()), endpoint_for(self.experiment)
+        self.lineup = Lineup(self.tables, self.policies, self.engine, self.experiment.seed, limits, endpoint)
+        self.demonstrations = Demonstrations(self.experiment, self.lineup, self.trainers)
         self.pool.check(self.trainers)
         self._hold_on()
 

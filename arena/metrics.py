@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.credit.assign import Credited
-from arena.league.opponents import scores
+from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord, trained

@@ -16,7 +16,7 @@ from agents.engines.half import half
 from agents.policy import Policy
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer, resolve
-from arena.config import Experiment, PolicySpec
+from arena.config.experiment import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
 from arena.learn.batches import Sample
 from arena.learn.trainer import PolicyTrainer
@@ -142,10 +142,10 @@ class Policies(Mapping[str, Policy]):
             self.engine.retire(name)
 
 
-class Guests:
-    """Past versions at the tables of one event loop, `pool.spec.in_memory` of them at once.
+class PastVersions:
+    """Past versions in the matches of one event loop, `pool.spec.in_memory` of them at once.
 
-    A match whose guests find no room waits until others have left; more than that many come to one match alone.
+    A match whose past versions find no room waits until others have left; more than that many come to one match alone.
     Who waits for whom depends on the matches only, not on what happens to be loaded.
     """
 

@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic_core import to_json
 
-from agents.players.base import Message
+from agents.players.base import PREFIX, Message
 from agents.stream import Stream
-from arena.store.plain import clean_text, finite, plain
+from arena.plain import clean_text, finite, plain
+
+if TYPE_CHECKING:
+    from agents.policy import Policy
 
 Status = Literal["finished", "failed"]
 
@@ -83,7 +86,14 @@ class Seating:
     policy: str
     version: int
     trained: bool
-    kind: Literal["model", "brain", "endpoint"]
+    kind: Literal["model", "brain", "endpoint", "human"]
+
+    @staticmethod
+    def of(role: str, name: str, policy: Policy | None) -> Seating:
+        """A policy under this name or, where it is none, an endpoint or a brain."""
+        if policy is None:
+            return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIX) else "brain")
+        return Seating(role, name, policy.version, policy.trained, "model")
 
 
 @dataclass(frozen=True)
@@ -233,3 +243,12 @@ def _stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
 
 def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
     return {name: finite(value, f"{where}[{name!r}]") for name, value in values.items()}
+
+
+def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
+    """The stream in which a turn's reply was sampled, and from where to where; an empty reply is nowhere."""
+    for stream in streams:
+        if turn in stream.turns:
+            begin = stream.turns.index(turn)
+            return stream, begin, begin + stream.turns.count(turn)
+    return Stream(), 0, 0

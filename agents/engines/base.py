@@ -38,7 +38,16 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Serves tokens for named policies."""
+    """Serves tokens for named policies, from `open` until `close`."""
+
+    async def open(self) -> None:
+        """Start whatever the engine needs to run; called once, in the event loop that will ask it."""
+
+    async def close(self) -> None:
+        """Stop it all; nothing is asked afterwards. Closing twice, or what was never opened, does nothing."""
+
+    def figures(self) -> dict[str, float]:
+        """What it has done so far, as totals that only grow; `seconds` is wall time spent in decoding and scoring."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, in order."""

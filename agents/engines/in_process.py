@@ -64,10 +64,20 @@ class InProcessEngine:
 
     def __init__(self, bf16: bool = False, max_batch: int = 256, cache_bytes: int = 2 << 30) -> None:
         self.bf16, self.max_batch, self.cache_bytes = bf16, max_batch, cache_bytes
-        self.model_seconds = 0.0
-        """Wall time spent in decoding and scoring so far."""
+        self._seconds = 0.0
         self._served: dict[str, _Served] = {}
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+
+    async def open(self) -> None:
+        """Nothing has to be started."""
+
+    async def close(self) -> None:
+        """All weights and caches are let go."""
+        self._served.clear()
+
+    def figures(self) -> dict[str, float]:
+        """`seconds`: wall time spent in decoding and scoring so far."""
+        return {"seconds": self._seconds}
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
         """Serve this module under that name: by reference, but with bfloat16 the linear layers, which are copied."""
@@ -145,7 +155,7 @@ class InProcessEngine:
         try:
             yield
         finally:
-            self.model_seconds += perf_counter() - start
+            self._seconds += perf_counter() - start
 
     def decode(self, policy: str, requests: Sequence[Request]) -> list[Completion]:
         """Sample a completion for each request, as one batch, at once."""

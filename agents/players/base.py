@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
+PREFIX = "endpoint:"
+"""Before the name of a model behind an OpenAI-compatible endpoint."""
+
 
 class Message(TypedDict):
     """One public line: a seat's name (or "referee") and what it said, kept apart so that nobody is forged."""

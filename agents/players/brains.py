@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agents.errors import BrainError
 from agents.names import nearest
 from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
 from agents.players.base import Brain, View
 from agents.players.positions import begun
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
-
-
-class BrainError(ValueError):
-    """A brain that there is not, or that cannot play this game; the message is one line."""
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agents.errors import EndpointError
 from agents.memory import plan
-from agents.players.base import Act, View
-from agents.players.spend import EndpointError, EndpointSpec, Spend
+from agents.players.base import PREFIX, Act, View
+from agents.players.spend import EndpointSpec, Spend
 from agents.reply import one_line
 from agents.role import Role, Sampling
 from agents.stream import Stream
 
-PREFIX = "endpoint:"
 BODY_BYTES = 1_000_000
 REPLY_LENGTH = 20_000
 LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait

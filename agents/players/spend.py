@@ -6,9 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-
-class EndpointError(Exception):
-    """No reply could be had; the message is one line."""
+from agents.errors import EndpointError
 
 
 class EndpointSpec(BaseModel):

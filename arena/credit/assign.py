@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.experiment import CreditSpec
+from arena.config.parts import Chosen
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.selection import Selection
 from arena.credit.tokens import TokenAdvantages, gathered, spread
-from arena.experiment import CreditSpec
-from arena.parts import Chosen
 from arena.records import Trajectory
 
 

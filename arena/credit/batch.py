@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.clock import Clock
+from arena.config.schedules import Clock
 from arena.records import Trajectory, Turn
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ class TurnBatch:
     memory: dict[str, Any] = field(default_factory=dict)
     """What parts remember from iteration to iteration, as JSON under their names; kept in the checkpoint."""
     measures: Mapping[str, Sequence[NDArray[np.float32]]] = field(default_factory=dict)
-    """What models said of the trajectories, one array each, by name; see `arena.measures`."""
+    """What models said of the trajectories, one array each, by name; see `arena.credit.measures`."""
     counted: Bools | None = None
     """[M], which trajectories are in the statistics of their groups; None is all."""
 

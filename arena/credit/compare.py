@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from arena.chance import generator
-from arena.clock import Clock
-from arena.config import ConfigError
+from arena.config.experiment import CreditSpec, Experiment
+from arena.config.parts import Chosen
+from arena.config.schedules import Clock
 from arena.credit.assign import Credited, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.critics import CRITICS, critic_for
 from arena.credit.tokens import TokenAdvantages, gathered
-from arena.experiment import CreditSpec, Experiment
-from arena.parts import Chosen
+from arena.errors import ConfigError
 from arena.records import MatchRecord, trained
 from arena.store.reader import RunReader
 

@@ -17,10 +17,10 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from arena.config.parts import needs
 from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.tokens import gathered
-from arena.parts import needs
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]
 Share = Annotated[float, Field(ge=0, le=1)]

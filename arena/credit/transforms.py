@@ -5,9 +5,9 @@ A transform is `transform(batch, advantages, *, settings) -> [N] float64`, both 
 
 from collections.abc import Callable
 
+from arena.config.parts import needs
 from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.tokens import z_scores
-from arena.parts import needs
 
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""

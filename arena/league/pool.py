@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from arena.config import PoolSpec
+from arena.config.experiment import PoolSpec
+from arena.errors import StoreError
 from arena.store import checkpoints
-from arena.store.files import TEMPORARY, StoreError, explained, fsync, make_folder, remove, safe_name
+from arena.store.files import TEMPORARY, explained, fsync, make_folder, remove, safe_name
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
 Save = Callable[[str, Path], None]

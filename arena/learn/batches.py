@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.stream import Stream
-from arena.clock import Clock
+from arena.config.schedules import Clock
 
 if TYPE_CHECKING:
     from agents.scoring import Scores, StreamBatch

@@ -10,8 +10,8 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
+from arena.config.parts import Chosen, Kind, needs
 from arena.learn.batches import Level, TokenBatch
-from arena.parts import Chosen, Kind, needs
 
 
 @dataclass(frozen=True)

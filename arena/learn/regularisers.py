@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from pydantic import AfterValidator, Field
 
+from arena.config.parts import Chosen, Kind, needs
 from arena.learn.batches import TokenBatch
 from arena.learn.losses import TokenLoss
-from arena.parts import Chosen, Kind, needs
 
 
 def _not_negative(weight: Chosen) -> Chosen:

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from agents.model_folder import quietly
 from agents.scoring import StreamScorer, StreamScores, pack, scan_streams, split_rows
 from agents.stream import Stream
-from arena.clock import Clock
-from arena.experiment import ImitateSpec, LearnSpec
+from arena.config.experiment import ImitateSpec, LearnSpec
+from arena.config.schedules import Clock
+from arena.errors import GateError
 from arena.learn.batches import Sample, token_batch
 from arena.learn.distributed import deepspeed
 from arena.learn.moments import Moments
@@ -22,10 +23,6 @@ from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.watch import Watch
 
 Item = TypeVar("Item")
-
-
-class GateError(Exception):
-    """Sampler and trainer disagree on the same tokens; the message has the numbers."""
 
 
 class PolicyTrainer:

@@ -10,17 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena.store.files import (
-    TEMPORARY,
-    StoreError,
-    explained,
-    fsync,
-    inside,
-    make_folder,
-    remove,
-    safe_name,
-    write_atomic,
-)
+from arena.errors import StoreError
+from arena.store.files import TEMPORARY, explained, fsync, inside, make_folder, remove, safe_name, write_atomic
 
 MANIFEST = "manifest.json"
 CHECKPOINT_VERSION = 1

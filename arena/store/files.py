@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from arena.errors import StoreError
+
 CONFIG = "config.yaml"
 TEMPORARY = ".tmp"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class StoreError(Exception):
-    """Something is wrong with a run folder; the message is one line that says what to do."""
 
 
 def safe_name(name: str, what: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from arena.store.files import StoreError, explained, fsync, make_folder, write_all
+from arena.errors import StoreError
+from arena.store.files import explained, fsync, make_folder, write_all
 
 
 class LogError(StoreError):

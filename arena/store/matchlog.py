@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from arena.errors import StoreError
 from arena.records import MatchRecord, Trajectory
-from arena.store.files import StoreError, make_folder, remove, write_atomic
+from arena.store.files import make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path
 from arena.store.schema import SCHEMA_VERSION, CreditRow, credit_table, match_table

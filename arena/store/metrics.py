@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from arena.plain import plain
 from arena.store.files import write_atomic
 from arena.store.lines import LineWriter, read_lines, to_line
-from arena.store.plain import plain
 
 
 class MetricsLog:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from arena.store.files import CONFIG, StoreError, explained, require_run
+from arena.errors import StoreError
+from arena.store.files import CONFIG, explained, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows, match_table
 

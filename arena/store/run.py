@@ -9,12 +9,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from arena.errors import StoreError
+from arena.plain import plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
-from arena.store.files import CONFIG, TEMPORARY, StoreError, explained, make_folder, require_run, write_atomic
+from arena.store.files import CONFIG, TEMPORARY, explained, make_folder, require_run, write_atomic
 from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog
-from arena.store.plain import plain
 from arena.store.reader import RunReader
 
 ENVIRONMENT = "environment.json"

@@ -4,7 +4,8 @@ import pytest
 from seated import play, view_of
 
 import games
-from agents.players.brains import BRAINS, BrainError, check_brain, make_brain
+from agents.errors import BrainError
+from agents.players.brains import BRAINS, check_brain, make_brain
 
 
 def why(spec, game=None, seat=""):

@@ -9,10 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from agents.errors import EndpointError
 from agents.players import endpoint as module
 from agents.players.base import Message, View
 from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, model_of
-from agents.players.spend import EndpointError, EndpointSpec
+from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
 
 KEY = "sk-very-secret"
@@ -365,7 +366,7 @@ def test_memory_lets_go_as_the_role_says():
 
 
 def test_matches_fail_alone_and_say_why():
-    from arena.match import Limits, MatchPlan, play_match
+    from arena.play.match import Limits, MatchPlan, play_match
     from arena.records import Seating
     from games.kuhn_poker import KuhnPoker
 
@@ -410,7 +411,7 @@ def test_a_model_is_named(spec):
 
 
 def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatch):
-    from arena.config import compose, recipe_layer, set_layer, to_yaml
+    from arena.config.layers import compose, recipe_layer, set_layer, to_yaml
     from arena.lab import Lab
     from arena.store.run import RunFolder
 

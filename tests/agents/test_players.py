@@ -16,7 +16,7 @@ from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
 from agents.role import Role, load_role
 from agents.weights import load_model, load_tokenizer, resolve
-from arena.match import Limits, MatchPlan, play_match
+from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating
 from games.negotiation import Negotiation
 

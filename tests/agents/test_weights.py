@@ -13,7 +13,7 @@ import torch
 
 from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
-from agents.weights import WeightsError
+from agents.errors import WeightsError
 
 
 @pytest.fixture

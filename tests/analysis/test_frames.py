@@ -17,8 +17,8 @@ from made_run import make_run, match
 
 import analysis
 from analysis.frames import MATCH_COLUMNS, TURN_COLUMNS
+from arena.errors import StoreError
 from arena.records import MatchRecord, trajectories
-from arena.store.files import StoreError
 from arena.store.lines import LogError
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder

@@ -8,7 +8,7 @@ from made_run import make_run
 
 import analysis
 from analysis import plots
-from arena.store.files import StoreError
+from arena.errors import StoreError
 from arena.store.run import RunFolder
 
 

@@ -11,11 +11,11 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.policy import Policy
 from agents.weights import load_tokenizer, resolve
-from arena.experiment import GameSpec, LimitsSpec
-from arena.match import MatchPlan
+from arena.config.experiment import GameSpec
+from arena.play.lineup import Lineup, seatings
+from arena.play.match import Limits, MatchPlan
+from arena.play.tables import lay_table
 from arena.records import MatchRecord
-from arena.seating import House, lay_table, seatings
-from arena.stage import Stage
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 TEXTS = ("OFFER 1 0 0", "OFFER 0 1 1", "OFFER 0 0 0 | please", "ACCEPT", "hm", "BET", "PASS")
@@ -42,25 +42,25 @@ class Babbler:
 
 
 class Nobody:
-    """Guests, of which there are none."""
+    """PastVersions, of which there are none."""
 
     @asynccontextmanager
     async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
         yield
 
 
-def stage(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any) -> Stage:
-    """A stage with one table of a game, seats held by `p`, `q`, or brains."""
+def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any) -> Lineup:
+    """One table of a game, seats held by `p`, `q`, or brains."""
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
-    house: Any = House(POLICIES, Babbler(), None, 5)  # type: ignore[arg-type]
-    return Stage([lay_table(GameSpec(name=game, options=options), roles)], house, LimitsSpec())
+    engine: Any = Babbler()
+    return Lineup([lay_table(GameSpec(name=game, options=options), roles)], POLICIES, engine, 5, Limits())
 
 
-def plan(on: Stage, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
-    """A match at the stage's table."""
+def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
+    """A match at its table."""
     (table,) = on.tables
-    seats, game = seatings(table, holders, on.house.policies), table.game
+    seats, game = seatings(table, holders, on.policies), table.game
     return MatchPlan(f"0001-{number:04d}", 1, game.name, dict(game.options), 100 + number, seats, **changes)
 
 

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from agents.weights import resolve
-from arena.config import compose, text_layer, to_yaml
+from arena.config.layers import compose, text_layer, to_yaml
 from arena.store.run import RunFolder
 
 SHARED = """\

@@ -12,8 +12,8 @@ from test_trainer import VOCABULARY, tiny
 
 from agents.scoring import StreamScorer, pack
 from agents.stream import Stream
-from arena.clock import Clock
-from arena.experiment import LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.config.schedules import Clock
 from arena.learn.batches import Sample, TokenBatch, token_batch
 
 pytest.importorskip("trl")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.config.parts import choose
 from arena.learn.aggregates import AGGREGATES
-from arena.parts import choose
 
 TURNS = np.array([0, 0, 1, 2, 2, 2])
 STREAMS = np.array([0, 0, 0, 1, 1, 1])

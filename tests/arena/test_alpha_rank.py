@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from arena.league.alpha_rank import MUTATION, alpha_rank
-from arena.league.transitivity import cyclic, rotational_share, transitivity
+from arena.evaluate.alpha_rank import MUTATION, alpha_rank
+from arena.evaluate.transitivity import cyclic, rotational_share, transitivity
 
 RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]])
 NAMES = ("rock", "paper", "scissors")

@@ -9,14 +9,15 @@ import torch
 from test_credit import turn
 
 from agents.stream import Stream
+from arena.config.experiment import CreditSpec
+from arena.config.parts import choose
 from arena.credit.assign import Credited
 from arena.credit.batch import TurnBatch
-from arena.credit.critics import Surroundings, critic_for
+from arena.credit.critics import critic_for
+from arena.credit.critics.archer import Archer, twin_loss
+from arena.credit.critics.base import CriticContext
+from arena.credit.critics.speaking import Context, contexts
 from arena.credit.estimators.gae import Discounts
-from arena.experiment import CreditSpec
-from arena.learn.archer import Archer, twin_loss
-from arena.learn.speaking import Context, contexts
-from arena.parts import choose
 from arena.records import Trajectory
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
@@ -25,7 +26,7 @@ SMALL: dict[str, Any] = {"gamma": GAMMA, "features": 64, "hidden": 32, "lr": 3e-
 
 
 def archer(seed: int = 0, **given: Any) -> Archer:
-    found = choose("critic", "archer", **{**SMALL, **given})(Surroundings(Discounts(), seed))
+    found = choose("critic", "archer", **{**SMALL, **given})(CriticContext(Discounts(), seed))
     assert isinstance(found, Archer)
     return found
 

@@ -23,7 +23,7 @@ from tiny import (
     unbroken,
 )
 
-from arena.config import compose, recipe_layer, to_yaml
+from arena.config.layers import compose, recipe_layer, to_yaml
 from arena.store.run import RunFolder
 
 __all__ = ["unbroken"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arena.league.bradley_terry import bootstrap_elo, elo, strengths
+from arena.evaluate.bradley_terry import bootstrap_elo, elo, strengths
 
 
 @pytest.mark.parametrize(("won", "lost"), [(1, 1), (3, 1), (7.5, 2.5), (99, 1)])

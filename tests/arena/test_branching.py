@@ -5,19 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from babble import Babbler, Nobody, plan, stage, untimed
+from babble import Babbler, Nobody, lineup, plan, untimed
 
 from agents.engines.base import Completion
 from agents.players.base import View
 from agents.players.endpoint import Answer, EndpointPlayer
 from agents.role import load_role
 from agents.stream import Stream
-from arena.branching import Branch, pairs, parting
-from arena.config import Experiment, compose, text_layer
-from arena.match import MatchPlan
-from arena.planning import branch_plans
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, text_layer
+from arena.credit.branches import pairs, parting
+from arena.play.branches import Branch
+from arena.play.lineup import Lineup
+from arena.play.match import MatchPlan
+from arena.play.plans import branch_plans
 from arena.records import MatchRecord, trajectories
-from arena.stage import Stage
 
 BOTH = {"opener": "p", "responder": "p"}
 NEGOTIATION = {"illegal": "retry", "max_turns": 6}
@@ -30,11 +32,11 @@ sampling: {max_tokens: 8}
 """
 
 
-def play(on: Stage, of: MatchPlan) -> MatchRecord:
+def play(on: Lineup, of: MatchPlan) -> MatchRecord:
     return asyncio.run(on.play(of, Nobody()))  # type: ignore[arg-type]
 
 
-def long_match(on: Stage, holders: dict[str, str], least: int = 4) -> tuple[MatchPlan, MatchRecord]:
+def long_match(on: Lineup, holders: dict[str, str], least: int = 4) -> tuple[MatchPlan, MatchRecord]:
     """The first match of at least so many turns."""
     for number in range(100):
         planned = plan(on, holders, number)
@@ -67,13 +69,15 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("memory", ["all", "window"])
 def test_a_branch_is_its_match_until_they_part(responder: str, memory: str, forgetful: str) -> None:
     holders = {"opener": "p", "responder": responder}
-    on = stage("negotiation", holders, dict.fromkeys(holders, forgetful) if memory == "window" else None, **NEGOTIATION)
+    on = lineup(
+        "negotiation", holders, dict.fromkeys(holders, forgetful) if memory == "window" else None, **NEGOTIATION
+    )
     planned, record = long_match(on, holders)
     new = 0
     for turn in range(len(record.turns)):
         branch = Branch(record, turn)
         engine: Any = Babbler()
-        on.house = replace(on.house, engine=engine)
+        on = replace(on, engine=engine)
         again = play(on, replace(planned, id=branch.id, branch=branch))
         assert again.status == "finished", again.reason
         assert (again.id, again.seed) == (f"{record.id}-b{turn}", record.seed)
@@ -98,7 +102,7 @@ class Same(Branch):
 def test_a_brain_goes_on_as_in_the_match(brain: str) -> None:
     """It was asked again, so it is in the state it was in: a branch after its last turn has all its acts."""
     holders = {"opener": "p", "responder": brain}
-    on = stage("negotiation", holders, **NEGOTIATION)
+    on = lineup("negotiation", holders, **NEGOTIATION)
     planned, record = long_match(on, holders)
     turn = max(t.index for t in record.turns if t.seat == "opener")
     again = play(on, replace(planned, branch=Same(record, turn)))
@@ -107,7 +111,7 @@ def test_a_brain_goes_on_as_in_the_match(brain: str) -> None:
 
 def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
     holders = {"first": "p", "second": "p"}
-    on = stage("kuhn_poker", holders, dict.fromkeys(holders, forgetful), illegal="retry")
+    on = lineup("kuhn_poker", holders, dict.fromkeys(holders, forgetful), illegal="retry")
     planned, record = long_match(on, holders, 3)
     again = play(on, replace(planned, id="x", branch=Branch(record, 2)))
     assert again.status == "finished", again.reason
@@ -115,7 +119,7 @@ def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
 
 
 def test_a_branch_of_a_branchs_retry_draws_afresh() -> None:
-    on = stage("negotiation", BOTH, **NEGOTIATION)
+    on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     tries = [
         untimed(play(on, replace(planned, id="x", branch=Branch(record, 0), attempt=attempt))) for attempt in range(6)
@@ -124,7 +128,7 @@ def test_a_branch_of_a_branchs_retry_draws_afresh() -> None:
 
 
 def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
-    on = stage("negotiation", BOTH, **NEGOTIATION)
+    on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     other = list(record.turns)
     other[1] = other[1]._replace(messages=({"sender": "opener", "text": "something else"},))
@@ -179,7 +183,7 @@ seats: {opener: {role: nano_opener, policy: p}, responder: {role: nano_responder
 
 def played() -> tuple[list[MatchPlan], list[MatchRecord]]:
     holders = {"opener": "p", "responder": "q"}
-    on = stage("negotiation", holders, **NEGOTIATION)
+    on = lineup("negotiation", holders, **NEGOTIATION)
     plans = [plan(on, holders, number) for number in range(40)]
     return plans, [play(on, each) for each in plans]
 
@@ -221,9 +225,9 @@ def test_an_id_tells_what_a_match_is_a_branch_of() -> None:
 
 def test_matches_of_one_deal_have_draws_of_their_own() -> None:
     """Also none that a branch of another one has: (member, turn) and (member,) are different seeds."""
-    on = stage("negotiation", BOTH, **NEGOTIATION)
+    on = lineup("negotiation", BOTH, **NEGOTIATION)
     first, second = (plan(on, BOTH, draws=(i,)) for i in (0, 1))
-    engine: Any = on.house.engine
+    engine: Any = on.engine
     record = play(on, first)
     play(on, second)
     play(on, replace(first, id="x", branch=Branch(record, 0)))
@@ -235,7 +239,7 @@ def test_matches_of_one_deal_have_draws_of_their_own() -> None:
 
 
 def test_pairs_are_the_two_answers_where_matches_part() -> None:
-    on = stage("negotiation", BOTH, **NEGOTIATION)
+    on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     others = [play(on, replace(planned, id=f"{record.id}-b{turn}", branch=Branch(record, turn))) for turn in (1, 2)]
     found = [t for r in (others[1], record, others[0]) for t in trajectories(r)]
@@ -255,7 +259,7 @@ def test_pairs_are_the_two_answers_where_matches_part() -> None:
 
 
 def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
-    on = stage("negotiation", BOTH, **NEGOTIATION)
+    on = lineup("negotiation", BOTH, **NEGOTIATION)
     _, record = long_match(on, BOTH)
     twin, alone = replace(record, id=f"{record.id}-b1"), replace(record, id="0001-0777-b1")
     assert list(pairs([*trajectories(record), *trajectories(twin)])) == []

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.errors import StoreError
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
-from arena.store.files import StoreError
 
 
 def fill(folder: Path, mark: str = "a") -> None:

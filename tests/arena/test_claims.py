@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.config.experiment import CreditSpec, LearnSpec
 from arena.credit.batch import TurnBatch
-from arena.experiment import CreditSpec, LearnSpec
 from arena.learn.corrections import CORRECTIONS
 
 HERE = Path(__file__).parent.parent / "benchmarks" / "claims"

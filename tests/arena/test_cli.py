@@ -28,8 +28,8 @@ from tiny import (
 from agents.players.base import Message
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
-from arena import catalogue
-from arena.experiment import OpponentSpec
+from arena.cli import catalogue
+from arena.config.experiment import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.loading import LIBRARIES

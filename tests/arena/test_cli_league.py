@@ -11,11 +11,11 @@ from kept_run import kept_run
 from rich.console import Console
 from tiny import arena, refused
 
-from arena.config import GameSpec
-from arena.league import evaluation
-from arena.league.exploitability import Exploitability
+from arena.cli.show_evaluate import shortened, show_exploitabilities
+from arena.config.experiment import GameSpec
+from arena.evaluate import evaluation
+from arena.evaluate.exploitability import Exploitability
 from arena.records import MatchRecord
-from arena.show_league import shortened, show_exploitabilities
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_batches import batch, gradient, tensor
 
+from arena.config.parts import choose
 from arena.learn.clips import CLIPS
 from arena.learn.losses import policy_gradient
-from arena.parts import choose
 
 BOUNDS = {"low": 0.1, "high": 0.3}
 

@@ -10,13 +10,14 @@ from test_credit import turn
 from tiny import arena
 
 from agents.stream import Stream
-from arena.clock import Clock
-from arena.config import ConfigError, compose, text_layer, to_yaml
+from arena.config.experiment import CreditSpec, Experiment
+from arena.config.layers import compose, text_layer, to_yaml
+from arena.config.parts import Chosen, choose
+from arena.config.schedules import Clock
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.compare import column_names, compare
-from arena.experiment import CreditSpec, Experiment
-from arena.parts import Chosen, choose
+from arena.errors import ConfigError
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from agents import strict_yaml
-from arena.config import (
-    ConfigError,
-    Experiment,
+from arena.config.experiment import Experiment
+from arena.config.layers import (
     Layer,
     apportion,
     compose,
@@ -19,9 +18,10 @@ from arena.config import (
     to_yaml,
     with_policies,
 )
-from arena.parts import choose
-from arena.recipe import recipe_of
-from arena.seating import set_tables
+from arena.config.parts import choose
+from arena.config.recipe import recipe_of
+from arena.errors import ConfigError
+from arena.play.tables import set_tables
 
 BASE = """\
 name: small

@@ -9,12 +9,13 @@ from kept_run import SEPARATE, kept_run
 
 import games
 from agents.engines.base import Request
-from agents.weights import WeightsError, load_model, resolve
-from arena.config import ConfigError
-from arena.league.contenders import BrainContender, Contender, EndpointContender, ModelContender
-from arena.league.specs import Contenders, before, history, read_spec
-from arena.match import Limits, MatchPlan, play_match
-from arena.store.files import StoreError
+from agents.errors import WeightsError
+from agents.weights import load_model, resolve
+from arena.errors import ConfigError, StoreError
+from arena.evaluate.casting import Casting
+from arena.evaluate.specs import Contenders, before, history, read_spec
+from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
+from arena.play.match import Limits, MatchPlan, play_match
 
 
 @pytest.fixture
@@ -27,6 +28,19 @@ def separate(tmp_path: Path) -> Path:
     return kept_run(tmp_path / "separate", SEPARATE, _2="nano-4")
 
 
+def cast(contender: Contender) -> Casting:
+    assert isinstance(contender, ModelContender) and isinstance(contender.cast, Casting)
+    return contender.cast
+
+
+def role(contender: Contender, game: str, seat: str) -> str:
+    return cast(contender)(game, seat)[1].role
+
+
+def policy(contender: Contender, game: str, seat: str) -> str:
+    return cast(contender)(game, seat)[0].name
+
+
 def loaded(spec: str | Path, role: str = "") -> ModelContender:
     (contender,) = Contenders(role).load(str(spec))
     assert isinstance(contender, ModelContender)
@@ -35,7 +49,9 @@ def loaded(spec: str | Path, role: str = "") -> ModelContender:
 
 def same_weights(contender: ModelContender, policy: str, model: str) -> bool:
     expected = load_model(resolve(model)).state_dict()
-    return all(torch.equal(tensor, expected[n]) for n, tensor in contender.policies[policy].model.state_dict().items())
+    return all(
+        torch.equal(tensor, expected[n]) for n, tensor in cast(contender).policies[policy].model.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,26 +78,25 @@ def test_the_league_pool_keeps_weights_too(run: Path) -> None:
 def test_a_model_is_a_name_or_a_folder() -> None:
     by_name, by_folder = Contenders().load("nano-2", str(resolve("nano-2")))
     assert isinstance(by_name, ModelContender) and isinstance(by_folder, ModelContender)
-    assert by_name.policies[""].model is by_folder.policies[""].model, "the same weights are loaded once"
+    assert cast(by_name).policies[""].model is cast(by_folder).policies[""].model, "the same weights are loaded once"
 
 
 def test_roles(run: Path, separate: Path) -> None:
     own = loaded(run)
-    assert own.role("kuhn_poker", "second").role == "nano_kuhn"
-    assert own.role("leduc_poker", "first").role == "nano_player", "a tiny model's own"
-    assert loaded(run, role="player").role("kuhn_poker", "second").role == "player"
+    assert role(own, "kuhn_poker", "second") == "nano_kuhn"
+    assert role(own, "leduc_poker", "first") == "nano_player", "a tiny model's own"
+    assert role(loaded(run, role="player"), "kuhn_poker", "second") == "player"
     two = loaded(separate)
-    assert two.role("negotiation", "responder").role == "nano_responder"
-    assert two.role("tic_tac_toe", "second").role == "nano_player"
-    assert loaded(f"{separate}:two").role("nim", "first").role == "nano_player", "the run's role for any game"
+    assert role(two, "negotiation", "responder") == "nano_responder"
+    assert role(loaded(f"{separate}:two"), "nim", "first") == "nano_player", "the run's role for any game"
 
 
 def test_several_policies_take_their_own_seats(separate: Path) -> None:
     both = loaded(separate)
-    assert both.policy("negotiation", "responder").name.endswith("/two")
+    assert policy(both, "negotiation", "responder").endswith("/two")
     with pytest.raises(ConfigError, match=r"several policies \(one, two\), none at nim's first: name one: .*:one"):
-        both.policy("nim", "first")
-    assert loaded(f"{separate}:two").policy("nim", "first").name.endswith("/two")
+        policy(both, "nim", "first")
+    assert policy(loaded(f"{separate}:two"), "nim", "first").endswith("/two")
 
 
 def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
@@ -96,7 +111,7 @@ def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     brain, far = Contenders().load("mcts:10", "endpoint:some/model")
     assert isinstance(brain, BrainContender) and isinstance(far, EndpointContender)
-    assert far.role.role == "player"
+    assert far.role("nim", "first").role == "player"
     brain.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
     with pytest.raises(ConfigError, match="mcts"):
         brain.check("kuhn_poker", games.make("kuhn_poker"), "first")
@@ -141,10 +156,10 @@ def test_the_engine_serves_each_its_own_weights(run: Path) -> None:
     old, new = Contenders().load(f"{run}@3", f"{run}@7")
     assert isinstance(old, ModelContender) and isinstance(new, ModelContender)
     assert old.engine is new.engine
-    ids = tuple(old.policies["shared"].frame.ask("card K"))
+    ids = tuple(cast(old).policies["shared"].frame.ask("card K"))
 
     async def reply(contender: ModelContender) -> tuple[float, ...]:
-        request = Request(contender.policies["shared"].name, ids, "k", 4, 1.0, 1.0, 0, frozenset(), (1,))
+        request = Request(cast(contender).policies["shared"].name, ids, "k", 4, 1.0, 1.0, 0, frozenset(), (1,))
         (completion,) = await contender.engine.generate([request])
         return completion.logprobs
 

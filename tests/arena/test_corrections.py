@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from test_trainer import samples, tiny
 from token_batches import batch, numbers, tensor
 
-from arena.experiment import LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.config.parts import choose
 from arena.learn.batches import TokenBatch
 from arena.learn.corrections import CORRECTIONS
 from arena.learn.losses import policy_gradient
 from arena.learn.trainer import PolicyTrainer
-from arena.parts import choose
 
 UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
 EVERY: tuple[dict[str, Any], ...] = tuple(

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.stream import Stream
+from arena.config.experiment import CreditSpec
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators import ESTIMATORS
-from arena.experiment import CreditSpec
-from arena.learn.samples import samples_of
+from arena.credit.samples import samples_of
 from arena.records import MatchRecord, Seating, Trajectory, Turn, trajectories
 from arena.store.matchlog import MatchLog
 

@@ -16,19 +16,20 @@ from test_trainer import VOCABULARY, tiny
 
 from agents.scoring import pack
 from agents.stream import Stream
-from arena.config import ConfigError, compose, set_layer, text_layer, to_yaml
+from arena.config.experiment import CreditSpec, Experiment, LearnSpec
+from arena.config.layers import compose, set_layer, text_layer, to_yaml
+from arena.config.parts import choose
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
-from arena.credit.critics import Critic, Surroundings, critic_for
+from arena.credit.critics import critic_for
+from arena.credit.critics.base import Critic, CriticContext
+from arena.credit.critics.value_head import ValueHead, ValueModel, value_loss
 from arena.credit.critics.words import states, texts
 from arena.credit.estimators.gae import Discounts
-from arena.experiment import CreditSpec, Experiment, LearnSpec
+from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
-from arena.learn.value_head import ValueHead, ValueModel, value_loss
-from arena.parts import choose
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.checkpoints import write
-from arena.store.files import StoreError
 from arena.store.run import RunFolder
 
 NO_CHANCE = np.random.default_rng(0)
@@ -45,7 +46,7 @@ def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", 
 
 
 def linear(gamma: float = 1.0, **given: Any) -> Critic:
-    return choose("critic", "linear", **given)(Surroundings(Discounts(1.0, gamma)))  # type: ignore[no-any-return]
+    return choose("critic", "linear", **given)(CriticContext(Discounts(1.0, gamma)))  # type: ignore[no-any-return]
 
 
 def values(critic: Critic, *found: Credited) -> list[list[float]]:
@@ -233,7 +234,7 @@ class Folk(dict[str, Any]):
 
 
 def head(model: Any, **given: Any) -> ValueHead:
-    found = choose("critic", "value_head", **given)(Surroundings(Discounts(1.0, None), policies=Folk(model)))
+    found = choose("critic", "value_head", **given)(CriticContext(Discounts(1.0, None), policies=Folk(model)))
     assert isinstance(found, ValueHead)
     return found
 

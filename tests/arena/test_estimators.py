@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from agents.players.base import Message
 from agents.stream import Stream
+from arena.config.experiment import CreditSpec
+from arena.config.parts import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.estimators.steps import broken_returns
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.tokens import TokenAdvantages
-from arena.experiment import CreditSpec
-from arena.parts import choose
 from arena.records import Trajectory, Turn
 
 TURN_LEVEL = ["mars", "rae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "at_grpo", "gigpo", "step_episode"]

@@ -6,13 +6,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from arena.config import ConfigError, GameSpec
-from arena.errors import PlayError
-from arena.league import evaluation
-from arena.league.contenders import Contender
-from arena.league.evaluation import Played, Result, change, evaluate, lineups, play
-from arena.league.specs import Contenders
-from arena.match import Limits
+import games
+from arena.config.experiment import GameSpec
+from arena.errors import ConfigError, PlayError
+from arena.evaluate import evaluation
+from arena.evaluate.evaluation import Played, Result, change, evaluate, lineups, play
+from arena.evaluate.specs import Contenders
+from arena.play.contenders import Contender
+from arena.play.match import Limits
 from games.nim import Nim
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
@@ -145,7 +146,7 @@ def test_a_deal_that_keeps_failing_is_left_out_and_told(monkeypatch: pytest.Monk
                 raise RuntimeError("cursed deal")
             super().reset(seed, options)
 
-    monkeypatch.setattr(evaluation, "make_game", lambda spec: Cursed(**spec.options))
+    monkeypatch.setattr(games, "make", lambda name, **options: Cursed(**options))
     result = one("random", "first_legal", GameSpec(name="nim"), 80)
     left_out = sum(math.isnan(value) for value in result.figures["payoff"])
     assert 0 < left_out < 20 and result.matches == 80 - 2 * left_out
@@ -165,7 +166,7 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
                 raise RuntimeError("the table broke")
             super().reset(seed, options)
 
-    monkeypatch.setattr(evaluation, "make_game", lambda spec: Shaky(**spec.options))
+    monkeypatch.setattr(games, "make", lambda name, **options: Shaky(**options))
     who, other = contenders("random", "first_legal")
     ended = Counter[str]()
     result = evaluation._result(

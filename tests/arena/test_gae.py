@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from test_credit import trajectory, turn
 
 from agents.stream import Stream
+from arena.config.experiment import CreditSpec
+from arena.config.parts import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators.gae import discounts, token_returns, turn_returns
-from arena.experiment import CreditSpec
-from arena.parts import choose
 from arena.records import Trajectory
 
 Shape = list[tuple[int, int, float]]

@@ -7,10 +7,10 @@ import pytest
 from kept_run import SHARED, kept_run
 from tiny import arena, refused
 
-from arena.experiment import EvaluateSpec, GameSpec
-from arena.league.evaluation import evaluate
-from arena.league.held_out import FILE, held_out
-from arena.league.specs import Contenders
+from arena.config.experiment import EvaluateSpec, GameSpec
+from arena.evaluate.evaluation import evaluate
+from arena.evaluate.held_out import FILE, held_out
+from arena.evaluate.specs import Contenders
 
 ASKED = """
 evaluate:

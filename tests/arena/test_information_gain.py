@@ -16,15 +16,17 @@ from agents.chat import ChatFrame
 from agents.scoring import StreamScorer, StreamScores, scan_streams
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer, resolve
-from arena.config import ConfigError, Experiment, compose, set_layer, text_layer
+from arena.config.experiment import CreditSpec, Experiment
+from arena.config.layers import compose, set_layer, text_layer
 from arena.credit.assign import assign, named_rewards, turn_rewards
 from arena.credit.batch import TurnBatch
-from arena.experiment import CreditSpec
-from arena.gold import Gold, beliefs, check_gold, gold_of
+from arena.credit.gold import Gold, beliefs, gold_of
+from arena.credit.measures import measure
+from arena.errors import ConfigError
 from arena.launch import start as launch
-from arena.measures import measure
+from arena.play.tables import set_tables
+from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
-from arena.seating import set_tables
 from arena.store.run import RunFolder
 
 

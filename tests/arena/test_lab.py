@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from transformers import AutoModelForCausalLM
 
-from arena.config import Experiment, compose, set_layer, text_layer, to_yaml, with_policies
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
 from arena.lab import Lab

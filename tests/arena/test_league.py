@@ -14,7 +14,8 @@ from tiny import Hurt, arena_child, assert_same, left
 from transformers import AutoModelForCausalLM
 
 from agents.stream import Stream
-from arena.config import Experiment, compose, set_layer, text_layer, to_yaml, with_policies
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
 from arena.lab import Lab
 from arena.league.pool import version_of
 from arena.store.run import RunFolder

@@ -16,13 +16,14 @@ import torch
 
 import agents.scoring
 import arena.credit.assign
+import arena.credit.samples
 import arena.learn.clips
-import arena.learn.samples
 from agents.stream import Stream
 from agents.weights import load_model, resolve
+from arena.config.experiment import CreditSpec, LearnSpec
 from arena.credit.batch import TurnBatch
-from arena.experiment import CreditSpec, LearnSpec
-from arena.learn.trainer import GateError, PolicyTrainer
+from arena.errors import GateError
+from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 
 TURNS, STREAMS, UPDATES = 3, 96, 15
@@ -66,7 +67,7 @@ def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:
         found = played(model, rng)
         shares.append(np.mean([t.rewards["right"] for one in found for t in one.turns]))
         credited = arena.credit.assign.assign(TurnBatch(found), CREDIT)
-        trainer.update(arena.learn.samples.samples_of(credited, {"one": 1.0}), rng)
+        trainer.update(arena.credit.samples.samples_of(credited, {"one": 1.0}), rng)
     return float(np.mean(shares[-5:]))
 
 
@@ -79,7 +80,7 @@ MUTATIONS = {
     "the mask, by one token": (agents.scoring, "_batch", "[k for k, own in", "[k - 1 for k, own in"),
     "the place that predicts": (agents.scoring, "_batch", "k - prefix - 1 for", "k - prefix for"),
     "whose turn a token is": (
-        arena.learn.samples, "samples_of", "item.advantages[places]", "item.advantages[places - 1]"
+        arena.credit.samples, "samples_of", "item.advantages[places]", "item.advantages[places - 1]"
     ),
     "whose turn an advantage is": (
         arena.credit.assign, "_by_trajectory", "np.split(advantages, cuts)", "np.split(np.roll(advantages, 1), cuts)"

@@ -9,11 +9,11 @@ import pytest
 import torch
 from token_batches import batch, gradient, numbers, tensor
 
-from arena.experiment import LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.config.parts import choose
 from arena.learn.batches import TokenBatch
 from arena.learn.clips import CLIPS
 from arena.learn.losses import TokenLoss, importance_ratio, likelihood, policy_gradient
-from arena.parts import choose
 
 LEVELS = ("token", "turn", "sequence")
 CORRECTIONS: tuple[dict[str, Any], ...] = (

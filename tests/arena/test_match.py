@@ -10,7 +10,7 @@ from agents.players.base import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from agents.stream import Stream
-from arena.match import Limits, MatchPlan, SeatedPlayer, play_match
+from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.negotiation import Negotiation
 from games.text import IllegalAct, TextGame

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from agents.policy import Policy
-from arena.config import OpponentSpec, PoolSpec
-from arena.league.opponents import FADING, PRIOR, Matchmaker, WinRates, pfsp, scores
+from arena.config.experiment import OpponentSpec, PoolSpec
+from arena.league.matchmaking import FADING, PRIOR, Matchmaker, WinRates, pfsp, scores
 from arena.league.pool import Pool
 from arena.records import MatchRecord, Seating
 

@@ -12,8 +12,8 @@ from agents.players.base import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from arena.errors import PlayError
-from arena.match import Limits, MatchPlan, play_match
-from arena.orchestrator import play_all
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from games.negotiation import Negotiation
 

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_credit import credit, trajectory
 
-from arena.catalogue import KINDS, entries
-from arena.clock import SCHEDULES, Clock
-from arena.config import ConfigError, compose, recipe_layer, set_layer, text_layer, to_yaml
+from arena.cli.catalogue import KINDS, entries
+from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.layers import compose, recipe_layer, set_layer, text_layer, to_yaml
+from arena.config.parts import TABLES, Chosen, choose, described, plural, table
+from arena.config.schedules import SCHEDULES, Clock
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.estimators.mars import Discount
-from arena.experiment import CreditSpec, LearnSpec
-from arena.parts import TABLES, Chosen, choose, described, plural, table
+from arena.errors import ConfigError
 
 
 def experiment(*assignments: str) -> Any:

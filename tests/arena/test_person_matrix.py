@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tiny import arena, refused
 
-from arena.config import GameSpec
-from arena.league import matrix as league
-from arena.league import specs
-from arena.league.evaluation import make_game
-from arena.league.matrix import Cell, in_role
+from arena.config.experiment import GameSpec
+from arena.evaluate import matrix as league
+from arena.evaluate import specs
+from arena.evaluate.evaluation import make_game
+from arena.evaluate.matrix import Cell, in_role
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci, share_ci
 

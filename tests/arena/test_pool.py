@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from arena.config import PoolSpec
+from arena.config.experiment import PoolSpec
+from arena.errors import StoreError
 from arena.league.pool import Pool, version_name, version_of
 from arena.store import checkpoints
-from arena.store.files import StoreError
 
 
 def save(policy: str, folder: Path) -> None:

@@ -8,9 +8,9 @@ import sys
 import pytest
 import torch
 
-from arena.config import compose, recipe_layer, set_layer
-from arena.launch import _anchored
-from arena.threads import choice, trial
+from arena.config.layers import compose, recipe_layer, set_layer
+from arena.learn.threads import choice, trial
+from arena.preflight import preflight
 
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
@@ -73,11 +73,4 @@ def test_a_trial_leaves_the_number_of_threads_as_it_was() -> None:
 def test_a_run_notes_the_number_of_threads_it_begins_with(asked: str, noted: list[int | None]) -> None:
     """So that a run that is resumed computes as it began, whatever a new trial would say."""
     given = compose([recipe_layer("negotiation-nano"), set_layer(f"threads={asked}")])
-    assert _anchored(given, Quiet()).threads in noted  # type: ignore[arg-type]
-
-
-class Quiet:
-    """Hears of phases, says nothing."""
-
-    def phase(self, iteration: int, name: str) -> None:
-        """Nothing."""
+    assert preflight(given, lambda what: None).experiment.threads in noted

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.stream import Stream
+from arena.plain import plain, printable
 from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
-from arena.store.plain import plain, printable
 from arena.store.schema import match_rows, match_table
 
 HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]

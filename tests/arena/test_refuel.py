@@ -14,17 +14,18 @@ from token_batches import batch, numbers, tensor
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.branching import parting
-from arena.config import ConfigError, Experiment, compose, set_layer, text_layer, to_yaml
+from arena.config.experiment import Experiment, LearnSpec
+from arena.config.layers import compose, set_layer, text_layer, to_yaml
+from arena.config.parts import choose
 from arena.credit.batch import TurnBatch
+from arena.credit.branches import parting
 from arena.credit.estimators.refuel import refuel as differences
-from arena.experiment import LearnSpec
+from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.learn.batches import Sample
 from arena.learn.losses import refuel
 from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.trainer import PolicyTrainer
-from arena.parts import choose
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from test_trainer import samples, tiny
 from token_batches import batch, gradient, numbers, tensor
 
-from arena.clock import Clock
-from arena.experiment import LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.config.parts import choose
+from arena.config.schedules import Clock
 from arena.learn.batches import TokenBatch
 from arena.learn.losses import TokenLoss, policy_gradient
 from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3
 from arena.learn.trainer import PolicyTrainer
-from arena.parts import choose
 
 P, Q = tensor(0.5, 0.3, 0.15, 0.05), tensor(0.1, 0.2, 0.3, 0.4)
 

@@ -13,17 +13,16 @@ from test_lab import Quiet, finished, kept, log, started_warm, unbroken, warm
 from test_selection import credited, groups, trajectory
 from test_trainer import same, samples, tiny, weights
 
-from arena.clock import Clock
-from arena.config import Experiment
+from arena.config.experiment import CreditSpec, Experiment, LearnSpec
+from arena.config.parts import choose
+from arena.config.schedules import Clock
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
-from arena.experiment import CreditSpec, LearnSpec
+from arena.credit.replay import Entry, SelfImitation, Success, recalled
+from arena.errors import GateError, StoreError
 from arena.lab import Lab
-from arena.learn.replay import Entry, SelfImitation, Success, recalled
-from arena.learn.trainer import GateError, PolicyTrainer
-from arena.parts import choose
+from arena.learn.trainer import PolicyTrainer
 from arena.records import MatchRecord, Seating, Trajectory
-from arena.store.files import StoreError
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder

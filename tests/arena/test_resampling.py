@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from test_lab import Quiet, finished, kept, log, start, started_warm, unbroken, warm
 
-from arena.config import Experiment
+from arena.config.experiment import Experiment
 from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
 from arena.lab import Lab
-from arena.match import MatchPlan
+from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
 

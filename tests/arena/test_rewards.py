@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agents.stream import Stream
-from arena.clock import Clock
-from arena.config import ConfigError, compose, text_layer, to_yaml
+from arena.config.experiment import CreditSpec
+from arena.config.layers import compose, text_layer, to_yaml
+from arena.config.parts import choose
+from arena.config.schedules import Clock
 from arena.credit.assign import named_rewards, turn_rewards
 from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
-from arena.experiment import CreditSpec
-from arena.parts import choose
+from arena.errors import ConfigError
 from arena.records import Trajectory, Turn
 
 Columns = dict[str, list[float]]

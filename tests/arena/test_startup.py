@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from arena.catalogue import KINDS
+from arena.cli.catalogue import KINDS
 
 HEAVY = (
     *("torch", "transformers", "deepspeed", "safetensors", "tensorboard", "sklearn"),

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.stream import Stream
+from arena.errors import StoreError
 from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
 from arena.store import files, matchlog
-from arena.store.files import StoreError, inside, make_folder, safe_name, write_atomic
+from arena.store.files import inside, make_folder, safe_name, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines
 from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from test_lab import Quiet, kept, log
 
-from arena.config import Experiment, compose, set_layer, text_layer, to_yaml, with_policies
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
 from arena.lab import Lab
 from arena.store.run import RunFolder
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config import ConfigError, GameSpec
-from arena.league.evaluation import Played
-from arena.league.specs import Contenders
-from arena.league.tournament import Meeting, Standings, pair_count, standings, tournament
+from arena.config.experiment import GameSpec
+from arena.errors import ConfigError
+from arena.evaluate.evaluation import Played
+from arena.evaluate.specs import Contenders
+from arena.evaluate.tournament import Meeting, Standings, pair_count, standings, tournament
 
 KUHN = GameSpec(name="kuhn_poker")
 SEATS = ("first", "second")

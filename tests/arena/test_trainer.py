@@ -12,10 +12,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.experiment import ImitateSpec, LearnSpec
+from arena.config.experiment import ImitateSpec, LearnSpec
+from arena.config.parts import Chosen, choose
+from arena.errors import GateError
 from arena.learn.batches import Sample
-from arena.learn.trainer import GateError, PolicyTrainer
-from arena.parts import Chosen, choose
+from arena.learn.trainer import PolicyTrainer
 
 VOCABULARY = 24
 STAGES = [0, 1, 2, 3]

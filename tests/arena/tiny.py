@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from arena import cli
+from arena.cli import app as cli
 from arena.store.reader import RunReader
 
 ITERATIONS = 3
@@ -90,9 +90,9 @@ class Hurt:
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "arena.cli",
+        "arena.cli.app",
         "arena.launch",
-        "arena.summary",
+        "arena.cli.summary",
         "deepspeed.monitor.monitor",
         "games.negotiation",
         "torch._dynamo",

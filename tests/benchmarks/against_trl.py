@@ -35,7 +35,8 @@ from workload import open_lab
 
 from agents.engines.base import Completion, Request
 from agents.weights import DEFAULT, resolve
-from arena.config import Experiment, compose, recipe_layer, set_layer
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, recipe_layer, set_layer
 from arena.doctor import environment
 from arena.lab import Lab
 

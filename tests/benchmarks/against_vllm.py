@@ -40,7 +40,8 @@ from agents.engines.base import Completion, Request
 from agents.players.model import spoken
 from agents.stream import Stream
 from agents.weights import DEFAULT, resolve
-from arena.config import Experiment, compose, recipe_layer, set_layer
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, recipe_layer, set_layer
 from arena.doctor import environment
 from arena.lab import Lab
 

@@ -28,12 +28,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from agents.role import BUILT_IN
-from arena.config import GameSpec
+from arena.config.experiment import GameSpec
 from arena.doctor import environment
-from arena.league.evaluation import play
-from arena.league.specs import Contenders
+from arena.evaluate.evaluation import play
+from arena.evaluate.specs import Contenders
+from arena.plain import plain
 from arena.statistics import Interval, mean_ci, rate_ci
-from arena.store.plain import plain
 from simulators.clinic import Clinic
 
 RESULTS = Path(__file__).parent / "results"

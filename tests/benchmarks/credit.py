@@ -27,16 +27,16 @@ from agents.players.base import Message
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
-from arena.clock import Clock
+from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.parts import table
+from arena.config.schedules import Clock
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
+from arena.credit.samples import samples_of
 from arena.doctor import environment
-from arena.experiment import CreditSpec, LearnSpec
 from arena.learn.batches import Sample, token_batch
 from arena.learn.losses import policy_gradient
-from arena.learn.samples import samples_of
 from arena.learn.trainer import PolicyTrainer
-from arena.parts import table
 from arena.records import Trajectory, Turn
 
 RESULTS = Path(__file__).parent / "results"

@@ -91,7 +91,7 @@ def ours() -> Callable[[str], None]:
     except ImportError:  # a checkout from before
         half = None
     from agents.weights import DEFAULT, load_model, resolve
-    from arena.experiment import LearnSpec
+    from arena.config.experiment import LearnSpec
     from arena.learn.trainer import PolicyTrainer
 
     engine = InProcessEngine(bf16=True)
@@ -116,7 +116,7 @@ def bare() -> Callable[[str], None]:
     from peers import BareTraining
 
     from agents.weights import DEFAULT, load_model, resolve
-    from arena.experiment import LearnSpec
+    from arena.config.experiment import LearnSpec
 
     folder = resolve(DEFAULT)
     # frozen parameters would be cast at every call: autocast keeps the casts of those alone that ask for a gradient

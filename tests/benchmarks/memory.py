@@ -76,7 +76,7 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
     from workload import experiment_for, open_lab
 
     from agents.weights import DEFAULT
-    from arena.config import compose, set_layer, text_layer, to_yaml
+    from arena.config.layers import compose, set_layer, text_layer, to_yaml
 
     start = resident()["now"]
     experiment = experiment_for(DEFAULT, False)

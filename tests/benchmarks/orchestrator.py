@@ -35,8 +35,8 @@ from agents.players.base import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from arena.doctor import environment
-from arena.match import Limits, MatchPlan, play_match
-from arena.orchestrator import play_all
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 

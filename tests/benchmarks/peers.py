@@ -6,7 +6,7 @@ import torch
 from transformers import GenerationConfig
 from workload import DecodeBatch
 
-from arena.experiment import LearnSpec
+from arena.config.experiment import LearnSpec
 from arena.learn.batches import Sample
 
 

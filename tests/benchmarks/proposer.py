@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arena.config.experiment import GameSpec
 from arena.doctor import environment
-from arena.experiment import GameSpec
-from arena.league.evaluation import evaluate
-from arena.league.specs import Contenders, kept
+from arena.evaluate.evaluation import evaluate
+from arena.evaluate.specs import Contenders, kept
 from arena.statistics import mean_ci
 from arena.store.reader import RunReader
 

@@ -24,16 +24,16 @@ from typing import Any
 import torch
 
 from agents.players.base import Act, View
+from arena.config.experiment import GameSpec
 from arena.doctor import environment
-from arena.experiment import GameSpec
-from arena.league import specs
-from arena.league.contenders import BrainContender, Contender
-from arena.league.evaluation import LIMITS, make_game
-from arena.match import MatchPlan, SeatedPlayer, play_match
-from arena.orchestrator import play_all
+from arena.evaluate import specs
+from arena.evaluate.evaluation import LIMITS, make_game
+from arena.plain import plain
+from arena.play.contenders import BrainContender, Contender
+from arena.play.match import MatchPlan, SeatedPlayer, play_match
+from arena.play.orchestrator import play_all
 from arena.records import MatchRecord
 from arena.statistics import mean_ci, rate_ci
-from arena.store.plain import plain
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
 from simulators.extractor import Reading

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from arena.doctor import environment
+from arena.plain import plain
 from arena.statistics import difference_ci, mean_ci
-from arena.store.plain import plain
 
 RESULTS = Path(__file__).parent / "results"
 ARMS = ("mars", "zero")

@@ -37,10 +37,10 @@ import games
 from agents.players.base import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
-from arena.config import compose, recipe_layer, set_layer
+from arena.config.layers import compose, recipe_layer, set_layer
 from arena.doctor import environment
-from arena.match import Limits, MatchPlan, play_match
-from arena.orchestrator import play_all
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 
@@ -231,9 +231,9 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
         lab.imitate()
         for k in range(1, 2 if quick or "Smol" in name else 3):
             lab.publish()
-            before, started = lab.engine.model_seconds, time.perf_counter()
+            before, started = lab.engine.figures()["seconds"], time.perf_counter()
             records = lab.play(k)
-            seconds, model = time.perf_counter() - started, lab.engine.model_seconds - before
+            seconds, model = time.perf_counter() - started, lab.engine.figures()["seconds"] - before
             turns = [turn for record in records for turn in record.turns]
             counts = {"dialogues": len(records), "turns": len(turns), "valid": sum(turn.valid for turn in turns)}
             rows.append({**counts, "seconds": seconds, "model_seconds": model})

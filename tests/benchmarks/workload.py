@@ -10,11 +10,12 @@ import torch
 from timing import seconds_of
 
 from agents.engines.base import Completion, Request
-from arena.config import Experiment, compose, recipe_layer, set_layer, to_yaml
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, recipe_layer, set_layer, to_yaml
+from arena.credit.samples import samples_of
 from arena.doctor import environment
 from arena.lab import Lab
 from arena.learn.batches import Sample
-from arena.learn.samples import samples_of
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 

@@ -13,8 +13,8 @@ from clinic_by_hand import by_hand
 
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
-from arena.match import Limits, MatchPlan, play_match
-from arena.orchestrator import play_all
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.orchestrator import play_all
 from arena.records import Seating
 from simulators.base import SimulatorFault
 from simulators.clinic import Clinic

@@ -9,7 +9,7 @@ from agents.players.base import View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from agents.role import load_role
-from arena.match import Limits, MatchPlan, play_match
+from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.book import fold
 from simulators.clinic import Clinic

@@ -6,9 +6,10 @@ from typing import ClassVar
 import pytest
 
 import games
-from agents.players.brains import BrainError, check_brain, make_brain
+from agents.errors import BrainError
+from agents.players.brains import check_brain, make_brain
 from agents.players.model import BrainPlayer
-from arena.match import Limits, MatchPlan, play_match
+from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from simulators.base import SimulatorFault, held_out
 from simulators.clinic import Clinic

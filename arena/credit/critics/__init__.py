@@ -1,6 +1,6 @@
 """Critics: what turns and tokens will have been worth, said before credit and learned after it.
 
-A critic is `critic(surroundings, *, settings) -> Critic`, marked with what it `gives`. In every iteration it first
+A critic is `critic(context, *, settings) -> Critic`, marked with what it `gives`. In every iteration it first
 looks at the trajectories, with what it learned from earlier iterations only; then estimators that need its values
 work; then it is fitted to what the turns led to. Walking a match log iteration by iteration in the same order gives
 the values of `linear` again, and those of `archer` without fresh replies given the run's own draws.
@@ -8,83 +8,32 @@ the values of `linear` again, and those of `archer` without fresh replies given 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from collections.abc import Callable
+from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from arena.credit.assign import Credited
+from arena.config.experiment import CreditSpec, Positive
+from arena.config.parts import gives, needs
+from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.critics.linear import Linear
-from arena.credit.estimators.gae import Discounts, discounts
-from arena.experiment import CreditSpec, Positive
-from arena.parts import needs
-from arena.records import Trajectory
-
-if TYPE_CHECKING:
-    from agents.engines.base import Engine
-    from agents.role import Role
-    from arena.policies import Policies
+from arena.credit.estimators.gae import discounts
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
-Measures = dict[str, list[NDArray[np.float32]]]
-
-
-class Critic(Protocol):
-    """Foresees what turns or tokens are worth."""
-
-    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """What it says of each trajectory, by the names that it gives; see `arena.measures`."""
-
-    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Learn what these turns led to; figures worth watching, such as the `explained` share of returns' variance."""
-
-    def save(self, folder: Path) -> None:
-        """Write all that it knows into an empty folder: JSON and safetensors."""
-
-    def load(self, folder: Path) -> None:
-        """Take up what `save` wrote."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a critic may know of the run that it serves; from a match log alone there are the first two."""
-
-    discounts: Discounts
-    seed: int = 0
-    policies: Policies | None = None
-    engine: Engine | None = None
-    roles: Mapping[str, Role] = field(default_factory=dict)
 
 
 def critic_for(rule: CreditSpec, **known: Any) -> Critic | None:
-    """The critic of a rule, knowing nothing yet, or None; `known` are the `Surroundings` but for the discounts."""
+    """The critic of a rule, knowing nothing yet, or None; `known` are the `CriticContext` but for the discounts."""
     if rule.critic is None:
         return None
-    critic: Critic = rule.critic(Surroundings(discounts(rule.estimator), **known))
+    critic: Critic = rule.critic(CriticContext(discounts(rule.estimator), **known))
     return critic
-
-
-def gives(*measures: str) -> Callable[[Any], Any]:
-    """Mark a critic with the measures that it takes."""
-
-    def mark(function: Any) -> Any:
-        function.gives = frozenset(measures)
-        return function
-
-    return mark
-
-
-# -- the table -----------------------------------------------------------------------------------------------
 
 
 @gives("values")
 def linear(
-    surroundings: Surroundings,
+    context: CriticContext,
     *,
     features: Annotated[int, Field(ge=8, le=4096)] = 256,
     ridge: Rate = 1.0,
@@ -96,13 +45,13 @@ def linear(
     next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount. In
     the first iteration all values are 0. It keeps Σ φφᵀ and Σ φR only, so the match log alone gives it again.
     """
-    return Linear(surroundings.discounts, features, ridge, decay)
+    return Linear(context.discounts, features, ridge, decay)
 
 
 @needs("policies")
 @gives("values", "token_values")
 def value_head(
-    surroundings: Surroundings,
+    context: CriticContext,
     *,
     lr: Rate = 1e-5,
     epochs: Positive = 1,
@@ -118,14 +67,14 @@ def value_head(
     advantages plain returns. `values` are those of turns' first tokens. Source: PPO (Schulman et al. 2017) as in verl,
     which begins with a random head and fits λ-returns; these are Monte-Carlo returns, λ = 1 (VC-PPO, Yuan et al. 2025).
     """
-    from arena.learn.value_head import ValueHead
+    from arena.credit.critics.value_head import ValueHead
 
-    return ValueHead(surroundings, lr, epochs, minibatches, clip, grad_clip)
+    return ValueHead(context, lr, epochs, minibatches, clip, grad_clip)
 
 
 @gives("values", "action_values")
 def archer(
-    surroundings: Surroundings,
+    context: CriticContext,
     *,
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.95,
     features: Annotated[int, Field(ge=8, le=4096)] = 256,
@@ -151,26 +100,9 @@ def archer(
     20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and every replayed state is spoken at anew
     in every step; here they are small networks over hashed n-grams of the text (`arena.credit.critics.words`).
     """
-    from arena.learn.archer import Archer
+    from arena.credit.critics.archer import Archer
 
-    return Archer(surroundings, gamma, features, hidden, lr, polyak, steps, batch, replay, fresh, warmup)
+    return Archer(context, gamma, features, hidden, lr, polyak, steps, batch, replay, fresh, warmup)
 
 
 CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer)}
-GIVES: dict[str, frozenset[str]] = {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}
-VALUES = frozenset().union(*GIVES.values())
-"""All that some critic gives."""
-
-
-def critic_complaint(rule: CreditSpec) -> str:
-    """What is wrong where a part needs values that no critic of the rule gives, with those that would; else nothing."""
-    given = GIVES[rule.critic.name] if rule.critic else frozenset()
-    parts = [("estimator", rule.estimator), *(("stages", p) for p in rule.stages)]
-    parts += [*(("select", p) for p in rule.select), *(("transforms", p) for p in rule.transforms)]
-    for place, part in parts:
-        needed = part.needs & VALUES
-        if needed - given:
-            fitting = " or ".join(name for name, gives in GIVES.items() if needed <= gives)
-            instead = f", not {rule.critic.name}" if rule.critic else ""
-            return f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}"
-    return ""

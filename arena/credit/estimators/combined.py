@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from arena.config.parts import Chosen, Kind
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.tokens import TokenAdvantages, spread
-from arena.parts import Chosen, Kind
 
 
 class Part(BaseModel):

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import numpy as np
 
+from arena.config.parts import Chosen, Kind
 from arena.credit.batch import Floats, Ints, Key, TurnBatch
 from arena.credit.estimators.mars import AGENT
 from arena.credit.tokens import TokenAdvantages
-from arena.parts import Chosen, Kind
 
 
 def zero(batch: TurnBatch, rewards: Floats) -> Floats:

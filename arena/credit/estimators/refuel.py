@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from arena.branching import pairs
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.branches import pairs
 from arena.credit.estimators.mars import Discount
 
 

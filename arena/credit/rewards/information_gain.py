@@ -4,10 +4,10 @@ from typing import Literal
 
 import numpy as np
 
+from arena.config.parts import needs
 from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, column, on_last
 from arena.credit.rewards.shaping import DEAL
-from arena.parts import needs
 
 
 @needs("gold")
@@ -30,7 +30,7 @@ def information_gain(
     policy is never asked again, has the outcome alone. With `unit: log_probability`, differences of logarithms.
 
     The answer is the entry `gold` of the match's report, asked for with the fixed text `before` in the policy's own
-    reply (`arena.gold`): one forward pass for each turn, no gradient. `normalise` takes gains and outcomes minus
+    reply (`arena.credit.gold`): one forward pass for each turn, no gradient. `normalise` takes gains and outcomes minus
     their mean over the group `by`, divided by their deviation + 1e-6: `joint` both together, `separate` each among
     its kind. Either is whitening by itself: use the estimator `reinforce`, which takes no further mean.
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from arena.config.parts import Chosen, Kind, needs
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, Regex, column, earlier, holding
-from arena.parts import Chosen, Kind, needs
 
 
 def tool_bonus(

@@ -10,7 +10,7 @@ import numpy as np
 from claim import Claim, Ends, Setting, Verdict
 from world import Arm, Floats, Ints, Matches, World
 
-from arena.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import CreditSpec, LearnSpec
 
 EDITS, BROWSE, SUBMIT = 2, 2, 3
 

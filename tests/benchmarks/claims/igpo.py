@@ -13,7 +13,7 @@ import numpy as np
 from claim import Claim, Ends, Setting, Verdict
 from world import NEVER, Arm, Floats, Matches, World
 
-from arena.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import CreditSpec, LearnSpec
 
 DOCUMENTS, COPY, GUESS = 10, 0, 1
 QUESTION, RIGHT, WRONG = 0, 1, 2

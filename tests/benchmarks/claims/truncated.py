@@ -19,9 +19,9 @@ import torch
 from claim import Claim, Ends, Setting, Verdict
 from world import Arm, Floats, Matches, World
 
-from arena.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.parts import choose
 from arena.learn.batches import TokenBatch
-from arena.parts import choose
 from arena.statistics import mean_ci
 
 CONTEXTS, ACTIONS, FEATURES, BETA = 4, 200, 10, 0.3

@@ -45,11 +45,11 @@ from numpy.typing import NDArray
 from agents.players.base import Message
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.clock import Clock
+from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.schedules import Clock
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.experiment import CreditSpec, LearnSpec
-from arena.learn.samples import samples_of
+from arena.credit.samples import samples_of
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 

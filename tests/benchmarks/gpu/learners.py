@@ -36,7 +36,7 @@ class Trainer:
     name = "PolicyTrainer"
 
     def __init__(self, model: Any, bf16: bool, lr: float, token_budget: int, minibatches: int = 1, **more: Any) -> None:
-        from arena.experiment import LearnSpec
+        from arena.config.experiment import LearnSpec
         from arena.learn.trainer import PolicyTrainer
 
         rule = LearnSpec(lr=lr, token_budget=token_budget, minibatches=minibatches, regularisers={}, **more)

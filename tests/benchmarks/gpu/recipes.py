@@ -44,7 +44,7 @@ def _run(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mappin
     """Rows of metrics by arm."""
     from workload import open_lab
 
-    from arena.config import compose, recipe_layer, set_layer
+    from arena.config.layers import compose, recipe_layer, set_layer
 
     own = [*(size.recipe if recipe == "negotiation-nano" else ()), "checkpoint.every=1000", "seed=0"]
     curves: dict[str, list[dict[str, Any]]] = {arm: [] for arm in arms}

@@ -1,0 +1,313 @@
+"""The commands. Each reads its options, calls one function of the house, and prints what came of it.
+
+What a command needs it imports itself: to be told of commands, nobody waits for torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agents.errors import ChatError, RoleError, WeightsError
+from agents.names import nearest
+from arena.cli import catalogue, check, credit, evaluate, matrix, play
+from arena.errors import ConfigError, Interrupted, PlayError, StoreError
+
+if TYPE_CHECKING:
+    from arena.cli.live import Screen, Style
+    from arena.config.experiment import Experiment
+
+BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError)
+"""Errors whose text is one line for the user; the command ends with exit code 2."""
+
+app = typer.Typer(
+    help="The lab where language models learn by talking and playing with each other.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog="Start with: arena run selfplay --game negotiation",
+)
+app.command("play")(play.play)
+app.command("eval")(evaluate.eval_)
+app.command("tournament")(evaluate.tournament_)
+app.command("exploit")(evaluate.exploit)
+app.command("matrix")(matrix.matrix_)
+app.command("credit")(credit.credit)
+run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
+app.add_typer(run_app, name="run")
+app.add_typer(check.check_app, name="check")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)]
+
+
+def run_cli() -> int:
+    """Run the command line and turn every expected failure into one line and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except BAD_INPUT as error:
+        return _complain(str(error), 2)
+    except PlayError as error:
+        return _complain(f"the run stopped: {error}", 1)
+    except Interrupted as stop:
+        return _complain(str(stop), 130)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def _complain(line: str, code: int) -> int:
+    from arena.plain import printable
+
+    print(f"arena: {printable(line)}", file=sys.stderr)
+    return code
+
+
+def _version(wanted: bool) -> None:
+    from importlib.metadata import version
+
+    if wanted:
+        print(f"arena {version('arena-selfplay')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The lab where language models learn by talking and playing with each other."""
+
+
+@run_app.command("selfplay")
+def run_selfplay(
+    game: Annotated[str, typer.Option(help="The game; its recipe is the starting point (arena list games).")] = "",
+    recipe: Annotated[str, typer.Option(help="Another recipe than the game's own (arena list recipes).")] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file laid over the recipe; without --game, a whole experiment.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over all; repeatable.")
+    ] = None,
+    policies: Annotated[
+        str, typer.Option(help="shared: one policy at all trained seats; separate: one per role.")
+    ] = "",
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="How many iterations.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of every random choice in the run.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; default runs/NAME-TIME.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let policies play a game against each other and learn from it.
+
+    Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
+    """
+    experiment = _experiment(game, recipe, config, set_ or [], policies, roles, iterations, seed)
+    from arena.errors import GateError
+    from arena.launch import start
+
+    console, screen = _screen(experiment.iterations, as_json)
+    try:
+        with screen.shown():
+            folder = start(experiment, out, screen)
+    except GateError as error:
+        raise PlayError(str(error)) from None
+    _close(console, folder, screen)
+
+
+@app.command()
+def resume(run: Run, as_json: Json = False) -> None:
+    """Continue a run from its newest valid checkpoint, as if it had never stopped."""
+    from arena.evaluate.specs import experiment_of
+
+    experiment = experiment_of(run)
+    from arena.errors import GateError
+    from arena.launch import go_on
+
+    console, screen = _screen(experiment.iterations, as_json)
+    try:
+        with screen.shown():
+            go_on(run, screen)
+    except GateError as error:
+        raise PlayError(str(error)) from None
+    _close(console, run, screen)
+
+
+def _experiment(
+    game: str,
+    recipe: str,
+    config: Path | None,
+    assignments: Iterable[str],
+    policies: str,
+    roles: Path | None,
+    iterations: int | None,
+    seed: int | None,
+) -> Experiment:
+    """The experiment that the options describe, checked."""
+    import games
+    from arena.config.layers import compose, file_layer, recipe_layer, set_layer, with_policies
+    from arena.config.recipe import recipe_of
+
+    if game and (complaint := games.complaint(game)):
+        raise ConfigError(f"{complaint} (arena list games)")
+    own = [file_layer(config)] if config else []
+    whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
+    layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game or "negotiation"), *own]
+    flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
+    flags["game.name"] = game if recipe and game else None
+    layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
+    layers += [set_layer(assignment) for assignment in assignments]
+    experiment = compose(layers)
+    if policies not in ("", "shared", "separate"):
+        raise ConfigError(f"--policies is shared or separate, not '{policies}'")
+    if policies == "shared":
+        return with_policies(experiment, "shared")
+    return with_policies(experiment, "separate") if policies else experiment
+
+
+def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+    from arena.cli.live import Screen
+
+    console = Console(stderr=False, highlight=False)
+    style: Style = "json" if as_json else "table" if console.is_terminal else "lines"
+    return console, Screen(console, style, iterations)
+
+
+def _close(console: Console, folder: Path, screen: Screen) -> None:
+    """The closing words: what changed, and what to look at next."""
+    from arena.cli.show import show_changes
+    from arena.cli.summary import best_match, changes
+    from arena.evaluate.specs import experiment_of
+    from arena.store.reader import RunReader
+
+    best = best_match(folder)
+    compared = evaluate.compare(folder, quiet=screen.style == "json")
+    if screen.style == "json":
+        rows = [
+            {"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}}
+            for c in changes(folder)
+        ]
+        told = {"run": str(folder), "changes": rows, "match": best}
+        print(json.dumps(told | ({"evaluation": compared.to_json()} if compared else {})))
+        return
+    metrics = RunReader(folder).metrics()
+    show_changes(console, changes(folder), metrics)
+    if compared:
+        evaluate.show_compared(console, compared)
+    next_steps = [f"arena show {folder}"]
+    if best:
+        next_steps.append(f"arena show {folder} {best}")
+    games = dict.fromkeys(table.game.name for table in experiment_of(folder).all_tables())
+    next_steps.append(f"arena eval {folder} --game {','.join(games)} --before")
+    next_steps += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
+    console.print(Text("\nNext:\n" + "\n".join(f"  {step}" for step in next_steps)), soft_wrap=True)
+
+
+@app.command()
+def show(
+    run: Run,
+    match: Annotated[str, typer.Argument(help="A match's id, such as 0003-0007.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """Show a run, or one of its matches as a dialogue with what every turn earned and was credited."""
+    from arena.cli.show import show_match, show_run
+    from arena.store.reader import RunReader
+
+    console = Console(highlight=False)
+    if as_json:
+        reader = RunReader(run)
+        print(json.dumps(reader.match(match) if match else reader.metrics()))
+    elif match:
+        show_match(console, run, match)
+    else:
+        show_run(console, run)
+
+
+@app.command()
+def export(
+    run: Run,
+    to: Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)],
+    policy: Annotated[str, typer.Option(help="Which policy.")] = "shared",
+    iteration: Annotated[int | None, typer.Option(help="Of an older checkpoint.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a policy's weights as a folder that transformers' from_pretrained and vLLM load."""
+    from arena.export import export as write
+
+    found = write(run, policy, to, iteration)
+    print(json.dumps({"folder": str(to), "iteration": found}) if as_json else f"{to}: {policy} after iteration {found}")
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(catalogue.KINDS)}.", show_default=False)],
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what can be named in an experiment."""
+    if kind not in catalogue.KINDS:
+        known = ", ".join(catalogue.KINDS)
+        raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {known})")
+    _print_rows(catalogue.entries(kind, [roles] if roles else []), as_json)
+
+
+@app.command()
+def models(as_json: Json = False) -> None:
+    """List the models that come with Arena: what is there, and where from."""
+    from agents.weights import available
+
+    rows = [
+        {
+            "name": m.name,
+            "parameters": f"{m.parameters / 1e6:.1f}M",
+            "state": m.state,
+            "from": m.source,
+            "path": str(m.path),
+        }
+        for m in available()
+    ]
+    _print_rows(rows, as_json)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Look whether this machine is fit to run Arena; exit code 1 if something must be fixed."""
+    from arena.doctor import as_rows, examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps(as_rows(findings)))
+    else:
+        console = Console(highlight=False)
+        for finding in findings:
+            mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
+            console.print(mark.append(f"{finding.what}: {finding.found}", style="default"), soft_wrap=True)
+            if not finding.ok:
+                console.print(Text(f"    {finding.fix}"), soft_wrap=True)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print_rows(rows: list[dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row.values()))
+    Console(highlight=False).print(table)

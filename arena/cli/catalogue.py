@@ -1,0 +1,139 @@
+"""What can be named in an experiment, each with a line of what it is; and roles seen before they play."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import games
+from agents.errors import RoleError
+from agents.names import nearest
+from arena.config.parts import TABLES, described, plural
+from arena.errors import ConfigError
+from games.sources import docstring
+
+if TYPE_CHECKING:
+    from agents.players.base import View
+    from agents.role_check import RolePreview
+
+PARTS = {plural(kind): kind for kind in TABLES}
+KINDS = ("games", "roles", "policies", "opponents", *PARTS, "recipes")
+_OURS = ("games.", "simulators.")
+_SAMPLE_TURNS = 2
+_OPPONENTS = {
+    "self": ("–", "All seats as configured: a policy meets its own newest weights."),
+    "past": ("lag: N", "The version of N updates ago, frozen."),
+    "pfsp": ("–", "A past version from the pool by (1 - p)^2, where p is the learner's chance to beat it, by game."),
+    "fixed": ("policy: WHO", "A brain, endpoint:MODEL, or a policy of the run with `train: false`."),
+}
+_OTHERS = {
+    "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
+    "pettingzoo:NAME": "An AEC environment of PettingZoo (extra pettingzoo), such as pettingzoo:connect_four_v3.",
+    "textarena:NAME": "An environment of TextArena (extra textarena), such as textarena:TicTacToe-v0.",
+    "FILE.py:CLASS": "A class of your own, such as race.py:Race.",
+}
+
+
+def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
+    """The rows of `arena list KIND`."""
+    if kind == "games":
+        places = games.CLASSES | {name: entry.value for name, entry in games.loading.installed().items()}
+        lines = {name: _game_line(name, place) for name, place in places.items()}
+        return [{"game": name, "what": what} for name, what in (lines | _OTHERS).items()]
+    if kind == "roles":
+        from agents.role import list_roles, load_role
+
+        found = list_roles(role_folders)
+        return [
+            {"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)}
+            for name, p in found.items()
+        ]
+    if kind == "policies":
+        return _policies()
+    if kind == "opponents":
+        return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
+    if kind == "recipes":
+        from arena.config.layers import recipe_names
+
+        return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
+    return described(PARTS[kind])
+
+
+def _game_line(name: str, place: str) -> str:
+    """What a game says of itself, or what is wrong with it; only others' have to be loaded, to see whether they can."""
+    if place.startswith(_OURS) and (line := docstring(place)):
+        return line
+    complaint = games.complaint(name)
+    return complaint or _first_line(games.maker(name)) or f"From a package: {place}."
+
+
+def _policies() -> list[dict[str, str]]:
+    """Models, brains with the games that they play, and who else may sit somewhere."""
+    from agents.players.brains import BRAINS
+    from agents.weights import available
+
+    rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
+    rows += [(name, kind.plays, kind.what) for name, kind in BRAINS.items()]
+    rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint."))
+    rows.append(("human", "any game", "You, in `arena play`."))
+    return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]
+
+
+def _first_line(thing: Any) -> str:
+    """The first sentence of a docstring; of the class, where a partial makes one with settings."""
+    target = getattr(thing, "func", thing)
+    return (inspect.getdoc(target) or "").split("\n", 1)[0]
+
+
+def _recipe_line(name: str) -> str:
+    from arena.config.layers import recipe_layer
+
+    layer = recipe_layer(name)
+    comment = layer.text.split("\n", 1)[0].lstrip("# ")
+    models = ", ".join(sorted({policy["model"] for policy in layer.data["policies"].values()}))
+    return f"{comment} ({models}, {layer.data['iterations']} iterations)"
+
+
+def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
+    """A role rendered with the facts of a sample match of its game."""
+    from agents.role import load_role
+    from agents.role_check import check_role
+
+    role = load_role(name, role_folders)
+    title = game or role.game or ""
+    if title and (complaint := games.complaint(title)):
+        raise ConfigError(f"{complaint} (arena list games)")
+    sample = title or next(iter(games.GAMES))
+    views = _sample_views(sample, seat, role.role)
+    try:
+        return check_role(name, views, role_folders)
+    except RoleError as error:
+        if title:
+            raise
+        raise RoleError(f"{error} (in {sample}; name the role's own game with --game)") from None
+
+
+def _sample_views(game: str, seat: str, role: str) -> list[View]:
+    """What a seat sees in its first turns of a match played at random."""
+    from agents.players.base import Message, View
+
+    env = games.make(game)
+    seats = list(env.possible_agents)
+    if seat and seat not in seats:
+        raise ConfigError(f"{game} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})")
+    seat = seat or next((s for s in seats if role.endswith(s)), seats[0])
+    env.reset(seed=0)
+    views: list[View] = []
+    while env.agents and len(views) < _SAMPLE_TURNS:
+        mover = env.agent_selection
+        observation, _, over, cut, info = env.last()
+        if over or cut:
+            break
+        if mover == seat:
+            messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in observation["messages"])
+            legal = tuple(info["legal"]) if info["legal"] else None
+            views.append(View(seat, len(views), messages, info["rules"], info["public"], info["private"], legal))
+        env.step((info["legal"] or [""])[0])
+    return views

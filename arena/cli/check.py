@@ -1,0 +1,101 @@
+"""`arena check`: a role file, or a game, before it plays."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from arena.cli import catalogue
+
+check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+@check_app.command("role")
+def check_role_file(
+    file: Annotated[str, typer.Argument(help="A role file, or a role's name.", show_default=False)],
+    game: Annotated[str, typer.Option(help="Whose facts to show it with; default the role's own game.")] = "",
+    seat: Annotated[str, typer.Option(help="At which seat.")] = "",
+    roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a role file and show what its model will see."""
+    from agents.reply import visible
+
+    preview = catalogue.preview(file, game, seat, [roles] if roles else [])
+    if as_json:
+        fields = {
+            "role": preview.role.role,
+            "system": preview.system,
+            "turns": preview.turns,
+            "findings": preview.findings,
+        }
+        print(json.dumps(fields))
+        return
+    console = Console(highlight=False)
+    parts = [("system", preview.system)]
+    parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
+    parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
+    for title, text in parts:
+        console.print(Text(f"— {title} —", style="bold"))
+        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
+    for finding in preview.findings:
+        console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"{preview.role.role}: fit to play", style="green"))
+
+
+@check_app.command("game")
+def check_game(
+    name: Annotated[str, typer.Argument(help="A game's name, as in an experiment's game.name.", show_default=False)],
+    acts: Annotated[int, typer.Option(min=1, help="How many random acts to try, legal and not.")] = 2000,
+    seeds: Annotated[int, typer.Option(min=1, help="How many matches each of the other checks plays.")] = 20,
+    option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Play a game in every way and check what every game promises; exit code 1 if it keeps not all of it.
+
+    Of a simulator also that doing nothing scores nothing, that who knows the record scores 1, and that nothing leaks.
+
+    Also for games that are not ours, here and wherever a game is named:
+    openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, path/to/file.py:ClassName
+
+    Example: arena check game kuhn_poker --acts 100000 --seeds 1000
+    """
+    import games
+    from agents.reply import visible
+    from arena.config.experiment import GameSpec
+    from arena.config.layers import game_options
+    from arena.evaluate.evaluation import make_game
+    from games import conformance as of_games
+    from simulators import conformance as of_simulators
+    from simulators.base import Simulator
+
+    options = game_options(option or [])
+    game = make_game(GameSpec(name=name, options=options))
+
+    def make() -> Any:
+        return games.make(name, **options)
+
+    kit = of_simulators if isinstance(game, Simulator) else of_games
+    findings = kit.check(make, seeds=seeds, acts=acts)
+    failed = [finding.name for finding in findings if finding.ok is False]
+    if as_json:
+        print(json.dumps([vars(finding) for finding in findings]))
+    else:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        marks = {True: Text("ok", "green"), False: Text("FAILED", "red"), None: Text("not checked", "yellow")}
+        for finding in findings:
+            table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
+        console = Console(highlight=False)
+        console.print(table)
+        promise = "simulators promise" if isinstance(game, Simulator) else "games promise"
+        verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
+        unchecked = [finding.name for finding in findings if finding.ok is None]
+        verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
+        console.print(Text(f"{name}: {verdict}", style="red" if failed else "green"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)

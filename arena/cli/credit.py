@@ -1,0 +1,74 @@
+"""`arena credit`: estimators side by side on a run's match log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.config.parts import Chosen
+    from arena.credit.compare import Comparison
+
+
+def credit(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
+    estimators: Annotated[
+        str, typer.Option(help="Which, such as mars,grpo or '[mars, {rae: {decay: 0.9}}]' (arena list estimators).")
+    ] = "mars,rae,grpo,gae_turn",
+    match: Annotated[str, typer.Option(help="The match to show turn by turn; default the most disputed.")] = "",
+    iteration: Annotated[
+        list[int] | None, typer.Option(help="Only the turns of this iteration; repeatable.", min=1)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts, every turn included.")] = False,
+) -> None:
+    """What each estimator would have said of every turn of a run: side by side, without playing anything again.
+
+    Example: arena credit runs/latest --estimators mars,rae,grpo --match 0010-0003
+    """
+    from arena.cli.show_credit import show_comparison
+    from arena.credit.compare import compare
+    from arena.evaluate.specs import experiment_of
+
+    found = compare(run, experiment_of(run), parsed(estimators), iteration)
+    shown = match or found.most_disputed()
+    if not (found.turns["match"] == shown).any():
+        raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")
+    if as_json:
+        print(json.dumps(_plain(found)))
+    else:
+        show_comparison(Console(highlight=False), run, found, shown)
+
+
+def parsed(text: str) -> list[Chosen]:
+    """The estimators that a list separated by commas, or a YAML list, names; ConfigError for what is none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from arena.config.layers import text_layer
+    from arena.config.parts import Chosen, Kind
+
+    listed = text if text.lstrip().startswith("[") else f"[{text}]"
+    try:
+        return TypeAdapter(list[Annotated[Chosen, Kind("estimator")]]).validate_python(
+            text_layer("--estimators", listed).data
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"][1:])
+        raise ConfigError(f"--estimators: {where + ': ' if where else ''}{first['msg']}") from None
+
+
+def _plain(found: Comparison) -> dict[str, object]:
+    """All tables as JSON values; NaN becomes null."""
+    tables = {
+        "overview": found.overview().rename_axis("estimator").reset_index(),
+        "correlations": found.correlations().rename_axis("estimator").reset_index(),
+        "bias": found.bias().reset_index(),
+        "turns": found.turns,
+    }
+    return {name: json.loads(table.to_json(orient="records", double_precision=15)) for name, table in tables.items()}

@@ -1,0 +1,290 @@
+"""`arena eval`, `arena tournament`, `arena exploit`: how strong contenders are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from arena.errors import ConfigError, Interrupted
+from arena.store.files import write_atomic
+
+if TYPE_CHECKING:
+    from arena.config.experiment import GameSpec
+    from arena.evaluate.held_out import Compared
+    from arena.evaluate.specs import Contenders
+    from arena.play.contenders import Contender
+
+WHO = (
+    "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
+)
+Option = Annotated[
+    list[str] | None, typer.Option(metavar="A=B", help="An option of the game, such as illegal=end; repeatable.")
+]
+Role = Annotated[str, typer.Option(help="For all models at all seats, instead of their own (arena list roles).")]
+Seed = Annotated[int, typer.Option(min=0, help="Of deals and of all chance: the same seed deals the same.")]
+Matches = Annotated[int, typer.Option(min=2, help="Against each other contender; at least so many.")]
+Budget = Annotated[int | None, typer.Option(min=1, help="Spend limit of all endpoints together, in tokens.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
+
+
+def eval_(
+    contender: Annotated[str, typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[str, typer.Option(help="Which game, or several: kuhn_poker,negotiation.", show_default=False)],
+    against: Annotated[
+        str,
+        typer.Option(
+            help="Opponents or partners: random,mcts:100; default random, or itself where all are paid the same.",
+            show_default=False,
+        ),
+    ] = "",
+    matches: Matches = 200,
+    before: Annotated[
+        bool, typer.Option("--before", help="Play the run's first weights on the same deals, too.")
+    ] = False,
+    role: Role = "",
+    option: Option = None,
+    max_tokens: Budget = None,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Play a contender against others, on the same deals from every seat, and say how it did, with intervals.
+
+    A run plays by the options and in the roles that it was trained with. Win rates count matches (Wilson), all
+    else is per deal (Student's t). A match that an illegal act ended is lost by its author, a draw to the others.
+
+    Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
+    """
+    from agents.players.spend import EndpointSpec
+    from arena.config.experiment import GameSpec
+    from arena.evaluate import specs
+    from arena.evaluate.evaluation import check, evaluate, make_game
+    from arena.evaluate.held_out import changes, matches_of
+
+    console, games = Console(highlight=False), [GameSpec(name=name) for name in listed(game)]
+    if not games:
+        raise ConfigError("--game: name at least one, such as --game kuhn_poker")
+    for spec in games:
+        make_game(spec)
+    loader = specs.Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens))
+    others = listed(against)
+    wanted = [contender, *([specs.before(contender)] if before else []), *others]
+    who, *rest = loader.load(*wanted)
+    first = rest.pop(0) if before else None
+    games = [game_spec(spec.name, option, [who]) for spec in games]
+    met = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
+    for spec in games:
+        check([who, *met[spec.name]], spec)
+    players = [who, first] if first else [who]
+    total = sum(matches_of(p, spec, _met_by(p, who, met[spec.name]), matches) for p in players for spec in games)
+    with progress(total, as_json) as step:
+        found = [
+            [r for spec in games for r in evaluate(p, _met_by(p, who, met[spec.name]), spec, matches, seed, step)]
+            for p in reversed(players)
+        ]
+    after, old = found[-1], found[0] if before else []
+    data = {"contender": contender, "seed": seed, "results": [r.to_json() for r in after]}
+    if before:
+        data |= {"before": [r.to_json() for r in old], "changes": changes(old, after)}
+    close(data, out, as_json)
+    if not as_json:
+        from arena.cli.show_evaluate import show_changes, show_results, warn
+
+        show_results(console, after)
+        if before:
+            console.print()
+            show_changes(console, old, after)
+            warn(console, old)
+
+
+def tournament_(
+    contenders: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[str, typer.Option(help="A game of two seats (arena list games).", show_default=False)],
+    matches: Matches = 200,
+    role: Role = "",
+    option: Option = None,
+    max_tokens: Budget = None,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Everybody against everybody, on the same deals in both orders: payoffs, ratings, α-rank, cycles.
+
+    Where all are paid the same, everybody also plays with itself, and the payoffs say who works with whom.
+
+    Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
+    """
+    from agents.players.spend import EndpointSpec
+    from arena.config.experiment import GameSpec
+    from arena.evaluate.evaluation import deals_for, make_game
+    from arena.evaluate.specs import Contenders
+    from arena.evaluate.tournament import pair_count, tournament
+
+    console = Console(highlight=False)
+    make_game(GameSpec(name=game))
+    loaded = Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
+    spec = game_spec(game, option, loaded)
+    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
+        found = tournament(loaded, spec, matches, seed, step)
+    if plot:
+        from arena.evaluate.tournament_plot import plot as draw
+
+        draw(found, plot)
+    close({"seed": seed, **found.to_json()}, out, as_json)
+    if not as_json:
+        from arena.cli.show_evaluate import show_standings
+
+        show_standings(console, found)
+
+
+def exploit(
+    contenders: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[
+        str, typer.Option(help="A small OpenSpiel game of two seats: kuhn_poker, leduc_poker, …", show_default=False)
+    ],
+    history: Annotated[
+        bool, typer.Option("--history", help="All weights that a run still keeps, from its first on.")
+    ] = False,
+    role: Role = "",
+    option: Option = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """The exact exploitability of contenders: what a best response would gain against them.
+
+    NashConv is the sum of the seats' gains, 0 in equilibrium; exploitability is NashConv / 2. The policy measured
+    is the one that answers with a legal act and nothing else; legal mass is how much of the model's replies that is.
+
+    Example: arena exploit runs/latest random nash --game kuhn_poker --history
+    """
+    from arena.config.experiment import GameSpec
+    from arena.evaluate import specs
+    from arena.evaluate.evaluation import make_game
+    from arena.evaluate.exploitability import Exploitability, Known, exploitability_of
+
+    console, known = Console(highlight=False), Known()
+    make_game(GameSpec(name=game))
+    names = [each for name in contenders for each in (specs.history(name) if history else [name])]
+    loader, found = specs.Contenders(role, doing()), dict[str, Exploitability]()
+    spec: GameSpec | None = None
+    for name in dict.fromkeys(names):
+        (contender,) = loader.load(name)
+        spec = spec or game_spec(game, option, [contender])
+        found[name] = exploitability_of(contender, spec, known)
+        loader.unload(contender)
+    assert spec is not None
+    rows = [
+        {"contender": n, "nash_conv": e.nash_conv, "exploitability": e.exploitability, "gains": e.gains,
+         "value": e.value, "legal_mass": e.legal_mass, "states": e.states}
+        for n, e in found.items()
+    ]  # fmt: skip
+    close({"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
+    if not as_json:
+        from arena.cli.show_evaluate import show_exploitabilities
+
+        show_exploitabilities(console, spec, found)
+
+
+def compare(run: Path, quiet: bool) -> Compared | None:
+    """What a run's `evaluate` section asks for, once the run is over; None where there is none."""
+    from arena.evaluate.held_out import held_out
+    from arena.evaluate.specs import experiment_of
+
+    experiment = experiment_of(run)
+    if experiment.evaluate is None:
+        return None
+    with ExitStack() as stack:
+
+        def begin(total: int) -> Callable[[], None]:
+            return stack.enter_context(progress(total, quiet))
+
+        return held_out(run, experiment.evaluate, experiment.seed, begin)
+
+
+def show_compared(console: Console, compared: Compared) -> None:
+    """The table of before and after."""
+    from arena.cli.show_evaluate import show_changes, warn
+
+    console.print()
+    show_changes(console, compared.before, compared.after)
+    warn(console, [*compared.before, *compared.after])
+
+
+# -- what they share ---------------------------------------------------------------------------------------
+
+
+def listed(text: str) -> list[str]:
+    """The names between commas, each once."""
+    parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def game_spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
+    """The game with the options of the first run among the contenders that plays it, and the given ones over them."""
+    from arena.config.experiment import GameSpec
+    from arena.config.layers import game_options
+    from arena.evaluate.casting import Casting
+    from arena.evaluate.evaluation import make_game
+    from arena.play.contenders import ModelContender
+
+    casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
+    runs = [cast.experiment for cast in casts if cast.experiment]
+    trained = [table.game.options for run in runs for table in run.all_tables() if table.game.name == name]
+    options = (trained[0] if trained else {}) | game_options(assignments or [])
+    spec = GameSpec(name=name, options=options)
+    make_game(spec)
+    return spec
+
+
+def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
+    """Nobody in a game of one seat; else the given ones, or itself where all are paid the same, or random."""
+    from arena.evaluate.evaluation import cooperative, make_game
+
+    game = make_game(spec)
+    if len(game.possible_agents) == 1:
+        return []
+    return given or ([who] if cooperative(game) else loader.load("random"))
+
+
+def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:
+    """Whoever plays with itself does so before and after."""
+    return [player if other is who else other for other in others]
+
+
+def doing() -> Callable[[str], None]:
+    """Says on stderr what takes a while, where somebody watches."""
+    terminal = Console(stderr=True, highlight=False)
+    return lambda what: (
+        terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
+    )
+
+
+@contextmanager
+def progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A bar of matches on stderr, where somebody watches; the function that moves it on."""
+    from rich.progress import Progress
+
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
+        task = bar.add_task("matches", total=total)
+        try:
+            yield lambda: bar.advance(task)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; nothing was written") from None
+
+
+def close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Write and print what scripts read."""
+    if out:
+        write_atomic(out, json.dumps(data, indent=1) + "\n")
+    if as_json:
+        print(json.dumps(data))

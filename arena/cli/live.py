@@ -1,0 +1,123 @@
+"""What a run shows while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from time import monotonic
+from typing import Any, Literal
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from arena.plain import printable
+from arena.records import MatchRecord
+
+Style = Literal["table", "lines", "json"]
+
+
+def cell(value: float | None, form: str = "{:.3g}") -> str:
+    """A number for a table; a dash where there is none."""
+    return "–" if value is None or value != value else form.format(value)
+
+
+class Screen:
+    """Follows a run (`lab.Watcher`) on the console."""
+
+    def __init__(self, console: Console, style: Style, iterations: int) -> None:
+        self.console, self.style, self.iterations = console, style, iterations
+        self.rows: list[dict[str, Any]] = []
+        self._phase, self._ended, self._failed, self._since = "starting", 0, 0, monotonic()
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+
+    def shown(self) -> AbstractContextManager[Any]:
+        """The context in which the live table is on the screen."""
+        return self._live if self.style == "table" else nullcontext()
+
+    def phase(self, iteration: int, name: str) -> None:
+        """The run now does this."""
+        self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
+        self._ended = self._failed = 0
+        if self.style == "lines" and not iteration:
+            self.console.print(Text(name))
+
+    def note(self, text: str) -> None:
+        """Something the user should hear; on stderr, which scripts do not read."""
+        print(f"arena: {printable(text)}", file=sys.stderr)
+
+    def match(self, record: MatchRecord) -> None:
+        """A match ended."""
+        self._ended += 1
+        self._failed += record.status == "failed"
+
+    def iteration(self, row: dict[str, Any]) -> None:
+        """An iteration is complete."""
+        self.rows.append(row)
+        if self.style == "json":
+            self.console.file.write(json.dumps(_finite(row)) + "\n")
+            self.console.file.flush()
+        elif self.style == "lines":
+            figures = zip(_columns([row]), _cells(row, [row]), strict=True)
+            self.console.print(Text("  ".join(f"{name} {value}" for name, value in figures)), soft_wrap=True)
+
+    def _render(self) -> Group:
+        seconds = monotonic() - self._since
+        status = f"{self._phase} · {seconds:.0f} s"
+        if self._ended:
+            status += f" · {self._ended} matches"
+        if self._failed:
+            status += f" ({self._failed} failed)"
+        return Group(iteration_table(self.rows, self.iterations), Text(status, style="dim"))
+
+
+def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
+    """The run so far, a line per iteration; the latest 20."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in _columns(rows):
+        table.add_column(name, justify="right")
+    for row in rows[-20:]:
+        table.add_row(*_cells(row, rows))
+    if rows:
+        table.caption = f"{rows[-1]['iteration']} of {iterations} iterations"
+        table.caption_justify = "left"
+    return table
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    latest = rows[-1] if rows else {}
+    deal = ["deal"] if "deal" in latest.get("report", {}) else []
+    rewards = [f"r {role}" for role in latest.get("reward", {})]
+    return ["it", "match/s", "tok/s", "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
+
+
+def _cells(row: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+    learned = list(row["learn"].values())
+    deal = [cell(row["report"].get("deal"), "{:.2f}")] if "deal" in _columns(rows) else []
+    rewards = [cell(row["reward"].get(role), "{:+.2f}") for role in rows[-1].get("reward", {})]
+    return [
+        str(row["iteration"]),
+        cell(row["matches_per_second"]),
+        cell(row["tokens_per_second"], "{:.0f}"),
+        cell(row["valid_rate"], "{:.2f}"),
+        *deal,
+        cell(row["mean_payoff"], "{:.2f}"),
+        *rewards,
+        cell(_mean([stats.get("kl") for stats in learned]), "{:.3f}"),
+        cell(_mean([stats.get("entropy") for stats in learned]), "{:.2f}"),
+        cell(_mean([stats.get("loss") for stats in learned]), "{:+.3f}"),
+        cell(sum(row["seconds"][part] for part in ("play", "learn", "commit")), "{:.0f}"),
+    ]
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _finite(value: Any) -> Any:
+    """The row with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and value - value != 0 else value

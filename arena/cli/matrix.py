@@ -1,0 +1,138 @@
+"""`arena matrix`: how well agents do with different persons, and how reliably."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from arena.cli.evaluate import Budget, Json, Option, Out, Seed, close, doing, game_spec, listed, progress
+from arena.errors import ConfigError, Interrupted
+
+if TYPE_CHECKING:
+    from arena.config.experiment import GameSpec
+    from arena.evaluate.matrix import Cell
+
+AGENTS = "A player of the simulator (oracle, asker), a run (runs/latest, runs/latest@12), a model or endpoint:MODEL."
+
+
+def matrix_(
+    agents: Annotated[list[str], typer.Argument(help=AGENTS, show_default=False)],
+    game: Annotated[str, typer.Option(help="A simulator with a person in it: clinic, desk.", show_default=False)],
+    persons: Annotated[
+        str,
+        typer.Option(
+            help="Personas, and PERSONA+CONTENDER where a contender words what the script decides: "
+            "terse,terse+runs/latest; default all personas, scripted.",
+            show_default=False,
+        ),
+    ] = "",
+    tasks: Annotated[int, typer.Option(min=2, help="Hidden entities; every agent meets all, with every person.")] = 50,
+    trials: Annotated[int, typer.Option(min=1, help="How often each task is played, with other chance.")] = 4,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="Up to which pass^k; default all trials.")] = None,
+    role: Annotated[str, typer.Option(help="For all models that are agents, instead of their own.")] = "",
+    option: Option = None,
+    max_tokens: Budget = None,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw pass^1 and pass^k into this PNG file.")] = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Every agent with every simulated person, on the same tasks: success rates and pass^k, with intervals.
+
+    pass^k is the chance that k trials of a task all succeed (tau-bench): what is right now and then falls with k.
+    pass^1 is the success rate. A task is what the simulator hides (who is ill of what, who wants what) and is the
+    same for all personas; a persona changes what is volunteered, forgotten or mistaken. Intervals are over tasks. A
+    match that fails by a fault of the simulator or of a model is never a score of 0: its rate is told beside.
+
+    Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
+    """
+    from agents.players.spend import EndpointSpec
+    from arena.config.experiment import GameSpec
+    from arena.evaluate.evaluation import make_game
+    from arena.evaluate.matrix import Cell, Person, in_role, matrix, read_persons
+    from arena.evaluate.specs import Contenders
+
+    console, deepest = Console(highlight=False), trials if k is None else k
+    if deepest > trials:
+        raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
+    columns = read_persons(listed(persons), GameSpec(name=game))
+    loader = Contenders("", doing(), EndpointSpec(max_tokens=max_tokens))
+    voices = list(dict.fromkeys(voice for _, voice in columns if voice))
+    loaded = loader.load(*dict.fromkeys(agents), *voices)
+    rows, heard = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
+    spec = game_spec(game, option, rows)
+    if taken := {"persona", "person"} & spec.options.keys():
+        raise ConfigError(f"--option {min(taken)}: the persons of a matrix are those of --persons")
+    first, second = make_game(GameSpec(name=game, options={**spec.options, "person": "render"})).possible_agents
+    rows, words = [in_role(who, game, first, role) for who in rows], {w.name: in_role(w, game, second) for w in heard}
+    people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
+    cells, total = list[Cell](), len(rows) * len(people)
+    with progress(total * tasks * trials, as_json) as step:
+        played, stopped = matrix(rows, people, spec, tasks, trials, deepest, seed, step), False
+        try:
+            cells.extend(played)
+        except KeyboardInterrupt:
+            stopped = True
+    if cells:
+        _tell(console, cells, spec, plot, out, seed, as_json)
+    if stopped:
+        done = f"{len(cells)} of {total} cells are done{f' and in {out}' if out and cells else ''}"
+        raise Interrupted(f"interrupted: {done}; the one that was being played is lost")
+
+
+def _tell(
+    console: Console, cells: Sequence[Cell], spec: GameSpec, plot: Path | None, out: Path | None, seed: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Draws, writes and prints what was played."""
+    from arena.cli.show_evaluate import titled
+    from arena.doctor import environment
+
+    first = cells[0]
+    title = f"{titled(spec)}: {first.tasks} tasks × {first.trials} trials (95 % intervals over tasks)"
+    if plot:
+        from arena.evaluate.matrix_plot import plot as draw
+
+        draw(cells, title, plot)
+    machine = {name: value for name, value in environment().items() if name != "command"}
+    asked = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
+    dealt = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
+    close(asked | dealt | {"cells": [cell.to_json() for cell in cells]}, out, as_json)
+    if not as_json:
+        _show(console, title, cells)
+
+
+def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
+    """A table for each pass^k and one of turns; then what failed."""
+    from arena.cli.live import cell as number
+    from arena.cli.show import print_table
+    from arena.cli.show_evaluate import interval
+    from arena.plain import printable
+
+    agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
+    found = {(cell.agent, cell.person): cell for cell in cells}
+    console.print(Text(printable(title), style="bold"), soft_wrap=True)
+    figures = {
+        f"pass^{k}": {at: interval(c.reliability(k)) for at, c in found.items()} for k in range(1, cells[0].k + 1)
+    }
+    figures["turns"] = {at: number(c.mean("turns").estimate, "{:.1f}") for at, c in found.items()}
+    for name, values in figures.items():
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for n, column in enumerate((name, *persons)):
+            table.add_column(Text(printable(column).replace("+", "\n+")), overflow="fold", no_wrap=n > 0)
+        for agent in agents:
+            table.add_row(*map(Text, [printable(agent), *(values.get((agent, person), "") for person in persons)]))
+        print_table(console, table)
+        console.print()
+    for cell in cells:
+        for reason, count in cell.faults.items():
+            lost = f"! {cell.agent} with {cell.person}: {count} matches failed, {interval(cell.fault_rate)}: {reason}"
+            console.print(Text(printable(lost), style="yellow"), soft_wrap=True)

@@ -1,0 +1,139 @@
+"""`arena play`: one match at the terminal, of people and whoever else can take a seat."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import games
+from agents.names import nearest
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.evaluate.specs import Contenders
+    from arena.play.contenders import Contender
+    from arena.records import MatchRecord
+
+HUMAN = "human"
+
+
+def play(
+    game: Annotated[str, typer.Option(help="Which game (arena list games).", show_default=False)],
+    seat: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SEAT=WHO", help="Who sits where; SEAT is a name or a number from 0.", show_default=False),
+    ] = None,
+    option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the deal and of all players; default a new one.")] = None,
+    role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; talk goes to stderr.")] = False,
+) -> None:
+    """Play one match at the terminal.
+
+    WHO is human, a brain (arena list policies), a run folder, a model's name, or endpoint:MODEL.
+
+    Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
+    """
+    import asyncio
+
+    from arena.config.layers import game_options
+    from arena.evaluate.specs import Contenders
+    from arena.play.contenders import HumanContender, play_one
+    from arena.play.match import Limits, MatchPlan
+
+    console, settings = Console(highlight=False, stderr=as_json), game_options(option or [])
+    table = make_game(game, settings)
+    who = holders(table, seat or [])
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise ConfigError(f"--out {out}: give a file in a folder that exists")
+    others = seat_others(game, table, who, Contenders(role, lambda what: console.print(_plain(what, "dim"))))
+    seed = secrets.randbelow(2**32) if seed is None else seed
+    seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
+    plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
+    console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
+    with contextlib.closing(asyncio.new_event_loop()) as loop:  # asyncio.run would keep Ctrl-C from the person's line
+        record = loop.run_until_complete(play_one(plan, seated, seed, Limits(), game=table))
+    _show_end(console, table, [s for s in who if s not in others], record)
+    if out is not None:
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record.to_json()) + "\n")
+    if as_json:
+        print(json.dumps(record.to_json()))
+    if record.status == "failed" and len(others) == len(who):
+        raise typer.Exit(1)
+
+
+def make_game(name: str, options: dict[str, Any]) -> Any:
+    """A new game; ConfigError with the nearest name, or with what is wrong with an option."""
+    if complaint := games.complaint(name):
+        raise ConfigError(f"{complaint} (arena list games)")
+    try:
+        return games.make(name, **options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"--option: {error}") from None
+
+
+def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
+    """From `SEAT=WHO` to who sits at each seat, in the game's order; ConfigError for seats that cannot be filled so."""
+    names: list[str] = list(game.possible_agents)
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        place, equals, who = (part.strip() for part in assignment.partition("="))
+        if not equals or not who:
+            raise ConfigError(f"--seat {assignment}: write SEAT=WHO, such as --seat {names[0]}={HUMAN}")
+        name = names[int(place)] if place.isdecimal() and int(place) < len(names) else place
+        if name not in names:
+            known = ", ".join(f"{number} {name}" for number, name in enumerate(names))
+            raise ConfigError(f"--seat: there is no seat '{place}'{nearest(place, names)} (the seats: {known})")
+        if name in found:
+            raise ConfigError(f"--seat: two are to sit at {name}: {found[name]} and {who}")
+        found[name] = who
+    for name in names:
+        if name not in found:
+            raise ConfigError(f"--seat: nobody sits at {name}: add --seat {name}=random, or {name}={HUMAN}")
+    return {name: found[name] for name in names}
+
+
+def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+    """Everybody but the people, found, loaded and checked for their seats."""
+    specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
+    try:
+        loaded = dict(zip(specs, loader.load(*specs), strict=True))
+    except ConfigError as error:
+        slips = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
+        raise ConfigError(f"{error}{nearest(slips[0], [HUMAN]) if slips else ''}") from None
+    others = {seat: loaded[spec] for seat, spec in who.items() if spec != HUMAN}
+    for seat, contender in others.items():
+        contender.check(title, game, seat)
+    return others
+
+
+def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchRecord) -> None:
+    """What people have not read yet, or the whole match where nobody took part; and how it ended."""
+    from agents.players.human import HumanLeft, show_messages
+
+    if record.status == "failed":
+        reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
+        console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
+        return
+    if people:
+        show_messages(console, game.observe(people[0])["messages"])
+    else:
+        console.print(_plain(game.render(), ""), soft_wrap=True)
+    payoffs = ", ".join(f"{seat} {value:+g}" for seat, value in record.payoffs.items())
+    console.print(_plain(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
+
+
+def _plain(text: str, style: str) -> Text:
+    from agents.reply import visible
+
+    return Text(visible(text, keep="\n"), style=style)

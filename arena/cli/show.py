@@ -1,0 +1,102 @@
+"""Runs and matches as a person reads them. All text of models is shown as plain text, never as markup."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from arena.cli.live import cell, iteration_table
+from arena.cli.summary import Change, best_match, changes
+from arena.plain import printable
+from arena.store.reader import RunReader
+
+
+def show_run(console: Console, path: Path) -> None:
+    """A run's iterations, what changed, and which matches to read."""
+    reader = RunReader(path)
+    rows = reader.metrics()
+    console.print(iteration_table(rows, rows[-1]["iteration"] if rows else 0))
+    if rows:
+        show_changes(console, changes(path), rows)
+    if (best := best_match(path)) is not None:
+        console.print(Text(f"\na match to read: arena show {path} {best}"), soft_wrap=True)
+
+
+NARROWEST = 12
+"""Cells that a folded name keeps."""
+
+
+def show_changes(console: Console, found: Iterable[Change], rows: list[dict[str, Any]]) -> None:
+    """The last iteration against the first, with 95 % intervals."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "first", "last", "difference"):
+        table.add_column(name, overflow="fold", no_wrap=bool(name))
+    for change in found:
+        verdict = ("▲" if change.difference.estimate > 0 else "▼") if change.clear else "≈"
+        first, last, difference = (_interval(i) for i in (change.first, change.last, change.difference))
+        table.add_row(change.name, first, last, f"{verdict} {difference}")
+    ends = f"Iteration {rows[0]['iteration']} against {rows[-1]['iteration']}"
+    console.print(Text(f"\n{ends} (95 % intervals; ≈ within noise)"))
+    print_table(console, table)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """The table at its natural width; in a narrow terminal names fold first, then the terminal wraps lines."""
+    natural = Measurement.get(console, console.options.update(width=10_000), table).maximum
+    if console.is_terminal:
+        names = max(cell_len(str(name)) for name in table.columns[0].cells)
+        table.width = max(natural - max(0, names - NARROWEST), min(natural, console.width))
+    else:
+        table.width = natural
+    console.print(table, crop=False)
+
+
+def show_match(console: Console, path: Path, match: str) -> None:
+    """One match as a dialogue: what was said, what the game read, what it earned and was credited."""
+    reader = RunReader(path)
+    row = reader.match(match)
+    credit = {(c.match, c.turn): c for c in reader.credit(row["iteration"])}
+    seats = ", ".join(f"{seat} = {s['policy']}@{s['version']} as {s['role']}" for seat, s in row["seats"].items())
+    console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}): {seats}", "bold"), soft_wrap=True)
+    for turn in row["turns"]:
+        for message in turn["messages"]:
+            if message["sender"] not in row["seats"]:
+                console.print(_plain(f"{message['sender']}: {message['text']}", "dim", indent=4), soft_wrap=True)
+        _show_turn(console, turn, credit.get((row["id"], turn["index"])))
+    ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
+    payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
+    console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
+    if ended:
+        console.print(_plain(ended, "dim"), soft_wrap=True)
+
+
+def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
+    line = Text(f"{turn['index'] + 1:>2}. {turn['seat']}: ", style="cyan")
+    line.append(printable(turn["raw"].strip() or "(nothing)"), style="default" if turn["valid"] else "red")
+    console.print(line, soft_wrap=True)
+    notes = [] if turn["valid"] else ["not a legal act"]
+    if turn["private"]:
+        notes.append(f"thought: {turn['private']}")
+    earned = ", ".join(f"{name} {value:+g}" for name, value in turn["rewards"].items()) or "nothing"
+    notes.append(f"earned {earned}")
+    if credit is not None:
+        notes.append(f"reward {credit.reward:+.2f}, advantage {credit.advantage:+.2f}")
+    console.print(_plain(" · ".join(notes), "dim", indent=4), soft_wrap=True)
+
+
+def _plain(text: str, style: str, indent: int = 0) -> Text:
+    return Text(" " * indent + printable(text), style=style)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _interval(interval: Any) -> str:
+    estimate, low, high = (cell(value, "{:.2f}") for value in interval)
+    return f"{estimate} [{low}, {high}]"

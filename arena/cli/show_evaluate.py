@@ -1,0 +1,171 @@
+"""Evaluations, tournaments and exploitabilities as tables. Names are shown as plain text, never as markup."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from arena.cli.live import cell
+from arena.cli.show import print_table
+from arena.evaluate.evaluation import Result, change
+from arena.evaluate.exploitability import Exploitability
+from arena.evaluate.tournament import Standings
+from arena.plain import printable
+from arena.statistics import Interval
+
+
+def interval(found: Interval, form: str = "{:.2f}") -> str:
+    """`0.54 [0.49, 0.59]`; the estimate alone where the data give no interval."""
+    estimate, low, high = (cell(value, form) for value in found)
+    return estimate if found.low != found.low else f"{estimate} [{low}, {high}]"
+
+
+def shortened(names: Iterable[str]) -> dict[str, str]:
+    """What to call contenders: paths by their last part where that tells them apart, all else as it was typed."""
+    short = {n: n if n.startswith("endpoint:") else n.rstrip("/").rpartition("/")[2] for n in names}
+    return short if len(set(short.values())) == len(short) else {n: n for n in short}
+
+
+def titled(game: Any) -> str:
+    """A game with its options as one types them: `kuhn_poker (illegal=end, talk=false)`."""
+    typed = {name: value if isinstance(value, str) else json.dumps(value) for name, value in game.options.items()}
+    options = ", ".join(f"{name}={value}" for name, value in typed.items())
+    return f"{game.name} ({options})" if options else str(game.name)
+
+
+def show_results(console: Console, results: Sequence[Result]) -> None:
+    """A table per game with a line per opponent, then the game's own figures, then what went wrong."""
+    _say(console, f"{results[0].contender} (95 % intervals)", "bold")
+    for game in {titled(r.game): r.game for r in results}.values():
+        _say(console, f"\n{titled(game)}", "bold")
+        own = [r for r in results if r.game == game]
+        rated = any(r.scored for r in own)
+        table = _table("against", "matches", *(("win", "draw", "loss") if rated else ()), "payoff", "illegal")
+        for r in own:
+            rates = [interval(r.rate("win")), *(cell(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss"))]
+            cells = [_met(r), str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
+            table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
+        print_table(console, table)
+        for r in own:
+            figures = [
+                f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
+            ]
+            _say(console, f"{_met(r)}: {' · '.join(figures)}", "dim")
+            warn(console, [r])
+
+
+GENERAL = ("payoff", "win", "invalid")
+NAMES = {"invalid": "illegal", "win": "win rate"}
+
+
+def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
+    """Every figure before and after, and the difference deal by deal."""
+    _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
+    for game in {titled(r.game): r.game for r in after}.values():
+        _say(console, f"\n{titled(game)}", "bold")
+        table = _table("", "before", "after", "difference")
+        for old, new in zip(before, after, strict=True):
+            if new.game != game:
+                continue
+            table.add_row(Text({"itself": "with itself", "alone": "alone"}.get(_met(new), f"against {_met(new)}")))
+            shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
+            for name in dict.fromkeys(shared):
+                moved = change(old, new, name)
+                mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
+                cells = [f"  {NAMES.get(name, name)}", interval(old.mean(name)), interval(new.mean(name))]
+                table.add_row(*map(Text, [*cells, f"{mark} {interval(moved)}"]))
+        print_table(console, table)
+
+
+def _met(r: Result) -> str:
+    return "itself" if r.against == r.contender else r.against or "alone"
+
+
+def warn(console: Console, results: Iterable[Result]) -> None:
+    """Matches that an illegal act ended, and attempts that failed."""
+    for r in results:
+        for who, name in (("own", r.contender), ("other", r.against)):
+            if r.illegal[who]:
+                matches = f"{r.illegal[who]} of {r.matches} matches"
+                _say(console, f"! {r.game.name}, {_met(r)}: an illegal act of {name} ended {matches}", "yellow")
+        for reason, count in r.failed.items():
+            _say(console, f"! {r.game.name}, {_met(r)}: {count} failed and played again: {reason}", "yellow")
+
+
+def show_standings(console: Console, s: Standings) -> None:
+    """The ranking, who got what against whom, and how far it is from a ranking."""
+    _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
+    rated, short = "elo" in s.table, shortened(map(str, s.table.index))
+    own = ("score", "Elo\n(Bradley–Terry)", "openskill", "α-rank") if rated else ()
+    table = _table("", "payoff", *own)
+    for name, row in s.table.iterrows():
+        cells = [short[str(name)], interval(Interval(row["payoff"], row["low"], row["high"]))]
+        if rated:
+            elo = interval(Interval(row["elo"], row["elo_low"], row["elo_high"]), "{:+.0f}")
+            cells += [f"{row['score']:.2f}", elo, f"{row['mu']:.1f} ± {row['sigma']:.1f}"]
+            cells += [cell(row["alpha_rank"], "{:.2f}")]
+        table.add_row(*map(Text, cells))
+    print_table(console, table)
+    names = list(s.table.index)
+    _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
+    matrix = _table("", *(str(place) for place, _ in enumerate(names, 1)))
+    for place, name in enumerate(names, 1):
+        met = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
+        matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *met]))
+    print_table(console, matrix)
+    _show_cycles(console, s)
+    if rated and bool(np.isnan(s.table["alpha_rank"]).all()):
+        _say(
+            console, "! α-rank needs matplotlib and networkx: pip install 'arena-selfplay[analysis]' networkx", "yellow"
+        )
+    for name, count in s.illegal.items():
+        _say(console, f"! an illegal act of {name} ended {count} matches", "yellow")
+    for reason, count in s.failed.items():
+        _say(console, f"! {count} failed and played again: {reason}", "yellow")
+
+
+def _show_cycles(console: Console, s: Standings) -> None:
+    report = s.transitivity
+    if report is None:
+        return
+    share, turning = interval(report.intransitive), interval(report.rotational)
+    _say(console, f"\nintransitive triples {share} · rotational part of the payoffs {turning}", "bold")
+    for cycle in report.cycles[:10]:
+        _say(console, f"  {' > '.join((*cycle.names, cycle.names[0]))}: probability {cycle.probability:.2f}", "")
+    if len(report.cycles) > 10:
+        _say(console, f"  and {len(report.cycles) - 10} more (--json lists them)", "dim")
+
+
+def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Exploitability]) -> None:
+    """A line per contender."""
+    first, short = next(iter(found.values())), shortened(found)
+    one, *_ = seats = list(first.gains)
+    _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
+    table = _table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
+    for name, e in found.items():
+        gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")
+        cells = [short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass]
+        table.add_row(*map(Text, cells))
+    print_table(console, table)
+    _say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
+
+
+def _exact(value: float) -> str:
+    """Without the solver's last digits, and without a negative zero."""
+    return f"{round(value, 9) + 0.0:.4f}"
+
+
+def _table(*columns: str) -> Table:
+    """The first column is of names and may fold; figures never do."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for n, name in enumerate(columns):
+        table.add_column(Text(name), overflow="fold", no_wrap=n > 0)
+    return table
+
+
+def _say(console: Console, text: str, style: str) -> None:
+    console.print(Text("\n".join(map(printable, text.split("\n"))), style=style), soft_wrap=True)

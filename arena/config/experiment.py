@@ -1,0 +1,289 @@
+"""The experiment: what a run is, in strict models."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agents.engines.spec import EngineSpec
+from agents.players.spend import EndpointSpec
+from arena.config.parts import Chosen, Kind, Kinds
+from arena.config.paths import ContenderName, Folder, GameName, ModelName, RoleName
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Spec(BaseModel):
+    """Base of all parts of an experiment: unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class GameSpec(Spec):
+    """Which game, with which of its options."""
+
+    name: GameName
+    options: dict[str, Any] = {}
+
+
+class SeatSpec(Spec):
+    """Who sits at a seat."""
+
+    role: RoleName
+    """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
+    policy: str
+    """A name from `policies`, a brain such as `random`, or `endpoint:MODEL`."""
+
+
+class TableSpec(Spec):
+    """A game and who sits at it."""
+
+    game: GameSpec
+    seats: dict[str, SeatSpec]
+    share: Annotated[float, Field(gt=0)] = 1.0
+    """Of the matches of an iteration, relative to the other tables' shares."""
+
+
+class ImitateSpec(Spec):
+    """A warm start: learn to speak like brains before learning from reward."""
+
+    brains: Annotated[list[str], Field(min_length=1)]
+    """Every match seats some of them, drawn at random, at the policy's own tables."""
+    matches: Positive = 256
+    epochs: Positive = 4
+    minibatches: Positive = 8
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    decay: bool = False
+    """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
+
+
+class PolicySpec(Spec):
+    """Named weights."""
+
+    model: ModelName
+    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id."""
+    train: bool = True
+    imitate: ImitateSpec | None = None
+
+
+class LimitsSpec(Spec):
+    """What one match may use before it is called off and recorded as failed; null is no limit."""
+
+    turns: Positive | None = 100
+    tokens: Positive | None = None
+    """Sampled by all seats together."""
+    seconds: Annotated[float, Field(gt=0)] | None = 600.0
+    turn_seconds: Annotated[float, Field(gt=0)] | None = 120.0
+
+
+class PlaySpec(Spec):
+    """How the matches of an iteration are played."""
+
+    matches: Positive = 16
+    group: Positive = 1
+    """How many matches share a deal, for estimators that compare within one; divides `matches`."""
+    resample: Annotated[int, Field(ge=0)] = 0
+    """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
+    branch: Annotated[int, Field(ge=0)] = 0
+    """How many more matches part from each one, at turns of its learners drawn at random; they come on top."""
+    in_flight: Positive = 64
+    """How many matches run at once."""
+    attempts: Positive = 3
+    """How often a failing match is tried before the run stops."""
+    limits: LimitsSpec = LimitsSpec()
+
+    @property
+    def deals(self) -> int:
+        """How many deals an iteration has."""
+        return self.matches // self.group
+
+
+class CreditSpec(Spec):
+    """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
+
+    stages: list[Annotated[Chosen, Kind("stage")]] = []
+    weights: dict[str, Annotated[Chosen, Kind("schedule")]] = {}
+    """Of each named reward, a number or a schedule; 1 if not given."""
+    select: list[Annotated[Chosen, Kind("selector")]] = []
+    estimator: Annotated[Chosen, Kind("estimator")] = Chosen("estimator", "mars")
+    critic: Annotated[Chosen | None, Kind("critic", optional=True)] = None
+    """What foresees the values that an estimator such as `gae_turn` needs."""
+    transforms: list[Annotated[Chosen, Kind("transform")]] = []
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What models have to measure first (`arena.credit.measures`); empty where a match log alone is enough."""
+        return frozenset().union(*(p.needs for p in (self.estimator, *self.stages, *self.select, *self.transforms)))
+
+
+class ShownSpec(Spec):
+    """Play that is shown to the learners in every update, to be imitated beside learning from their own."""
+
+    weight: Annotated[Chosen, Kind("schedule")] = Chosen("schedule", "constant", {"value": 0.1})
+    """Of the mean -log p over the shown tokens, which is added to the loss of what was played: a number or a schedule.
+    """
+    brains: list[str] = []
+    """Who shows it: every match seats some of them, drawn at random, at the policy's own tables."""
+    run: Folder | None = None
+    """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
+    best: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
+    matches: Positive = 8
+    """Shown to each policy in each iteration."""
+
+    @model_validator(mode="after")
+    def _from_one(self) -> Self:
+        if bool(self.brains) == (self.run is not None):
+            raise ValueError("give `brains: […]` or `run: FOLDER`: one of them shows how to play")
+        return self
+
+
+class LearnSpec(Spec):
+    """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
+
+    loss: Annotated[Chosen, Kind("loss")] = Chosen("loss", "policy_gradient")
+    aggregate: Annotated[Chosen, Kind("aggregate")] = Chosen("aggregate", "token_mean")
+    """What of the tokens, turns or streams the loss is a mean over."""
+    regularisers: Annotated[dict[str, Chosen], Kinds("regulariser")] = {"kl": Chosen("regulariser", "kl")}
+    """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
+    shown: ShownSpec | None = None
+    replay: Annotated[Chosen | None, Kind("replay", optional=True)] = None
+    """What of earlier iterations is learned from once more."""
+    lr: Annotated[float, Field(ge=0)] = 2e-5
+    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    epochs: Positive = 1
+    minibatches: Positive = 1
+    """Optimiser steps per epoch."""
+    token_budget: Positive = 2048
+    """Padded tokens per forward pass."""
+    grad_clip: Annotated[float, Field(ge=0)] = 1.0
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
+    """Mean |sampler - trainer| log-probability at which the run stops."""
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per update."""
+        return self.epochs * self.minibatches
+
+    @property
+    def holds_on(self) -> bool:
+        """Whether some regulariser compares the policy with its own beginning."""
+        return any("reference" in r.needs and r.whole().settings["weight"].plain() for r in self.regularisers.values())
+
+
+class OpponentSpec(Spec):
+    """One kind of opponent, and when it is met."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    play: Literal["self", "past", "pfsp", "fixed"]
+    """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
+    learner seldom beats; `fixed`: a brain or a frozen policy."""
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
+    lag: Positive | None = None
+    policy: str | None = None
+    since: Annotated[Positive, Field(alias="from")] = 1
+    """First iteration in which it is met."""
+    until: Positive | None = None
+    """Last one; null is the end of the run."""
+
+    def met_in(self, iteration: int) -> bool:
+        """Whether it may be drawn in this iteration."""
+        return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        for field, play, example in (("lag", "past", "lag: 1"), ("policy", "fixed", "policy: random")):
+            given = getattr(self, field) is not None
+            if self.play == play and not given:
+                raise ValueError(f"`play: {play}` needs `{field}`, such as `{example}`")
+            if given and self.play != play:
+                raise ValueError(f"`{field}` belongs to `play: {play}`, not to `play: {self.play}`")
+        if self.until is not None and self.until < self.since:
+            raise ValueError(f"it is met from iteration {self.since} until {self.until}: never")
+        return self
+
+
+class PoolSpec(Spec):
+    """Which past versions of the trained policies are kept to be met again."""
+
+    every: Positive = 5
+    """Iterations between two admissions; the beginning is always admitted."""
+    keep: Annotated[int, Field(ge=2)] = 8
+    """Members; beyond, the oldest but the first goes."""
+    in_memory: Positive = 4
+    """Past versions that are loaded at once."""
+
+
+class LeagueSpec(Spec):
+    """Against whom the trained policies play; without a league, against whoever is configured."""
+
+    opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
+    pool: PoolSpec = PoolSpec()
+
+
+class EvaluateSpec(Spec):
+    """Games, held out of training or not, that the first and the last weights play on the same deals."""
+
+    games: Annotated[list[GameSpec], Field(min_length=1)]
+    against: list[ContenderName] = ["random"]
+    """As in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
+    matches: Positive = 100
+    """Per game and opponent, before and after each."""
+
+
+class CheckpointSpec(Spec):
+    """How often the run is committed, and how many commits are kept."""
+
+    every: Positive = 1
+    keep: Positive = 2
+
+
+class Experiment(Spec):
+    """One run, whole."""
+
+    name: Name
+    seed: Annotated[int, Field(ge=0)] = 0
+    iterations: Positive
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of the matrix products in play and learning; weights and optimiser are float32 always."""
+    threads: Positive | Literal["auto"] | None = "auto"
+    """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
+    config; null leaves torch's own choice."""
+    game: GameSpec | None = None
+    roles: Folder | None = None
+    """A folder of role files, searched after the built-in ones."""
+    policies: dict[Name, PolicySpec]
+    seats: dict[str, SeatSpec] | None = None
+    tables: Annotated[list[TableSpec], Field(min_length=1)] | None = None
+    """Several games in one run, instead of `game` and `seats`."""
+    league: LeagueSpec | None = None
+    evaluate: EvaluateSpec | None = None
+    """Done after the last iteration."""
+    play: PlaySpec = PlaySpec()
+    credit: CreditSpec = CreditSpec()
+    learn: LearnSpec = LearnSpec()
+    engine: EngineSpec = EngineSpec()
+    endpoint: EndpointSpec = EndpointSpec()
+    """For policies written `endpoint:MODEL`."""
+    checkpoint: CheckpointSpec = CheckpointSpec()
+
+    def all_tables(self) -> list[TableSpec]:
+        """Every game of the run with who sits at it, one or several."""
+        if self.tables is not None:
+            return self.tables
+        return [TableSpec(game=self.game, seats=self.seats)] if self.game and self.seats is not None else []
+
+    def with_tables(self, tables: list[TableSpec]) -> "Experiment":
+        """The same with other tables, as many as there are."""
+        if self.tables is not None:
+            return self.model_copy(update={"tables": tables})
+        return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
+
+    def trained(self, policy: str) -> bool:
+        """Whether it is the name of a policy that learns."""
+        return policy in self.policies and self.policies[policy].train

@@ -1,0 +1,246 @@
+"""Parts of an experiment that are chosen by name: estimators, reward stages, losses and their kin.
+
+A part is a function in a table. Its keyword-only parameters are its settings: their annotations are checked by
+pydantic, and a name or setting that does not exist is an error. In YAML a part is its name, or its name with
+settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from inspect import Parameter, getdoc, signature
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+
+from agents.names import nearest
+
+TABLES = {
+    "estimator": "arena.credit.estimators:ESTIMATORS",
+    "stage": "arena.credit.rewards:STAGES",
+    "transform": "arena.credit.transforms:TRANSFORMS",
+    "selector": "arena.credit.selection:SELECTORS",
+    "critic": "arena.credit.critics:CRITICS",
+    "schedule": "arena.config.schedules:SCHEDULES",
+    "loss": "arena.learn.losses:LOSSES",
+    "clip": "arena.learn.clips:CLIPS",
+    "correction": "arena.learn.corrections:CORRECTIONS",
+    "aggregate": "arena.learn.aggregates:AGGREGATES",
+    "regulariser": "arena.learn.regularisers:REGULARISERS",
+    "replay": "arena.credit.replay:REPLAYS",
+}
+"""Where each kind of part is found: loaded when first asked for, since those of `arena.learn` bring torch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A part by name with its settings; those not given are the function's defaults. Call it like the function."""
+
+    kind: str
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *given: Any) -> Any:
+        return table(self.kind)[self.name](*given, **self.settings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chosen) and (self.kind, self.plain()) == (other.kind, other.plain())
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What has to be measured beforehand for it or for a part inside it, such as `entropy`."""
+        inner = (part.needs for part in self.parts)
+        return frozenset(getattr(table(self.kind)[self.name], "needs", ())).union(*inner)
+
+    @property
+    def parts(self) -> "list[Chosen]":
+        """The parts among its settings."""
+        return _parts_in(self.whole().settings)
+
+    def whole(self) -> "Chosen":
+        """The same with every default written out."""
+        return _choose(self.kind, {self.name: dict(self.settings)})
+
+    def plain(self) -> Any:
+        """As in YAML, with every default."""
+        settings = {name: _plain(value) for name, value in self.whole().settings.items()}
+        if (self.kind, self.name) == ("schedule", "constant"):
+            return settings["value"]
+        return {self.name: settings} if settings else self.name
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Annotation of a field that holds a part: `Annotated[Chosen, Kind("estimator")]`; `optional`: or None."""
+
+    name: str
+    optional: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """A part is read by name and written with every default."""
+        return core_schema.no_info_plain_validator_function(
+            lambda value: None if value is None and self.optional else _choose(self.name, value),
+            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+        )
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Annotation of a field that holds several parts by name: `Annotated[dict[str, Chosen], Kinds("regulariser")]`."""
+
+    name: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Each entry is a part's name with its settings; written with every default."""
+
+        def read(value: Any) -> dict[str, Chosen]:
+            if not isinstance(value, Mapping):
+                raise PydanticCustomError("part_error", f"a mapping of {plural(self.name)} by name belongs here")
+            return {n: v if isinstance(v, Chosen) else _choose(self.name, {n: v}) for n, v in value.items()}
+
+        def write(value: dict[str, Chosen]) -> dict[str, Any]:
+            return {n: {k: _plain(v) for k, v in chosen.whole().settings.items()} for n, chosen in value.items()}
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.plain_serializer_function_ser_schema(write)
+        )
+
+
+def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
+    """A part by name, its settings checked; ValueError for a name or setting that does not exist or fit."""
+    return _choose(kind, {name: settings})
+
+
+def table(kind: str) -> Mapping[str, Callable[..., Any]]:
+    """All parts of a kind by name."""
+    module, _, name = TABLES[kind].partition(":")
+    found: Mapping[str, Callable[..., Any]] = getattr(import_module(module), name)
+    return found
+
+
+def needs(*measures: str) -> Callable[[Any], Any]:
+    """Mark a part with what it finds in `batch.measures`; see `arena.credit.measures` for what there is."""
+
+    def mark(function: Any) -> Any:
+        function.needs = measures
+        return function
+
+    return mark
+
+
+def gives(*measures: str) -> Callable[[Any], Any]:
+    """Mark a critic with the measures that it takes."""
+
+    def mark(function: Any) -> Any:
+        function.gives = frozenset(measures)
+        return function
+
+    return mark
+
+
+def given_by_critics() -> dict[str, frozenset[str]]:
+    """By critic, the values that it gives."""
+    return {name: getattr(critic, "gives", frozenset()) for name, critic in table("critic").items()}
+
+
+def described(kind: str) -> list[dict[str, str]]:
+    """Each part of a kind: its name, its settings with their defaults, and its first line of documentation."""
+    return [
+        {kind: name, "settings": ", ".join(_told(n, p) for n, p in _settings(function).items()) or "–", "what": line}
+        for name, function in table(kind).items()
+        for line in [(getdoc(function) or "").split("\n", 1)[0]]
+    ]
+
+
+def _choose(kind: str, value: Any) -> Chosen:
+    if isinstance(value, Chosen):
+        return value
+    if kind == "schedule" and isinstance(value, int | float) and not isinstance(value, bool):
+        return Chosen("schedule", "constant", {"value": float(value)})
+    if isinstance(value, Mapping) and len(value) > 1:
+        named = " and ".join(map(str, value))
+        raise PydanticCustomError("part_error", f"one {kind} belongs here, not {named}")
+    name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
+    known = table(kind)
+    if not isinstance(name, str) or name not in known:
+        if not isinstance(name, str) or not name:
+            raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(known)}")
+        told = f"unknown {kind} '{name}'{nearest(name, list(known))} (arena list {plural(kind)})"
+        raise PydanticCustomError("part_error", told.replace("{", "{{").replace("}", "}}"))
+    try:
+        settings = _model(kind, name).model_validate({} if given is None else given)
+    except ValidationError as error:
+        raise _renamed(error, kind, name) from None
+    return Chosen(kind, name, {field: getattr(settings, field) for field in type(settings).model_fields})
+
+
+def plural(kind: str) -> str:
+    """What `arena list` calls the parts of a kind."""
+    return {"loss": "losses", "replay": "replays"}.get(kind, f"{kind}s")
+
+
+@cache
+def _model(kind: str, name: str) -> type[BaseModel]:
+    """The settings of a part as a strict model."""
+    function = table(kind)[name]
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        setting: (hints[setting], ... if parameter.default is Parameter.empty else parameter.default)
+        for setting, parameter in _settings(function).items()
+    }
+    config = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
+    return create_model(f"{name} settings", __config__=config, **fields)
+
+
+def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:
+    return {n: p for n, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY}
+
+
+def _told(name: str, parameter: Parameter) -> str:
+    if parameter.default is Parameter.empty:
+        return f"{name} (required)"
+    return f"{name}={_plain(parameter.default)}"
+
+
+def _renamed(error: ValidationError, kind: str, name: str) -> ValidationError:
+    """The same errors below the part's name, with the nearest setting for one that does not exist."""
+    known = list(_settings(table(kind)[name]))
+    found: list[InitErrorDetails] = []
+    for fault in error.errors(include_url=False):
+        what: Any = fault["type"]
+        if what == "extra_forbidden" and len(fault["loc"]) == 1:
+            listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
+            told = f"unknown setting of {kind} {name}{nearest(str(fault['loc'][0]), known) or listed}"
+            what = PydanticCustomError("part_error", told.replace("{", "{{").replace("}", "}}"))
+        elif what in ("part_error", "value_error"):
+            what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
+        details: InitErrorDetails = {"type": what, "loc": (name, *fault["loc"]), "input": fault["input"]}
+        if "ctx" in fault and isinstance(what, str):
+            details["ctx"] = fault["ctx"]
+        found.append(details)
+    return ValidationError.from_exception_data(f"{kind} {name}", found)
+
+
+def _parts_in(value: Any) -> list[Chosen]:
+    """Every part inside a value of settings."""
+    if isinstance(value, Chosen):
+        return [value]
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [part for item in inner for part in _parts_in(item)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Chosen):
+        return value.plain()
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

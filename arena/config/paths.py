@@ -1,0 +1,80 @@
+"""Paths in an experiment: text that may name a file or a folder, and what makes it hold from anywhere."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Annotation of a field that may hold a path: `absolute` gives the same from anywhere, or the text as it is."""
+
+    absolute: Callable[[str], str]
+
+
+def anchored(value: Any, hint: Any = None) -> Any:
+    """A copy of an experiment, or of a part of one, in which every path is absolute."""
+    if isinstance(value, BaseModel):
+        hints = get_type_hints(type(value), include_extras=True)
+        return value.model_copy(
+            update={name: anchored(getattr(value, name), hints[name]) for name in type(value).model_fields}
+        )
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        marks = [mark for mark in arguments[1:] if isinstance(mark, Anchor)]
+        return marks[0].absolute(value) if marks and isinstance(value, str) else anchored(value, arguments[0])
+    if kind in (Union, UnionType):
+        for arm in arguments:
+            value = anchored(value, arm)
+        return value
+    if kind is list and isinstance(value, list):
+        return [anchored(item, arguments[0]) for item in value]
+    if kind is dict and isinstance(value, Mapping):
+        return {key: anchored(item, arguments[1]) for key, item in value.items()}
+    return value
+
+
+def absolute(path: str) -> str:
+    """From the root, whatever the user's folder is."""
+    return str(Path(path).expanduser().resolve())
+
+
+def _role(name: str) -> str:
+    return absolute(name) if name.endswith((".yaml", ".yml")) else name
+
+
+def _game(name: str) -> str:
+    path, colon, class_name = name.rpartition(":")
+    return f"{absolute(path)}{colon}{class_name}" if path.endswith(".py") else name
+
+
+def _model(name: str) -> str:
+    """A folder, unless a built-in model has that name."""
+    from agents.weights import resolve
+
+    here = absolute(name)
+    return here if Path(here).is_dir() and str(resolve(name)) == here else name
+
+
+def _contender(spec: str) -> str:
+    """A run's folder, before what says which of its weights, or a model's."""
+    found = re.fullmatch(r"(.+?)((?:@\d{1,9})?(?::[A-Za-z0-9_-]{1,64})?)", spec)
+    if found and Path(absolute(found[1]), "config.yaml").is_file():
+        return absolute(found[1]) + found[2]
+    return _model(spec) if Path(absolute(spec), "config.json").is_file() else spec
+
+
+Folder = Annotated[str, Anchor(absolute)]
+RoleName = Annotated[str, Anchor(_role)]
+"""A role's name, or a file that ends in .yaml."""
+GameName = Annotated[str, Anchor(_game)]
+"""A game's name, or file.py:Class."""
+ModelName = Annotated[str, Anchor(_model)]
+"""A model's name, or a folder."""
+ContenderName = Annotated[str, Anchor(_contender)]
+"""As `arena eval` takes it: a brain, a run folder, a model or its folder, or endpoint:MODEL."""

@@ -1,0 +1,40 @@
+"""Where an experiment begins: a game's own recipe, or one that fits every game."""
+
+import re
+
+import games
+from agents.role import written_for
+from agents.weights import DEFAULT
+from arena.config.layers import Layer, recipe_layer, recipe_names, text_layer
+
+
+def recipe_of(game: str) -> Layer:
+    """The recipe named after the game; without one, small language models at all seats, in roles written for them.
+
+    Where there is no such role, in the role `player`.
+    """
+    if game in recipe_names():
+        return recipe_layer(game)
+    name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
+    roles = {seat: written_for(game, seat) or "player" for seat in games.make(game).possible_agents}
+    seats = "\n".join(f"  {seat}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
+    return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, model=DEFAULT, seats=seats))
+
+
+_ANY = """\
+name: {name}
+iterations: 10
+precision: bf16
+game: {{name: "{game}", options: {{illegal: end}}}}
+policies:
+  shared: {{model: {model}}}
+seats:
+{seats}
+play:
+  matches: 24
+learn:
+  lr: 4e-5
+  regularisers: {{kl: {{weight: 0.02}}}}
+  token_budget: 1024
+checkpoint: {{every: 5, keep: 1}}
+"""

@@ -1,0 +1,238 @@
+"""ArCHer's critic: twin values of states and of replies, learned off-policy from replayed turns of the past."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from arena.credit.assign import Credited
+from arena.credit.batch import TurnBatch
+from arena.credit.critics.linear import per_trajectory
+from arena.credit.critics.speaking import Context, contexts, spoken
+from arena.credit.critics.words import replies, states, texts
+from arena.learn.moments import MOMENTS
+from arena.records import Trajectory
+
+if TYPE_CHECKING:
+    from arena.credit.critics.base import CriticContext, Measures
+
+_GRAMS = 2
+_NETWORKS = "networks.safetensors"
+_BUFFER = "buffer.safetensors"
+
+
+class Twin(torch.nn.Module):
+    """Two independent networks of one hidden layer over the same features."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.inner, self.inner_bias = _drawn(features, hidden, features), _drawn(1, hidden, features)
+        self.outer, self.outer_bias = _drawn(hidden, 1, hidden), _drawn(1, 1, hidden)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """[2, B] what each says of [B, features]."""
+        both = features.expand(2, *features.shape)
+        hidden = torch.baddbmm(self.inner_bias, both, self.inner).relu()
+        return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
+
+
+def _drawn(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
+    """[2, rows, columns] uniform within ± 1 / √inputs, as torch's linear layers begin."""
+    return torch.nn.Parameter(torch.empty(2, rows, columns).uniform_(-(inputs**-0.5), inputs**-0.5))
+
+
+class Networks(torch.nn.Module):
+    """Q1, Q2 of a state with a reply, and V1, V2 of a state."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.q, self.v = Twin(2 * features, hidden), Twin(features, hidden)
+
+
+@dataclass
+class Replay:
+    """Turns of the past, trajectory after trajectory, the oldest first."""
+
+    states: torch.Tensor
+    """[R, features] float16"""
+    replies: torch.Tensor
+    """[R, features] float16"""
+    rewards: torch.Tensor
+    """[R] float32"""
+    last: torch.Tensor
+    """[R] bool: nothing comes after; otherwise the next row is the next state."""
+    contexts: list[Context]
+    """What each was asked with, where replies are sampled anew; else empty."""
+
+    @classmethod
+    def empty(cls, features: int) -> Replay:
+        """Nothing yet."""
+        nothing = torch.zeros((0, features), dtype=torch.float16)
+        return cls(nothing, nothing, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    def add(self, newest: Replay, size: int) -> None:
+        """Take these in and let the oldest go, down to `size` or to these alone if they are more."""
+        cut = max(0, min(len(self), len(self) + len(newest) - size))
+        for name in ("states", "replies", "rewards", "last"):
+            setattr(self, name, torch.cat([getattr(self, name)[cut:], getattr(newest, name)]))
+        self.contexts = [*self.contexts[cut:], *newest.contexts] if newest.contexts else []
+
+
+class Archer:
+    """One critic for all trained policies, whose states tell who is to move."""
+
+    def __init__(
+        self,
+        context: CriticContext,
+        gamma: float,
+        features: int,
+        hidden: int,
+        lr: float,
+        polyak: float,
+        steps: int,
+        batch: int,
+        replay: int,
+        fresh: int,
+        warmup: int,
+    ) -> None:
+        if fresh and context.engine is None:
+            raise ValueError("critic archer: fresh replies need an engine: a match log alone is not enough")
+        self.context, self.gamma, self.features, self.polyak = context, gamma, features, polyak
+        self.steps, self.batch, self.size, self.fresh, self.warmup = steps, batch, replay, fresh, warmup
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(context.seed)
+            self.networks = Networks(features, hidden)
+        self.target = copy.deepcopy(self.networks).requires_grad_(False)
+        self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=lr)
+        self.replay = Replay.empty(features)
+        self.fits = 0
+        """Iterations learned from so far."""
+
+    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
+        """The lower of the two Vs of each turn's state, and of the two Qs of its reply; 0 while warming up."""
+        seen, said = self._features(trajectories)
+        v, q = torch.zeros(len(seen)), torch.zeros(len(seen))
+        if self.fits >= self.warmup:
+            with torch.no_grad():
+                v, q = self.networks.v(seen).amin(0), self.networks.q(torch.cat([seen, said], 1)).amin(0)
+        return {
+            "values": per_trajectory(trajectories, v.numpy()),
+            "action_values": per_trajectory(trajectories, q.numpy()),
+        }
+
+    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+        """Take these turns into the replay and learn from it; the figures are means over the steps."""
+        newest = self._turns(credited)
+        if not len(newest):
+            return {}
+        self.replay.add(newest, self.size)
+        own = self._spoken_at(len(newest), rng)
+        losses = [self._step(*drawn, own) for drawn in self._draws(len(own[0]), rng)]
+        self.fits += 1
+        q, v = np.mean(losses, 0).tolist()
+        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.replay))}
+
+    def save(self, folder: Path) -> None:
+        """Networks, targets and moments; the replay."""
+        slots = {n: self.optimizer.state.get(p, {}) for n, p in self.networks.named_parameters()}
+        tensors = {f"online.{n}": t for n, t in self.networks.state_dict().items()}
+        tensors |= {f"target.{n}": t for n, t in self.target.state_dict().items()}
+        tensors |= {f"{n}.{key}": slot[key] for n, slot in slots.items() for key in MOMENTS if key in slot}
+        save_file(tensors, folder / _NETWORKS)
+        kept = self.replay
+        ids = torch.tensor([i for context in kept.contexts for i in context.ids], dtype=torch.int32)
+        sizes = torch.tensor([len(context.ids) for context in kept.contexts], dtype=torch.int32)
+        columns = {"states": kept.states, "replies": kept.replies, "rewards": kept.rewards, "last": kept.last}
+        save_file({**columns, "ids": ids, "sizes": sizes}, folder / _BUFFER)
+        who = [[context.policy, context.role] for context in kept.contexts]
+        (folder / "archer.json").write_text(json.dumps({"fits": self.fits, "contexts": who}))
+
+    def load(self, folder: Path) -> None:
+        """The same again."""
+        tensors, kept = load_file(folder / _NETWORKS), load_file(folder / _BUFFER)
+        state = json.loads((folder / "archer.json").read_text())
+        self.fits = state["fits"]
+        for name, networks in (("online.", self.networks), ("target.", self.target)):
+            networks.load_state_dict({n.removeprefix(name): t for n, t in tensors.items() if n.startswith(name)})
+        for name, parameter in self.networks.named_parameters():
+            moments = {key: tensors[f"{name}.{key}"] for key in MOMENTS if f"{name}.{key}" in tensors}
+            if moments:
+                step = torch.tensor(float(self.fits * self.steps))
+                self.optimizer.state[parameter] = {"step": step, **moments}
+        ids = kept["ids"].split(kept["sizes"].tolist()) if len(kept["sizes"]) else ()
+        asked = [Context(p, r, tuple(i.tolist())) for (p, r), i in zip(state["contexts"], ids, strict=True)]
+        self.replay = Replay(kept["states"], kept["replies"], kept["rewards"], kept["last"], asked)
+
+    # -- one iteration -----------------------------------------------------------------------------------
+
+    def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
+        found = states(trajectories, self.features, _GRAMS), replies(trajectories, self.features, _GRAMS)
+        return torch.from_numpy(found[0]).float(), torch.from_numpy(found[1]).float()
+
+    def _turns(self, credited: Sequence[Credited]) -> Replay:
+        """The turns of these trajectories as a replay of their own."""
+        trajectories = [c.trajectory for c in credited if c.trajectory.turns]
+        seen, said = self._features(trajectories)
+        rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
+        last = torch.from_numpy(TurnBatch(trajectories).last)
+        asked = [context for t in trajectories for context in contexts(t)] if self.fresh else []
+        earned = torch.from_numpy(rewards).float()
+        return Replay(seen.half(), said.half(), earned, last, asked)
+
+    def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """States with what the policy of this iteration says there: its own turns, and replayed ones asked anew."""
+        seen, said = self.replay.states[-newest:], self.replay.replies[-newest:]
+        older = len(self.replay) - newest
+        if not self.fresh or not older:
+            return seen, said
+        rows = rng.integers(older, size=self.fresh)
+        anew = spoken([self.replay.contexts[i] for i in rows], self.context, rng)
+        told = torch.from_numpy(texts(anew, self.features, _GRAMS)).half()
+        return torch.cat([seen, self.replay.states[torch.from_numpy(rows)]]), torch.cat([said, told])
+
+    def _draws(self, own: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """For each step, rows of the replay for Q and rows of the spoken ones for V."""
+        for _ in range(self.steps):
+            drawn: tuple[NDArray[np.int64], NDArray[np.int64]] = (
+                rng.integers(len(self.replay), size=self.batch),
+                rng.integers(own, size=self.batch),
+            )
+            yield torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])
+
+    def _step(
+        self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[float, float]:
+        """One step of Adam on both, then the targets follow; the losses of Q and V before it."""
+        kept = self.replay
+        following = kept.states[(rows + 1).clamp(max=len(kept) - 1)].float()
+        pairs = torch.cat([kept.states[rows], kept.replies[rows]], 1).float()
+        here, said = own[0][spoken_rows].float(), own[1][spoken_rows].float()
+        with torch.no_grad():
+            later = torch.where(kept.last[rows], 0.0, self.gamma * self.target.v(following))
+            q_target, v_target = kept.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
+        q_loss = twin_loss(self.networks.q(pairs), q_target)
+        v_loss = twin_loss(self.networks.v(here), v_target)
+        self.optimizer.zero_grad()
+        torch.autograd.backward(q_loss + v_loss)
+        self.optimizer.step()
+        with torch.no_grad():
+            for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):
+                slow.lerp_(fast, self.polyak)
+        return q_loss.item(), v_loss.item()
+
+
+def twin_loss(said: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Σ_i mean (said_i - target_i)² of [2, B]: each of the two learns from the target of its own number."""
+    return (said - target).square().mean(1).sum()

@@ -1,0 +1,61 @@
+"""Asking a policy again what it would say at turns of the past: the a ~ π of off-policy critics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from agents.engines.base import Request
+from arena.records import Trajectory
+
+if TYPE_CHECKING:
+    from arena.credit.critics.base import CriticContext
+
+
+class Context(NamedTuple):
+    """All that a policy was given when it was to speak."""
+
+    policy: str
+    role: str
+    ids: tuple[int, ...]
+
+
+def contexts(trajectory: Trajectory) -> list[Context]:
+    """Of each turn in order: its stream up to its first sampled token."""
+    asked = {
+        turn: tuple(stream.ids[: stream.turns.index(turn)])
+        for stream in trajectory.streams
+        for turn in sorted({turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own})
+    }
+    return [Context(trajectory.policy, trajectory.role, asked[turn.index]) for turn in trajectory.turns]
+
+
+def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
+    """What the policies, as they are served now, say there; sampled as their roles say."""
+    engine, policies = run.engine, run.policies
+    assert engine is not None and policies is not None
+    frames = [policies[context.policy].frame for context in asked]
+    drawn = rng.integers(2**32, size=2).tolist()
+    requests = []
+    for i, (context, frame) in enumerate(zip(asked, frames, strict=True)):
+        sampling = run.roles[context.role].sampling
+        requests.append(
+            Request(
+                policy=context.policy,
+                ids=context.ids,
+                key=f"anew/{i}",
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop_ids=frame.stop_ids,
+                seed=(*drawn, i),
+            )
+        )
+    found = asyncio.run(engine.generate(requests))
+    for request in requests:
+        engine.forget(request.key)
+    return [frame.decode(reply.ids) for frame, reply in zip(frames, found, strict=True)]

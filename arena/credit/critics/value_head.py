@@ -1,0 +1,221 @@
+"""The token critic: for each trained policy a copy of its weights that foresees returns instead of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from agents.model_folder import load_model, quietly
+from agents.scoring import StreamBatch, pack, predictors, split_rows
+from agents.stream import Stream
+from arena.credit.assign import Credited
+from arena.credit.batch import TurnBatch
+from arena.credit.estimators.gae import token_returns
+from arena.learn.moments import MOMENTS
+from arena.records import Trajectory
+
+if TYPE_CHECKING:
+    from arena.credit.critics.base import CriticContext, Measures
+
+Floats = NDArray[np.float32]
+_HEAD = "value_head.safetensors"
+
+
+class ValueModel(torch.nn.Module):
+    """A causal language model's body with a scalar head: the value of the state before each sampled token."""
+
+    def __init__(self, model: Any, bf16: bool = False) -> None:
+        super().__init__()
+        self.model, self.bf16 = model, bf16
+        width = model.config.get_text_config(decoder=True).hidden_size
+        self.head = torch.nn.Linear(width, 1, device=next(model.parameters()).device)
+        torch.nn.init.zeros_(self.head.weight)
+        torch.nn.init.zeros_(self.head.bias)
+
+    def forward(self, batch: StreamBatch) -> torch.Tensor:
+        """[N] one value per sampled token of a batch, float32."""
+        with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
+            hidden = predictors(self.model.base_model, batch)
+        return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
+
+    def learning(self) -> dict[str, torch.nn.Parameter]:
+        """What is trained, by name: the body and the head, not what the model turns hidden states into tokens with."""
+        body = {f"body.{name}": p for name, p in self.model.base_model.named_parameters()}
+        return body | {f"head.{name}": p for name, p in self.head.named_parameters()}
+
+
+def value_loss(
+    values: torch.Tensor, returns: torch.Tensor, old: torch.Tensor | None = None, clip: float | None = None
+) -> torch.Tensor:
+    """[N] ½ (V - R)²; with `old` and `clip` PPO's ½ max((V - R)², (old + clip(V - old, ±clip) - R)²)."""
+    plain = (values - returns).square()
+    if old is None or clip is None:
+        return 0.5 * plain
+    return 0.5 * torch.maximum(plain, (old + (values - old).clamp(-clip, clip) - returns).square())
+
+
+class _Learner:
+    """One policy's critic with its optimiser."""
+
+    def __init__(self, model: ValueModel, lr: float, token_budget: int) -> None:
+        self.model, self.token_budget, self.steps = model, token_budget, 0
+        self.optimizer = torch.optim.AdamW(model.learning().values(), lr=lr, weight_decay=0.0)
+        self.device = model.head.weight.device
+
+    def look(self, streams: Sequence[Stream]) -> list[Floats]:
+        """The values of every stream's sampled tokens, without gradient."""
+        found: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
+        with torch.no_grad():
+            for batch in pack(streams, [1.0] * len(streams), self.token_budget):
+                for i, values in split_rows(batch, self.model(batch.to(self.device))):
+                    found[i] = values
+        return found
+
+    def step(
+        self,
+        streams: Sequence[Stream],
+        returns: Sequence[Floats],
+        old: Sequence[Floats] | None,
+        part: Sequence[int],
+        clip: float | None,
+        grad_clip: float,
+    ) -> tuple[float, int]:
+        """One optimiser step on some of the streams; the sum of squared errors before it, and over how many tokens."""
+        count, errors = sum(len(returns[i]) for i in part), 0.0
+        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part):
+            values = self.model(batch.to(self.device))
+            target = self._along(returns, batch)
+            loss = value_loss(values, target, None if old is None else self._along(old, batch), clip)
+            errors += float((values.detach() - target).square().sum())
+            torch.autograd.backward(loss.sum() / count)
+        if count:
+            torch.nn.utils.clip_grad_norm_(self.model.learning().values(), grad_clip)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.steps += 1
+        return errors, count
+
+    def _along(self, arrays: Sequence[Floats], batch: StreamBatch) -> torch.Tensor:
+        return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.device)
+
+    def save(self, folder: Path) -> None:
+        """The body in Hugging Face layout; head and moments beside it."""
+        with quietly():
+            self.model.model.save_pretrained(folder)
+        state = {f"head.{name}": p.detach() for name, p in self.model.head.named_parameters()}
+        for name, parameter in self.model.learning().items():
+            slot = self.optimizer.state.get(parameter, {})
+            state |= {f"{name}.{key}": slot[key] for key in MOMENTS if key in slot}
+        save_file({n: t.cpu().contiguous() for n, t in state.items()}, folder / _HEAD, {"steps": str(self.steps)})
+
+    def load(self, folder: Path) -> None:
+        """Head and moments again; the body comes with the model."""
+        state = load_file(folder / _HEAD)
+        self.steps = _steps(folder / _HEAD)
+        with torch.no_grad():
+            for name, parameter in self.model.head.named_parameters():
+                parameter.copy_(state[f"head.{name}"])
+        for name, parameter in self.model.learning().items() if self.steps else ():
+            moments = {key: state[f"{name}.{key}"].to(self.device) for key in MOMENTS if f"{name}.{key}" in state}
+            if moments:
+                self.optimizer.state[parameter] = {"step": torch.tensor(float(self.steps)), **moments}
+
+
+class ValueHead:
+    """A critic of tokens per trained policy; each begins when its policy is first looked at, as the policy is then."""
+
+    def __init__(
+        self,
+        context: CriticContext,
+        lr: float,
+        epochs: int,
+        minibatches: int,
+        clip: float | None,
+        grad_clip: float,
+    ) -> None:
+        if context.policies is None:
+            raise ValueError("critic value_head needs the weights of a run: a match log alone is not enough")
+        self.policies, self.discounts = context.policies, context.discounts
+        self.lr, self.epochs, self.minibatches = lr, epochs, minibatches
+        self.clip, self.grad_clip = clip, grad_clip
+        self._learners: dict[str, _Learner] = {}
+
+    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
+        """The value of each sampled token, and of each turn at its first."""
+        tokens: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
+        for policy in sorted({t.policy for t in trajectories}):
+            own = [i for i, t in enumerate(trajectories) if t.policy == policy]
+            said = iter(self._learner(policy).look([s for i in own for s in trajectories[i].streams]))
+            for i in own:
+                tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(said) for _ in trajectories[i].streams)])
+        return {"token_values": tokens, "values": [_first(t, v) for t, v in zip(trajectories, tokens, strict=True)]}
+
+    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+        """`epochs` times `minibatches` steps for each policy's critic, on its own trajectories."""
+        figures: dict[str, float] = {}
+        for policy in sorted({c.trajectory.policy for c in credited}):
+            own = [c for c in credited if c.trajectory.policy == policy]
+            told = self._teach(self._learner(policy), own, rng)
+            figures |= {f"{policy}.{name}": value for name, value in told.items()}
+        return figures
+
+    def save(self, folder: Path) -> None:
+        """A folder per policy."""
+        for policy, learner in self._learners.items():
+            learner.save(folder / policy)
+            self.policies[policy].tokenizer.save_pretrained(folder / policy)
+
+    def load(self, folder: Path) -> None:
+        """The critics that had begun."""
+        for path in sorted(folder.iterdir()):
+            self._learners[path.name] = self._begun(path.name, path)
+            self._learners[path.name].load(path)
+
+    def _teach(self, learner: _Learner, own: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+        batch = TurnBatch([c.trajectory for c in own])
+        streams = [s for c in own for s in c.trajectory.streams]
+        found = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
+        returns = np.split(found, np.cumsum([s.sampled for s in streams]))[:-1]
+        old = learner.look(streams) if self.clip is not None else None
+        errors, counts = [], []
+        for _ in range(self.epochs):
+            for part in np.array_split(rng.permutation(len(streams)), self.minibatches):
+                error, count = learner.step(streams, returns, old, part.tolist(), self.clip, self.grad_clip)
+                errors.append(error)
+                counts.append(count)
+        error, variance = sum(errors) / max(1, sum(counts)), float(found.var()) if len(found) else 0.0
+        return {"error": error} | ({"explained": 1.0 - error / variance} if variance > 0 else {})
+
+    def _learner(self, policy: str) -> _Learner:
+        if policy not in self._learners:
+            with TemporaryDirectory(prefix="arena-critic-") as folder:
+                self.policies.save_weights(policy, Path(folder))
+                self._learners[policy] = self._begun(policy, Path(folder))
+        return self._learners[policy]
+
+    def _begun(self, policy: str, folder: Path) -> _Learner:
+        trainer = self.policies.trainers[policy]
+        model = ValueModel(load_model(folder).to(trainer.device), self.policies.bf16)
+        return _Learner(model, self.lr, trainer.rule.token_budget)
+
+
+def _first(trajectory: Trajectory, tokens: Floats) -> Floats:
+    """[K] the value of each turn's first token; 0 for a turn without any."""
+    turns, first = np.unique(TurnBatch([trajectory]).token_turns, return_index=True)
+    found = np.zeros(len(trajectory.turns), np.float32)
+    found[turns] = tokens[first]
+    return found
+
+
+def _steps(path: Path) -> int:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return int(file.metadata()["steps"])

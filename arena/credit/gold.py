@@ -1,0 +1,97 @@
+"""The measure `gold`: how likely a policy finds the right answer before each of its turns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.chat import ChatFrame
+from agents.scoring import StreamScores, common_prefix
+from agents.stream import OBSERVED, Stream
+from arena.config.experiment import CreditSpec
+from arena.errors import ConfigError
+from arena.records import Trajectory
+
+Look = Callable[[Sequence[Stream], Sequence[float]], list[StreamScores]]
+
+
+class Gold(NamedTuple):
+    """Where the right answer stands, and how it is asked for."""
+
+    entry: str
+    """Of the match's report."""
+    before: str
+    """What the policy is made to say before the answer, in its own reply."""
+
+
+def gold_of(rule: CreditSpec) -> Gold | None:
+    """How the stages want `gold` asked for, if any wants it; ConfigError where two want it differently."""
+    asked = [stage.whole().settings for stage in rule.stages if "gold" in stage.needs]
+    found = {Gold(settings["gold"], settings["before"]) for settings in asked}
+    if len(found) > 1:
+        raise ConfigError(
+            "credit.stages: two stages ask for the right answer differently: give both the same `gold` and `before`"
+        )
+    return found.pop() if found else None
+
+
+def beliefs(trajectories: Sequence[Trajectory], frame: ChatFrame, look: Look, gold: Gold) -> list[NDArray[np.float32]]:
+    """[K] of each trajectory: the mean log-probability, at temperature 1, of the answer's tokens before each turn.
+
+    Before a turn is where its first token was sampled: after all that the seat had seen, at the head of its reply.
+    There `gold.before` and the answer follow instead, as content. Costs a forward pass over every turn's context:
+    a few trajectories are asked at a time, as the contexts of long ones are much larger than their streams.
+    """
+    found: list[NDArray[np.float32]] = []
+    for start in range(0, len(trajectories), _AT_ONCE):
+        asked = [_asked(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
+        streams = [stream for own in asked for stream in own]
+        means = np.array([scores.logprobs.mean() for scores in look(streams, [1.0] * len(streams))], np.float32)
+        found += np.split(means, np.cumsum([len(own) for own in asked])[:-1])
+    return found
+
+
+_AT_ONCE = 64
+
+
+def _asked(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]:
+    """For each turn its context, `gold.before` and the answer, whose tokens count as sampled."""
+    answer = answer_in(trajectory.game, trajectory.report, gold)
+    written = frame.encode(gold.before + answer)
+    # Where a word of the answer and the blank before it are one token, that token is the answer's.
+    opening = list(common_prefix([frame.encode(gold.before), written]))
+    own = len(written) - len(opening)
+    contexts = _contexts(trajectory)
+    return [
+        Stream(
+            [*contexts[turn.index], *written],
+            [False] * (len(contexts[turn.index]) + len(opening)) + [True] * own,
+            [0.0] * (len(contexts[turn.index]) + len(written)),
+            [OBSERVED] * (len(contexts[turn.index]) + len(opening)) + [turn.index] * own,
+        )
+        for turn in trajectory.turns
+    ]
+
+
+def _contexts(trajectory: Trajectory) -> dict[int, list[int]]:
+    """By turn, what stood in its stream before its first sampled token."""
+    found: dict[int, list[int]] = {}
+    for stream in trajectory.streams:
+        places = np.flatnonzero(stream.mask)
+        turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[places], return_index=True)
+        found |= {turn: stream.ids[:place] for turn, place in zip(turns.tolist(), places[firsts].tolist(), strict=True)}
+    return found
+
+
+def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:
+    """The right answer of a match; ConfigError where its report has none."""
+    answer = report.get(gold.entry)
+    if not isinstance(answer, str) or not answer.strip():
+        texts = ", ".join(name for name, value in report.items() if isinstance(value, str) and name != "ended")
+        known = f"its texts: {texts}" if texts else "it has no text"
+        raise ConfigError(
+            f"credit.stages: information_gain: the report of {game} has no answer in '{gold.entry}' ({known}): "
+            "name the entry in `gold`, or leave the stage out"
+        )
+    return answer

@@ -1,0 +1,74 @@
+"""An iteration's credit in a run: what is measured first, what replay puts among it, and what is remembered."""
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from math import ceil
+from typing import Any
+
+from arena.chance import generator
+from arena.config.experiment import Experiment
+from arena.config.schedules import Clock
+from arena.credit.assign import Credited, assign, select, turn_rewards
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.critics.base import Measures
+from arena.credit.replay import Replay
+from arena.credit.selection import lost_deals
+from arena.records import MatchRecord, Trajectory, trained
+from arena.store.reader import LogReader
+
+Measured = Callable[[frozenset[str], Sequence[Trajectory]], Measures]
+
+
+class Crediting:
+    """Credit as a run's experiment has it."""
+
+    def __init__(self, experiment: Experiment, measured: Measured, log: LogReader, state: dict[str, Any]) -> None:
+        """`state` is what an earlier one's `state` said, {} at the beginning."""
+        self.experiment, self.rule, self._measured = experiment, experiment.credit, measured
+        self._memory: dict[str, Any] = state.get("memory", {})
+        self._past: dict[str, Any] = state.get("replay", {})
+        chosen = experiment.learn.replay
+        self._replay: Replay | None = chosen(self._past, log) if chosen else None
+        self.recalled: list[Credited] = []
+        """What replay brought back in the latest iteration, to be learned in a step of its own."""
+
+    def state(self) -> dict[str, Any]:
+        """What credit and replay remember, as JSON for the checkpoint."""
+        return {"memory": self._memory, "replay": self._past}
+
+    def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
+        """How many deals are missing from what `play` asks for, after so many and what selection would drop of them.
+
+        Nothing is remembered of the question.
+        """
+        wanted = self.experiment.play.deals
+        if not deals:
+            return wanted
+        batch, rewards = self._tried(k, trained(records))
+        if self._replay:
+            batch, rewards = self._tried(k, self._replay.inject(batch, rewards))
+        lost = lost_deals(batch, select(batch, rewards, self.rule))
+        return max(0, ceil(wanted - deals + lost - 1e-9))
+
+    def credit(self, k: int, records: Iterable[MatchRecord]) -> list[Credited]:
+        """What every turn of a trained policy earned and was worth."""
+        found = trained(records)
+        if self._replay is None:
+            return assign(self._batch(k, found, self.rule.needs, self._memory), self.rule)
+        batch, rewards = self._tried(k, found)
+        heard = self._replay.inject(batch, rewards)
+        credited = assign(self._batch(k, heard, self.rule.needs, self._memory), self.rule)
+        again = self._replay.again(batch, rewards, credited)
+        self.recalled = again if self._replay.own_step else []
+        return credited if self._replay.own_step else credited + again
+
+    def _tried(self, k: int, found: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
+        """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""
+        needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
+        batch = self._batch(k, found, needs, deepcopy(self._memory))
+        return batch, turn_rewards(batch, self.rule)
+
+    def _batch(self, k: int, found: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]) -> TurnBatch:
+        clock = Clock(k, self.experiment.iterations)
+        rng = generator(self.experiment.seed, k, "credit")
+        return TurnBatch(found, clock, rng, memory, self._measured(needs, found))

@@ -1,0 +1,63 @@
+"""What credit may ask of models before it begins: one array per trajectory, by name.
+
+| name | per | what |
+|---|---|---|
+| `old` | sampled token | log-probability under the weights that are about to learn |
+| `entropy` | sampled token | nats of the distribution it was drawn from |
+| `reference` | sampled token | log-probability under the policy's own beginning |
+| `gold` | turn | mean log-probability of the right answer's tokens before the turn (`arena.credit.gold`) |
+| `values` | turn | what the critic says of its state |
+| `action_values` | turn | what the critic says of its reply there |
+| `token_values` | sampled token | what the critic says of the state before it |
+
+Tokens stand stream after stream, as in `TurnBatch.token_turns`. Nothing is measured that no part needs.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.config.parts import given_by_critics
+from arena.credit.critics.base import Critic, Measures
+from arena.credit.gold import Gold, beliefs
+from arena.policies import Policies
+from arena.records import Trajectory
+
+
+def measure(
+    wanted: frozenset[str],
+    trajectories: Sequence[Trajectory],
+    policies: Policies,
+    temperatures: Mapping[str, float],
+    gold: Gold | None = None,
+    critic: Critic | None = None,
+) -> Measures:
+    """Each wanted measure of each trajectory; temperatures are by role, `gold` says how the answer is asked for."""
+    found: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
+    by_policy: dict[str, list[int]] = defaultdict(list)
+    for i, trajectory in enumerate(trajectories):
+        by_policy[trajectory.policy].append(i)
+    for policy, members in by_policy.items() if wanted else ():
+        streams = [s for i in members for s in trajectories[i].streams]
+        heat = [temperatures[trajectories[i].role] for i in members for _ in trajectories[i].streams]
+        said: dict[str, list[NDArray[np.float32]]] = {}
+        if wanted & {"old", "entropy"}:
+            scores = policies.trainers[policy].look(streams, heat)
+            said |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
+        if "reference" in wanted:
+            said["reference"] = policies.reference_scores(policy, streams, heat)
+        if "gold" in wanted:
+            assert gold is not None, "who wants `gold` says how the answer is asked for"
+            asked, look = [trajectories[i] for i in members], policies.trainers[policy].look
+            for i, belief in zip(members, beliefs(asked, policies[policy].frame, look, gold), strict=True):
+                found["gold"][i] = belief
+        for name in wanted & said.keys():
+            rest = iter(said[name])
+            for i in members:
+                own = [next(rest) for _ in trajectories[i].streams]
+                found[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
+    return found | (
+        critic.look(trajectories) if critic and wanted & frozenset().union(*given_by_critics().values()) else {}
+    )

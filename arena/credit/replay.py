@@ -1,0 +1,244 @@
+"""Replay: trajectories of earlier iterations that learning hears of once more.
+
+What is remembered are names of matches in the run's own log, with scores; tokens, rewards and the sampler's
+log-probabilities are read from there again. Scores are those of selection (`arena.credit.selection`). What comes back
+is marked: the gate between sampler and trainer ignores it, and its behaviour, old and present log-probabilities stay
+three things, so that `policy_gradient`'s correction weighs it, or, `uncorrected`, openly does not.
+
+A replay is `replay(memory, log, *, settings)`, with two moments: `inject` before credit, `again` after it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from arena.config.parts import Chosen, Kind
+from arena.credit.assign import Credited
+from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
+from arena.credit.estimators.relative import PROBLEM
+from arena.credit.selection import scores
+from arena.errors import StoreError
+from arena.records import MatchRecord, Trajectory, trajectories
+from arena.store.reader import LogReader
+
+Keys = Annotated[tuple[TrajectoryKey, ...], Field(strict=False)]
+Count = Annotated[int, Field(ge=1)]
+Spread = Annotated[float, Field(ge=0)]
+
+
+class Entry(NamedTuple):
+    """A trajectory that is remembered; a list in the checkpoint."""
+
+    match: str
+    seat: str
+    policy: str
+    task: str
+    """What it is compared with."""
+    score: float
+
+    @property
+    def iteration(self) -> int:
+        """That played it."""
+        return int(self.match.split("-")[0])
+
+
+class Replay(Protocol):
+    """What a run does with its past."""
+
+    def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
+        """What credit hears of in place of the batch's trajectories. Remembers nothing of them."""
+
+    def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+        """What is learned after them, in a step of its own or with them; remembers what of the batch is worth it."""
+
+    @property
+    def own_step(self) -> bool:
+        """Whether what comes again is learned in a step of its own, after that of the fresh trajectories."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """A group of equal failures gets an earlier success in place of its first trajectory: ARPO-GUI's buffer.
+
+    Of each task (alike in `by`, role and policy) the latest `keep` trajectories that scored more than `above` are
+    remembered. A group of at least two (`group`, and the same policy) whose scores have a deviation < `std` and a mean
+    < `mean` gets a remembered one at random, from earlier iterations only; only what was just played is remembered. In
+    a group of 8 failures at 0 a success at 1 has A = +2.475 and the others -.354 with GRPO's deviation (ddof 1). The
+    injected one counts as of the group's deal, in statistics too (the selector `replayed` takes it out of them), and
+    comes before selection, so that `zero_variance` keeps the group.
+
+    With fresh deals every iteration the success is another deal's; where tasks recur add `seed` to `by`. The released
+    code computes old log-probabilities anew and so hides that the sample is off-policy: the default here too unless
+    the loss has a correction. Nothing happens while no success is remembered. Source: ARPO (Lu et al. 2025, dvlab),
+    n = 8, FIFO of 8 by task.
+    """
+
+    memory: dict[str, Any]
+    log: LogReader
+    _: KW_ONLY
+    by: Keys = ("game", "role")
+    group: Keys = tuple(PROBLEM)
+    of: str | None = None
+    keep: Count = 8
+    above: float = 0.1
+    std: Spread = 0.05
+    mean: float = 0.2
+    own_step = False
+
+    def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
+        """The batch's trajectories, the first of every failed group replaced where a success is remembered."""
+        score, groups = scores(batch, rewards, self.of), batch.trajectory_groups([*self.group, "policy"])
+        failed = (batch.std_by(score, groups) < self.std) & (batch.mean_by(score, groups) < self.mean)
+        failed &= batch.count_by(groups) > 1
+        firsts = np.unique(groups, return_index=True)[1]
+        tasks, drawn = self._tasks(batch), dict[int, Entry]()
+        for i in firsts[failed[firsts]].tolist():
+            if known := self.memory.get(tasks[i]):
+                drawn[i] = Entry(*known[int(batch.rng.integers(len(known)))])
+        heard = list(batch.trajectories)
+        for i, old in zip(drawn, recalled(self.log, list(drawn.values())), strict=True):
+            heard[i] = replace(old, seed=heard[i].seed)
+        return heard
+
+    def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+        """Nothing; remembers the successes of the batch, which is as it was played."""
+        score, tasks = scores(batch, rewards, self.of), self._tasks(batch)
+        for i in np.flatnonzero(score > self.above).tolist():
+            one, known = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
+            known.append([*Entry(one.match, one.seat, one.policy, tasks[i], float(score[i]))])
+            del known[: -self.keep]
+        return []
+
+    def _tasks(self, batch: TurnBatch) -> list[str]:
+        return _labels(batch, [*self.by, "role", "policy"])
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+    return value
+
+
+@dataclass(frozen=True)
+class SelfImitation:
+    """Trajectories that did well are learned once more, at what they are worth by now: SPEAR.
+
+    Remembered are trajectories with A > 0 (the mean over their turns), with `pattern` only those in which some turn's
+    text matches it, for `tolerate` iterations; and of each task (alike in `by`, and the same policy) the mean scores of
+    the last `history` groups. Once more than `threshold` of a policy's score above their task's median mean, `size` of
+    them are drawn, worth A = score - median (with `std` divided by the median deviation of the task's groups + 1e-6)
+    in all their turns, and all of the policy's are forgotten. As the median passes a trajectory's score its A is 0 and
+    it is not learned again. `weight` multiplies A, and so the loss, which is proportional to A > 0, but not the
+    regularisers; while it is 0 nothing is replayed.
+
+    `step: own` is an update of its own after that of the fresh trajectories, as published; with Adam, which divides by
+    the gradient's size, its `weight` says little, and the step moves on along the first one's momentum. `step: shared`
+    puts both into one update. Source: SPEAR (Qin et al. 2025): coefficient·(1 - cos(πt/T))/2 with T = 200, tolerance
+    at most 10 steps, a history of 10,240, threshold 1.5 × 2,048 samples (script: 1.5 × 32), only with a tool call, one
+    history for all (`by: []`), a power of two drawn.
+    """
+
+    memory: dict[str, Any]
+    log: LogReader
+    _: KW_ONLY
+    by: Keys = ("game", "role")
+    group: Keys = tuple(PROBLEM)
+    of: str | None = None
+    pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    tolerate: Annotated[int, Field(ge=0)] = 10
+    history: Count = 10_240
+    threshold: Annotated[int, Field(ge=0)] = 48
+    size: Count = 32
+    std: bool = False
+    weight: Annotated[Chosen, Kind("schedule")] = Chosen("schedule", "cosine", {"start": 0.0, "end": 1.0, "over": 200})
+    step: Literal["own", "shared"] = "own"
+
+    @property
+    def own_step(self) -> bool:
+        """As `step` says."""
+        return self.step == "own"
+
+    def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
+        """The batch's own trajectories."""
+        return list(batch.trajectories)
+
+    def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+        """What of the remembered is worth more than the median by now, when it is enough."""
+        score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
+        self._remember_groups(batch, score, tasks)
+        known = [Entry(*row) for row in self.memory.get("admitted", [])]
+        known = [e for e in known if batch.clock.iteration - e.iteration <= self.tolerate]
+        known += self._admitted(batch, score, tasks, credited)
+        median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
+        weight, found = self.weight(batch.clock), list[Credited]()
+        for policy in sorted({e.policy for e in known}) if weight > 0 else ():
+            better = [e for e in known if e.policy == policy and e.score > median[e.task]]
+            if len(better) > self.threshold:
+                places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
+                drawn = [better[i] for i in sorted(places.tolist())]
+                old = recalled(self.log, drawn, batch.trajectories)
+                found += [self._worth(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
+                known = [e for e in known if e.policy != policy]
+        self.memory["admitted"] = [[*e] for e in known]
+        return found
+
+    def _remember_groups(self, batch: TurnBatch, score: Floats, tasks: Sequence[str]) -> None:
+        """Add the mean and the deviation of each of the batch's groups to their task's history."""
+        groups = batch.trajectory_groups([*self.group, *self.by, "policy"])
+        firsts = np.unique(groups, return_index=True)[1].tolist()
+        for name, values in (("means", batch.mean_by(score, groups)), ("stds", batch.std_by(score, groups))):
+            histories = self.memory.setdefault(name, {})
+            for i in firsts:
+                histories.setdefault(tasks[i], []).append(float(values[i]))
+            for history in histories.values():
+                del history[: -self.history]
+
+    def _admitted(
+        self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[Credited]
+    ) -> list[Entry]:
+        """Of what was played just now, what did better than was to be expected."""
+        good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
+        return [
+            Entry(one.match, one.seat, one.policy, task, float(value))
+            for one, task, value in zip(batch.trajectories, tasks, score, strict=True)
+            if (one.match, one.seat) in good
+            and (self.pattern is None or any(re.search(self.pattern, turn.raw) for turn in one.turns))
+        ]
+
+    def _worth(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
+        """The trajectory at what it is worth by now; its rewards have been counted before."""
+        gain = entry.score - median
+        if self.std:
+            gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
+        count = len(one.turns)
+        return Credited(one, np.zeros(count), np.full(count, weight * gain))
+
+
+def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
+    """The trajectories of these entries, marked as replayed: of those that are held, or from the run's match log."""
+    known = {(one.match, one.seat): one for one in held}
+    absent = [entry for entry in entries if (entry.match, entry.seat) not in known]
+    for iteration in sorted({entry.iteration for entry in absent}):
+        for row in log.read(iteration, ids={entry.match for entry in absent if entry.iteration == iteration}):
+            known |= {(one.match, one.seat): one for one in trajectories(MatchRecord.from_json(row))}
+    for entry in absent:
+        if (entry.match, entry.seat) not in known:
+            raise StoreError(f"{log.folder} has no match {entry.match}, which is to be replayed: it was removed")
+    return [replace(known[entry.match, entry.seat], replayed=True) for entry in entries]
+
+
+def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
+    """[M] what each trajectory is in these respects, as text that can be a key in JSON."""
+    return [json.dumps([getattr(one, name) for name in by]) for one in batch.trajectories]
+
+
+_ROUNDING = 1e-9
+
+REPLAYS: dict[str, Callable[..., Replay]] = {"success": Success, "self_imitation": SelfImitation}

@@ -1,0 +1,55 @@
+"""From credited trajectories to what a trainer learns from: each turn's advantage on each of its own tokens."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.credit.assign import Credited
+from arena.credit.branches import pairs
+from arena.learn.batches import Sample
+
+
+def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) -> list[Sample]:
+    """One sample per stream with a token to learn from; temperatures are by role.
+
+    Where a match and its branch part, their turns are numbered as a pair.
+
+    Boundaries of turns come from the stream's turn ids alone.
+    """
+    samples = []
+    paired = _pairs(credited)
+    for number, item in enumerate(credited):
+        indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
+        learned = np.ones(len(indices), bool) if item.learned is None else item.learned
+        taken = 0
+        for stream in item.trajectory.streams:
+            own = np.asarray(stream.mask, bool)
+            count = int(own.sum())
+            places = np.searchsorted(indices, np.asarray(stream.turns, np.int64)[own])
+            advantages = item.advantages[places] if item.tokens is None else item.tokens[taken : taken + count]
+            taken += count
+            if learned[places].any():
+                samples.append(
+                    Sample(
+                        stream,
+                        advantages.astype(np.float32),
+                        np.asarray(stream.logprobs, np.float32)[own],
+                        temperatures[item.trajectory.role],
+                        places,
+                        learned[places],
+                        pairs=paired[number][places] if number in paired else None,
+                        source="replayed" if item.trajectory.replayed else "played",
+                    )
+                )
+    return samples
+
+
+def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
+    """[K] the number of each turn's pair of answers, -1 for none, by the place of its trajectory."""
+    found: dict[int, NDArray[np.int64]] = {}
+    for number, pair in enumerate(pairs([item.trajectory for item in credited])):
+        for one in (pair.first, pair.second):
+            none = np.full(len(credited[one].trajectory.turns), -1, np.int64)
+            found.setdefault(one, none)[pair.place] = number
+    return found

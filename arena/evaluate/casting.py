@@ -1,0 +1,71 @@
+"""Casting: which policy takes a seat outside of a run, and in which role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agents.policy import Policy
+from agents.role import Role, load_role
+from arena.config.experiment import Experiment, SeatSpec
+from arena.errors import ConfigError
+
+PLAYER, NANO_PLAYER = "player", "nano_player"
+TINY = 10_000_000
+"""Parameters below which a model gets the terse role: it was made here and cannot read sentences."""
+
+
+@dataclass(frozen=True)
+class Casting:
+    """Of one policy, or of a run's several, which each take the seats that they took in the run."""
+
+    name: str
+    policies: Mapping[str, Policy]
+    """By the run's name for them; each is served under its own `name`."""
+    experiment: Experiment | None = None
+    """Of the run they come from."""
+    own_role: str = ""
+    """A role's name or path: for every seat, instead of what would be chosen."""
+    _roles: dict[tuple[str, str], Role] = field(default_factory=dict)
+
+    def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
+        """Who sits there, and as what; ConfigError where that cannot be said."""
+        return self._policy(game, seat), self._role(game, seat)
+
+    @property
+    def tiny(self) -> bool:
+        """Whether one of them can read terse roles only."""
+        return bool(min(policy.model.num_parameters() for policy in self.policies.values()) < TINY)
+
+    def _policy(self, game: str, seat: str) -> Policy:
+        """The only policy, or whom the run seats there."""
+        if len(self.policies) == 1:
+            return next(iter(self.policies.values()))
+        for spec in self._seats(game, seat):
+            if spec.policy in self.policies:
+                return self.policies[spec.policy]
+        known = ", ".join(self.policies)
+        example = f"{self.name}:{next(iter(self.policies))}"
+        raise ConfigError(f"{self.name} has several policies ({known}), none at {game}'s {seat}: name one: {example}")
+
+    def _role(self, game: str, seat: str) -> Role:
+        """The given role, the run's for this seat, the run's for any game, or a built-in one for any game."""
+        if (game, seat) not in self._roles:
+            self._roles[game, seat] = self._choose_role(game, seat)
+        return self._roles[game, seat]
+
+    def _choose_role(self, game: str, seat: str) -> Role:
+        folders = [self.experiment.roles] if self.experiment and self.experiment.roles else []
+        names = [self.own_role] if self.own_role else [spec.role for spec in self._seats(game, seat)]
+        if names:
+            return load_role(names[0], folders)
+        for table in self.experiment.all_tables() if self.experiment else ():
+            for spec in table.seats.values():
+                if (role := load_role(spec.role, folders)).game is None:
+                    return role
+        return load_role(NANO_PLAYER if self._policy(game, seat).model.num_parameters() < TINY else PLAYER)
+
+    def _seats(self, game: str, seat: str) -> list[SeatSpec]:
+        """How the run fills this seat, at each of its tables of this game."""
+        tables = self.experiment.all_tables() if self.experiment else []
+        return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]

@@ -1,0 +1,257 @@
+"""Evaluation: a contender against others on the same deals from every seat, with intervals.
+
+A deal is played once with the contender at each seat and the opponent at all the others (two seats: both orders),
+from the same seed. So luck of the deal and of the seat cancels out, deals are independent of each other, and the
+deal is the unit of every interval but those of wins, draws and losses, which count matches (Wilson's).
+The deals depend on the seed alone: whoever is evaluated with the same seed plays the same ones.
+
+A win is a payoff above everybody else's, a draw a share in the highest one. A match that an illegal act ended is
+lost by its author and, lest others' blunders look like skill, a draw to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+import games
+from arena.config.experiment import GameSpec
+from arena.errors import ConfigError
+from arena.play.contenders import Contender, play_one
+from arena.play.match import Limits, MatchPlan
+from arena.play.orchestrator import play_all
+from arena.records import MatchRecord
+from arena.statistics import Interval, mean_ci, rate_ci
+
+IN_FLIGHT = 64
+LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
+Lineup = Mapping[str, Contender]
+"""Who sits where."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What is kept of a finished match."""
+
+    payoffs: Mapping[str, float]
+    """By seat, like all that follows."""
+    acts: Mapping[str, int]
+    invalid: Mapping[str, int]
+    offender: str
+    """The seat whose illegal act ended the match, if one did."""
+    report: Mapping[str, float | bool | str]
+
+    def score(self, seats: Sequence[str]) -> float:
+        """1 for a win of whoever holds these seats, 0.5 for a draw, 0 for a loss."""
+        if self.offender:
+            return 0.0 if self.offender in seats else 0.5
+        best = max(self.payoffs.values())
+        winners = [seat for seat, payoff in self.payoffs.items() if payoff == best]
+        if not set(winners) & set(seats):
+            return 0.0
+        return 1.0 if len(winners) == 1 else 0.5
+
+    def payoff(self, seats: Sequence[str]) -> float:
+        """The mean payoff of these seats."""
+        return float(np.mean([self.payoffs[seat] for seat in seats]))
+
+
+@dataclass
+class Result:
+    """How a contender did in a game against one opponent, or alone."""
+
+    game: GameSpec
+    contender: str
+    against: str
+    """"" for a game of one seat."""
+    seats: tuple[str, ...]
+    matches: int
+    figures: dict[str, list[float]]
+    """A value per deal, NaN where there is none: payoff, invalid (share of the contender's acts), turns, the game's."""
+    scored: dict[str, int] | None
+    """Matches by outcome: win, draw, loss; None where nobody can win: one seat, the same payoffs, or itself."""
+    illegal: dict[str, int]
+    """Matches that were ended by an illegal act of `own` or of `other`."""
+    ended: dict[str, int]
+    """Matches by why they ended."""
+    failed: dict[str, int] = field(default_factory=dict)
+    """Failed attempts by reason; their deals were played again and count once."""
+
+    def rate(self, outcome: str) -> Interval:
+        """The share of matches with this outcome."""
+        return rate_ci(self.scored[outcome], self.matches) if self.scored else Interval(*[math.nan] * 3)
+
+    def mean(self, figure: str) -> Interval:
+        """The mean over deals."""
+        return mean_ci([value for value in self.figures[figure] if not math.isnan(value)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: every interval as [estimate, low, high], null where the data cannot say."""
+        return {
+            "game": self.game.name, "options": self.game.options, "contender": self.contender,
+            "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
+            "scored": self.scored and {name: [n, plain(self.rate(name))] for name, n in self.scored.items()},
+            "figures": {name: plain(self.mean(name)) for name in self.figures},
+            "illegal": self.illegal, "ended": self.ended, "failed": self.failed,
+        }  # fmt: skip
+
+
+def plain(interval: Interval) -> list[float | None]:
+    """An interval for JSON."""
+    return [value if math.isfinite(value) else None for value in interval]
+
+
+def change(before: Result, after: Result, figure: str) -> Interval:
+    """The mean difference, after less before, deal by deal: both must have played the same deals."""
+    pairs = zip(before.figures[figure], after.figures[figure], strict=True)
+    return mean_ci([b - a for a, b in pairs if not math.isnan(b - a)])
+
+
+def make_game(spec: GameSpec) -> Any:
+    """The game; ConfigError with the nearest name, or for an option that it does not take."""
+    if complaint := games.complaint(spec.name):
+        raise ConfigError(f"{complaint} (arena list games)")
+    try:
+        return games.make(spec.name, **spec.options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{spec.name}: {error}") from None
+
+
+def cooperative(game: Any) -> bool:
+    """Whether all seats are always paid the same."""
+    return bool(getattr(game, "cooperative", False))
+
+
+def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
+    """ConfigError when one of them cannot play some seat of the game."""
+    game = make_game(spec)
+    for contender in contenders:
+        for seat in game.possible_agents:
+            contender.check(spec.name, game, seat)
+
+
+def evaluate(
+    contender: Contender,
+    opponents: Sequence[Contender],
+    game: GameSpec,
+    matches: int,
+    seed: int,
+    ended: Callable[[], None] = lambda: None,
+) -> list[Result]:
+    """A result per opponent, after at least `matches` matches with each; `ended` hears of every finished match.
+
+    In a game of one seat nobody is met and there is one result. A match that keeps failing is left out and told;
+    PlayError when most of them do.
+    """
+    seats = tuple(make_game(game).possible_agents)
+    met = list(opponents) if len(seats) > 1 else [contender]
+    check([contender, *met], game)
+    return [_result(contender, other, game, seats, matches, seed, ended) for other in met]
+
+
+def deals_for(matches: int, lineups: int) -> int:
+    """How many deals make at least so many matches."""
+    return -(-matches // lineups)
+
+
+def lineups(contender: Contender, other: Contender, seats: Sequence[str]) -> list[dict[str, Contender]]:
+    """The contender at each seat in turn, the other at all the rest; against itself once is enough."""
+    own = seats[:1] if contender.name == other.name else seats
+    return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
+
+
+def _result(
+    contender: Contender, other: Contender, spec: GameSpec, seats: tuple[str, ...], matches: int, seed: int,
+    ended: Callable[[], None],
+) -> Result:  # fmt: skip
+    tables = lineups(contender, other, seats)
+    played, failed = play(tables, spec, deals_for(matches, len(tables)), seed, ended)
+    held = [[s for s in seats if table[s].name == contender.name] for table in tables]
+    flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
+    scored = len(tables) > 1 and not cooperative(make_game(spec))
+    outcomes = Counter(p.score(own) for p, own in flat)
+    offended = [p.offender in own for p, own in flat if p.offender]
+    return Result(
+        game=spec,
+        contender=contender.name,
+        against=other.name if len(seats) > 1 else "",
+        seats=seats,
+        matches=len(flat),
+        figures=_figures(played, held, scored),
+        scored={"win": outcomes[1.0], "draw": outcomes[0.5], "loss": outcomes[0.0]} if scored else None,
+        illegal={"own": sum(offended), "other": len(offended) - sum(offended)},
+        ended=dict(Counter(str(p.report["ended"]) for p, _ in flat)),
+        failed=dict(failed),
+    )
+
+
+def _figures(played: list[list[Played | None]], held: list[list[str]], scored: bool) -> dict[str, list[float]]:
+    """Every figure's mean over the matches of each deal; NaN for a deal of which a match is missing."""
+
+    def measured(p: Played, own: Sequence[str]) -> dict[str, float]:
+        acts = sum(p.acts[seat] for seat in own)
+        found = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
+        found |= {"win": float(p.score(own) == 1)} if scored else {}
+        found |= {"turns": float(sum(p.acts.values()))}
+        return found | {n: float(v) for n, v in p.report.items() if n not in found and not isinstance(v, str)}
+
+    by_deal = zip(*played, strict=True)
+    deals = [[measured(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
+    names = list(dict.fromkeys(name for row in deals for found in row for name in found))
+    return {name: [_mean([found[name] for found in row if name in found]) for row in deals] for name in names}
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+# -- playing -----------------------------------------------------------------------------------------------
+
+
+def play(
+    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None
+) -> tuple[list[list[Played | None]], Counter[str]]:
+    """Every lineup plays the same deals: by lineup and deal what was played, None for a match that kept failing;
+    and failed attempts by reason."""
+    seeds = np.random.SeedSequence((seed, int.from_bytes(b"deals", "big"))).generate_state(deals, np.uint64)
+    plans = [
+        MatchPlan(
+            f"{i:04d}-{deal:04d}", 0, spec.name, dict(spec.options), int(seeds[deal]),
+            {seat: who.seating(spec.name, seat) for seat, who in table.items()},
+        )
+        for i, table in enumerate(tables)
+        for deal in range(deals)
+    ]  # fmt: skip
+    found: dict[str, Played] = {}
+    failed: Counter[str] = Counter()
+
+    async def one(plan: MatchPlan) -> MatchRecord:
+        table, deal = (int(part) for part in plan.id.split("-")[:2])
+        record = await play_one(plan, tables[table], seed, LIMITS)
+        if record.status == "finished":
+            found[f"{table:04d}-{deal:04d}"] = _kept(record)
+        return replace(record, turns=(), streams={})  # nobody needs them any more
+
+    def note(record: MatchRecord) -> None:
+        if record.status == "failed":
+            failed[record.reason] += 1
+        else:
+            ended()
+
+    asyncio.run(play_all(plans, one, note, IN_FLIGHT))
+    return [[found.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
+
+
+def _kept(record: MatchRecord) -> Played:
+    acts = Counter(turn.seat for turn in record.turns)
+    invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
+    last = record.turns[-1] if record.turns else None
+    offender = last.seat if last and not last.valid and record.report["ended"] == "illegal" else ""
+    return Played(record.payoffs, acts, invalid, offender, record.report)

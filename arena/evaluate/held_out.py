@@ -1,0 +1,93 @@
+"""Held-out evaluation: a run's first and last weights on games that may be others than those it trained on."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.config.experiment import EvaluateSpec, Experiment, GameSpec
+from arena.errors import ConfigError
+from arena.evaluate import specs
+from arena.evaluate.evaluation import Result, change, check, cooperative, deals_for, evaluate, lineups, make_game, plain
+from arena.play.contenders import Contender
+from arena.store.files import write_atomic
+
+FILE = "evaluation.json"
+
+
+class Compared(NamedTuple):
+    """Results before and after learning, game by game and opponent by opponent, on the same deals."""
+
+    before: list[Result]
+    after: list[Result]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: both, and the change of every figure, after less before."""
+        return {
+            "before": [result.to_json() for result in self.before],
+            "results": [result.to_json() for result in self.after],
+            "changes": changes(self.before, self.after),
+        }
+
+
+def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
+    """The change of every figure that both have, with its interval."""
+    return [
+        {
+            "game": new.game.name,
+            "against": new.against or None,
+            "figures": {name: plain(change(old, new, name)) for name in new.figures if name in old.figures},
+        }
+        for old, new in zip(before, after, strict=True)
+    ]
+
+
+def check_spec(experiment: Experiment) -> None:
+    """ConfigError, StoreError or WeightsError for a game, opponent or player that there is not; loads no weights."""
+    if (spec := experiment.evaluate) is None:
+        return
+    trained = [name for name, policy in experiment.policies.items() if policy.train]
+    for n, game in enumerate(spec.games):
+        tables = [table for table in experiment.all_tables() if table.game.name == game.name]
+        held = {seat for table in tables for seat, given in table.seats.items() if given.policy in trained}
+        if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1:
+            raise ConfigError(
+                f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and "
+                f"name one afterwards, arena eval runs/latest:{trained[0]} --game {game.name}"
+            )
+    for name in spec.against:
+        specs.read_spec(name)
+
+
+def held_out(
+    run: Path, spec: EvaluateSpec, seed: int, begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None
+) -> Compared:
+    """Play what `spec` asks for and keep it in the run's folder as evaluation.json.
+
+    `begin` is told how many matches there will be and returns whom to call after each of them.
+    """
+    loader = specs.Contenders()
+    last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
+    work = [(who, game, _met(who, game, others)) for who in (first, last) for game in spec.games]
+    for who, game, met in work:
+        check([who, *met], game)
+    step = begin(sum(matches_of(*each, spec.matches) for each in work))
+    played = [evaluate(who, met, game, spec.matches, seed, step) for who, game, met in work]
+    half = len(spec.games)
+    found = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
+    write_atomic(run / FILE, json.dumps({"seed": seed, **found.to_json()}, indent=1) + "\n")
+    return found
+
+
+def _met(who: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:
+    made = make_game(game)
+    if len(made.possible_agents) == 1:
+        return []
+    return [who] if cooperative(made) or not others else others
+
+
+def matches_of(who: Contender, game: GameSpec, met: Sequence[Contender], matches: int) -> int:
+    """How many matches an evaluation plays: every deal once in each lineup."""
+    seats = make_game(game).possible_agents
+    tables = [lineups(who, other, seats) for other in (met or [who])]
+    return sum(deals_for(matches, len(table)) * len(table) for table in tables)

@@ -1,0 +1,224 @@
+"""What a user may type for a contender, and the loading of whom it means.
+
+random, mcts:100              a brain (arena list policies)
+runs/latest                   a run's newest weights
+runs/latest@12, runs/latest@0 its weights after iteration 12, its first ones
+runs/latest@12:opener         one of its policies, where it has several
+nano, smollm2-135m-instruct   a model's name, or its folder
+endpoint:gpt-4o-mini          a model behind an OpenAI-compatible endpoint
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agents.engines.base import Engine
+from agents.engines.spec import EngineSpec, make_engine
+from agents.errors import BrainError, EndpointError, WeightsError
+from agents.names import nearest
+from agents.players.base import PREFIX
+from agents.players.brains import BRAINS, check_brain
+from agents.players.endpoint import Endpoint, model_of
+from agents.players.spend import EndpointSpec
+from agents.policy import Policy
+from agents.reply import one_line
+from agents.role import load_role
+from agents.weights import available, resolve
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, text_layer
+from arena.errors import ConfigError, StoreError
+from arena.evaluate.casting import PLAYER, Casting
+from arena.league.pool import version_of
+from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
+from arena.store import checkpoints
+from arena.store.files import CONFIG
+from arena.store.reader import RunReader
+
+_RUN = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a spec means, before any weights are loaded."""
+
+    spec: str
+    kind: Literal["brain", "weights", "endpoint"]
+    folders: Mapping[str, Path]
+    """Of the weights, by policy."""
+    experiment: Experiment | None = None
+    iteration: int = 0
+
+
+def read_spec(spec: str) -> Source:
+    """What a contender's spec means; ConfigError, StoreError or WeightsError is one line with the nearest name."""
+    if spec.startswith(PREFIX):
+        try:
+            model_of(spec)
+        except EndpointError as error:
+            raise ConfigError(str(error)) from None
+        return Source(spec, "endpoint", {})
+    if spec.partition(":")[0] in {name.partition(":")[0] for name in BRAINS}:
+        try:
+            check_brain(spec)
+        except BrainError as error:
+            raise ConfigError(str(error)) from None
+        return Source(spec, "brain", {})
+    if not spec.strip():
+        raise ConfigError("a contender has no name: give a brain, a run folder, a model or endpoint:MODEL")
+    found = _RUN.fullmatch(spec)
+    path = Path(found["path"] if found else spec).expanduser()
+    if found and (path / CONFIG).is_file():
+        return _read_run(spec, path, found["iteration"], found["policy"])
+    if path.exists() and str(path) != str(Path(spec).expanduser()):
+        raise StoreError(f"{path} is not a run folder, such as runs/latest")
+    try:
+        return Source(spec, "weights", {"": resolve(spec)})
+    except WeightsError as error:
+        raise _unknown(spec, path) or error from None
+
+
+def _unknown(spec: str, path: Path) -> ConfigError | None:
+    """What a spec may have meant that names nothing; None for a folder that is there but holds no model."""
+    if path.exists() or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not path.parent.exists()):
+        return None  # what is wrong with the folder, or with the hub, is said already
+    beside = path.parent.glob("*") if path.parent.is_dir() else ()
+    runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
+    known = runs if "/" in spec else [*(model.name for model in available()), *BRAINS, *runs]
+    near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
+    shown = one_line(spec, 80)
+    return ConfigError(
+        f"unknown contender '{shown}'{near or ': give a brain, a run folder, a model or endpoint:MODEL'}"
+    )
+
+
+def experiment_of(run: Path) -> Experiment:
+    """The exact experiment a run folder holds."""
+    return compose([text_layer(str(run / CONFIG), RunReader(run).config())])
+
+
+def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None) -> Source:
+    experiment = experiment_of(run)
+    trained = [name for name, held in experiment.policies.items() if held.train]
+    known = trained if policy is None else [policy]
+    if policy is not None and policy not in trained:
+        raise StoreError(
+            f"{run} has no trained policy '{policy}'{nearest(policy, trained)} (it has: {', '.join(trained)})"
+        )
+    number = newest(run) if iteration is None else int(iteration)
+    folders = {name: _weights(run, experiment, name, number) for name in known}
+    return Source(spec, "weights", folders, experiment, number)
+
+
+def newest(run: Path) -> int:
+    """The iteration of the newest valid checkpoint; StoreError where there is none."""
+    checkpoint = checkpoints.newest_valid(run)
+    if checkpoint is None:
+        raise StoreError(f"{run} has no valid checkpoint yet: let it run, or arena resume {run}")
+    return checkpoint.iteration
+
+
+def kept(run: Path) -> list[int]:
+    """The iterations whose weights can still be had, the first ones (0) included, ascending."""
+    versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
+    return sorted({0, *checkpoints.iterations(run), *(found[1] for found in versions if found)})
+
+
+def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
+    """From the checkpoint, else from the league's pool, else (0) from where the run began."""
+    if iteration in checkpoints.iterations(run):
+        return checkpoints.given(run, iteration).policy(policy)
+    if (pooled := run / "league" / f"{policy}@{iteration}").is_dir():
+        return pooled
+    if iteration == 0:
+        return resolve(experiment.policies[policy].model)
+    known = ", ".join(map(str, kept(run)))
+    raise StoreError(f"{run} keeps no weights of iteration {iteration}; it has: {known}")
+
+
+class Contenders:
+    """Loads contenders: every folder's weights once, served at the precision of the run that they come from."""
+
+    def __init__(
+        self, role: str = "", doing: Callable[[str], None] = lambda what: None, endpoint: EndpointSpec | None = None
+    ) -> None:
+        """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while."""
+        self.role, self.doing, self._endpoint_spec = role, doing, endpoint
+        self._engines: dict[bool, Engine] = {}
+        """By whether they compute in bfloat16."""
+        self._endpoint: Endpoint | None = None
+        self._weights: dict[Path, tuple[Any, Any, Any]] = {}
+
+    def load(self, *specs: str) -> list[Contender]:
+        """The contenders of these specs; all are read before the first is loaded."""
+        sources = [read_spec(spec) for spec in specs]
+        if self.role:
+            load_role(self.role)
+        return [self._load(source) for source in sources]
+
+    def _load(self, source: Source) -> Contender:
+        if source.kind == "brain":
+            return BrainContender(source.spec)
+        if source.kind == "endpoint":
+            try:
+                self._endpoint = self._endpoint or Endpoint(self._endpoint_spec)
+            except EndpointError as error:
+                raise ConfigError(str(error)) from None
+            role = load_role(self.role or PLAYER)
+            return EndpointContender(source.spec, self._endpoint, lambda game, seat: role)
+        engine = self._engine_for(source)
+        policies = {}
+        for name, folder in source.folders.items():
+            served = f"{source.spec}/{name}" if name else source.spec
+            model, tokenizer, frame = self._loaded(folder)
+            engine.publish(served, source.iteration, model)
+            policies[name] = Policy(served, folder, model, tokenizer, frame, False, source.iteration)
+        return ModelContender(source.spec, engine, Casting(source.spec, policies, source.experiment, self.role))
+
+    def _engine_for(self, source: Source) -> Engine:
+        """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
+        bf16 = source.experiment is not None and source.experiment.precision == "bf16"
+        if bf16 not in self._engines:
+            self._engines[bf16] = make_engine(EngineSpec(), bf16)
+        return self._engines[bf16]
+
+    def unload(self, contender: Contender) -> None:
+        """Let go of a contender's weights."""
+        if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
+            for policy in contender.cast.policies.values():
+                contender.engine.retire(policy.name)
+                self._weights.pop(policy.source, None)
+
+    def _loaded(self, folder: Path) -> tuple[Any, Any, Any]:
+        """The folder's model, tokenizer and chat frame."""
+        import torch
+
+        from agents.chat import ChatFrame
+        from agents.weights import load_model, load_tokenizer
+
+        if folder not in self._weights:
+            self.doing(f"loading {folder}")
+            model, tokenizer = load_model(folder).requires_grad_(False), load_tokenizer(folder)
+            model = model.cuda() if torch.cuda.is_available() else model
+            self._weights[folder] = model, tokenizer, ChatFrame(tokenizer)
+        return self._weights[folder]
+
+
+def before(spec: str) -> str:
+    """The spec of a run's first weights, from one of any of its weights; ConfigError for other contenders."""
+    found, source = _RUN.fullmatch(spec), read_spec(spec)
+    if found is None or source.experiment is None:
+        raise ConfigError(f"{spec} has no before: only a run does, such as runs/latest")
+    return f"{found['path']}@0" + (f":{found['policy']}" if found["policy"] else "")
+
+
+def history(spec: str) -> list[str]:
+    """The specs of all weights that a run still keeps, oldest first; any other contender's own."""
+    found, source = _RUN.fullmatch(spec), read_spec(spec)
+    if found is None or source.experiment is None:
+        return [spec]
+    policy = f":{found['policy']}" if found["policy"] else ""
+    return [f"{found['path']}@{iteration}{policy}" for iteration in kept(Path(found["path"]).expanduser())]

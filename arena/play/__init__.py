@@ -1,0 +1,1 @@
+"""Matches: who sits where, what is played, and many at once."""

@@ -1,0 +1,206 @@
+"""Contenders: whoever can take a seat in a match, in a run or out of one; and one match between some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+import games
+from agents.engines.base import Engine
+from agents.errors import BrainError
+from agents.players.brains import check_brain, make_brain
+from agents.players.endpoint import Answer, Endpoint, model_of
+from agents.players.model import BrainPlayer, ChatPlayer, model_writer, recalled
+from agents.policy import Policy
+from agents.role import Role
+from arena.errors import ConfigError
+from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
+from arena.records import MatchRecord, Seating
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HUMAN = "human"
+
+
+class Contender(Protocol):
+    """Somebody who can take any seat of any game that it plays."""
+
+    @property
+    def name(self) -> str:
+        """What a plan and the log call it."""
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """ConfigError when it cannot play this seat of `game`, called `name`."""
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """How a record names it."""
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """Its player at one seat of one match; all its chance comes from `chance(seed, plan, seat)`.
+
+        In a branch it says again what was said at the seat until the branch parts from its match.
+        """
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """The match of this player is over."""
+
+
+def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
+    """Where the chance of a seat in a match comes from: the run, the deal, the attempt, the seat, and the branch."""
+    parted = (plan.branch.turn + 1,) if plan.branch else ()
+    return (seed, plan.seed, plan.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
+
+
+def number(place: tuple[int, ...]) -> int:
+    """A seed of 32 bits from a place."""
+    return int(np.random.SeedSequence(place).generate_state(1)[0])
+
+
+async def play_one(
+    plan: MatchPlan,
+    contenders: Mapping[str, Contender],
+    seed: int,
+    limits: Limits,
+    keep_turns: bool = True,
+    game: Any = None,
+) -> MatchRecord:
+    """One match between the contenders, by seat, of `game` or else of one made for it.
+
+    A branch that turns out to be another match than the one that it parts from has failed.
+    """
+    game = games.make(plan.game, **plan.options) if game is None else game
+    players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
+    try:
+        record = await play_match(plan, game, players, limits, keep_turns)
+    finally:
+        for seat, player in players.items():
+            contenders[seat].leave(player)
+    if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
+        return replace(record, status="failed", reason=why, payoffs={}, report={})
+    return record
+
+
+@dataclass(frozen=True)
+class BrainContender:
+    """A policy without weights."""
+
+    name: str
+    role: str = "brain"
+    """What the log calls its part: it reads no role."""
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """Whether the brain plays this game."""
+        try:
+            check_brain(self.name, game, seat)
+        except BrainError as error:
+            raise ConfigError(str(error)) from None
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """A brain has no version."""
+        return Seating.of(self.role, self.name, None)
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """The brain, made for this seat and match.
+
+        In a branch it is asked again, so that it is in the right state at the parting: its chance is that of the match
+        that was branched, so it answers the same again, and afterwards draws what it would have drawn there (common
+        random numbers).
+        """
+        if plan.branch:
+            plan = replace(plan, attempt=plan.branch.match.attempt, branch=None)
+        return BrainPlayer(make_brain(self.name, number(chance(seed, plan, seat)), game))
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """Nothing is kept."""
+
+
+Cast = Callable[[str, str], tuple[Policy, Role]]
+"""From a game's name and a seat to the policy that sits there and the role it plays; ConfigError where it has none."""
+
+
+@dataclass(frozen=True)
+class ModelContender:
+    """Weights that an engine serves: one policy, or several that share the seats."""
+
+    name: str
+    engine: Engine
+    cast: Cast
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """Whether there are weights and a role for this seat."""
+        self.cast(name, seat)
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """The role, and the version of the weights."""
+        policy, role = self.cast(game, seat)
+        return Seating.of(role.role, self.name, policy)
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """A player that speaks through the policy's chat frame."""
+        policy, role = self.cast(plan.game, seat)
+        write = model_writer(self.engine)
+        if plan.branch:
+            write = recalled(plan.branch.replies(seat), write)
+        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", chance(seed, plan, seat), write)
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """The engine need not keep what the player read."""
+        for key in player.stream_keys:
+            self.engine.forget(key)
+
+
+@dataclass(frozen=True)
+class EndpointContender:
+    """A model behind an OpenAI-compatible endpoint."""
+
+    name: str
+    endpoint: Endpoint
+    """One for all matches: it holds the account of what they have spent."""
+    role: Callable[[str, str], Role]
+    """By the game's name and the seat."""
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """It plays whatever can be told in words."""
+        self.role(name, seat)
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """The role; nobody knows the version."""
+        return Seating.of(self.role(game, seat).role, self.name, None)
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """A player that asks the endpoint."""
+        turns = plan.branch.turns(seat) if plan.branch else []
+        said = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
+        place = chance(seed, plan, seat)
+        return self.endpoint.player(model_of(self.name), self.role(plan.game, seat), number(place), said)
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(frozen=True)
+class HumanContender:
+    """A person at the terminal."""
+
+    console: Console
+    name: str = HUMAN
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """People play whatever they can read."""
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """People have no role and no version."""
+        return Seating(HUMAN, HUMAN, 0, False, "human")
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """A player that asks whoever sits there."""
+        from agents.players.human import Human
+
+        return Human(self.console)
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """Nothing is kept."""

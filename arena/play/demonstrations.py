@@ -1,0 +1,204 @@
+"""Play that is shown to a learner: by brains at its own tables, or by whoever did best in an earlier run.
+
+Either way it comes in the words and tokens of the policy that is to learn it, under its roles: brains' acts are put
+into the role's reply format, and matches of a log are played again from their deal, each reply as its text.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from agents.players.brains import make_brain
+from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, recalled, spoken
+from agents.players.simple import Recital
+from arena.chance import generator
+from arena.config.experiment import Experiment
+from arena.config.schedules import Clock
+from arena.credit.assign import Credited
+from arena.credit.samples import samples_of
+from arena.errors import ConfigError, StoreError
+from arena.learn.batches import Sample
+from arena.play.contenders import BrainContender, Contender, ModelContender, chance, number, play_one
+from arena.play.lineup import Lineup, seatings
+from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
+from arena.play.orchestrator import play_all
+from arena.play.plans import demonstration_plans
+from arena.play.tables import Table, set_tables
+from arena.records import MatchRecord, Seating, Trajectory, trajectories
+from arena.store.reader import RunReader
+
+
+@dataclass(frozen=True)
+class _Demonstrator:
+    """A brain that plays in the words and tokens of the policy that is to imitate it."""
+
+    learner: ModelContender
+    brain: str
+
+    @property
+    def name(self) -> str:
+        """The learner's."""
+        return self.learner.name
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """Whether the learner can sit there; that the brain plays the game was checked with the experiment."""
+        self.learner.check(name, game, seat)
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """The learner's."""
+        return self.learner.seating(game, seat)
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """A player whose replies the brain writes, in the role's format."""
+        policy, role = self.learner.cast(plan.game, seat)
+        place = chance(seed, plan, seat)
+        writer = demonstrator(make_brain(self.brain, number(place), game), role, policy.frame)
+        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", place, writer)
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """The engine was never asked."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A match of a log, and the seat in it that is worth imitating."""
+
+    plan: MatchPlan
+    seat: str
+    row: dict[str, Any]
+
+
+class Demonstrations:
+    """Where a run's shown samples come from; the same ones whenever the same iteration is asked for."""
+
+    def __init__(self, experiment: Experiment, lineup: Lineup, learners: Iterable[str]) -> None:
+        """ConfigError when a run that is to be shown has nothing for one of the learners."""
+        self.experiment, self.lineup, self.spec = experiment, lineup, experiment.learn.shown
+        self._best = {learner: self._kept(learner) for learner in learners}
+
+    def samples(self, learner: str, clock: Clock) -> list[Sample]:
+        """What `learn.shown` has for a policy in this iteration; none where its weight is 0."""
+        if self.spec is None or not self.spec.weight(clock):
+            return []
+        if self.spec.brains:
+            return self.by_brains(learner, clock.iteration, self.spec.brains, self.spec.matches)
+        known, rng = self._best[learner], generator(self.experiment.seed, clock.iteration, "shown", learner)
+        drawn = [known[i] for i in rng.permutation(len(known))[: self.spec.matches].tolist()]
+        return self._samples(asyncio.run(self._again(drawn)))
+
+    def by_brains(self, learner: str, k: int, brains: Sequence[str], matches: int) -> list[Sample]:
+        """Matches between brains; iteration 0 is the warm start."""
+        tables, policies = self.lineup.tables, self.lineup.policies
+        plans = demonstration_plans(self.experiment, k, learner, matches, tables, policies)
+        rng = generator(self.experiment.seed, k, "demonstrations")
+        records = asyncio.run(self._demonstrated(plans, brains, rng))
+        return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
+
+    async def _demonstrated(
+        self, plans: list[MatchPlan], brains: Sequence[str], rng: np.random.Generator
+    ) -> list[MatchRecord]:
+        """Matches between brains, drawn at random for each seat that is not one's already."""
+
+        async def play(plan: MatchPlan) -> MatchRecord:
+            table = self.lineup.table(plan)
+            contenders: dict[str, Contender] = {}
+            for seat, seating in plan.seats.items():
+                found: Contender = self.lineup.contender(seating.policy, seat, table)
+                if not isinstance(found, BrainContender):
+                    brain = brains[int(rng.integers(len(brains)))]
+                    if isinstance(found, ModelContender):
+                        found = _Demonstrator(found, brain)
+                    else:
+                        found = BrainContender(brain, seating.role)
+                contenders[seat] = found
+            return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
+
+        return await play_all(plans, play, lambda record: None, 1, 1)
+
+    async def _retold(self, kept: _Kept) -> MatchRecord:
+        """A match of a log again, with the replies that it has: its seat in its policy's tokens, the others by acts."""
+        table, turns = self.lineup.table(kept.plan), kept.row["turns"]
+        role, policy = table.roles[kept.seat], self.lineup.policies[kept.plan.seats[kept.seat].policy]
+        brain = kept.row["seats"][kept.seat]["kind"] == "brain"
+        said = {
+            turn["index"]: spoken(
+                policy.frame,
+                role.write(turn["action"]) if brain else turn["raw"],
+                "length" if turn["finish"] == "length" else "stop",
+            )
+            for turn in turns
+            if turn["seat"] == kept.seat
+        }
+        acts = Recital({turn["index"]: turn["action"] for turn in turns})
+        players: dict[str, SeatedPlayer] = {seat: BrainPlayer(acts) for seat in kept.plan.seats}
+        key = f"{kept.plan.id}/{kept.seat}"
+        players[kept.seat] = ChatPlayer(role, policy.frame, policy.name, key, (), recalled(said))
+        return await play_match(kept.plan, table.make_game(), players, Limits())
+
+    async def _again(self, drawn: Sequence[_Kept]) -> list[Trajectory]:
+        found = []
+        for kept in drawn:
+            record = await self._retold(kept)
+            acts, before = [turn.action for turn in record.turns], [turn["action"] for turn in kept.row["turns"]]
+            if (acts, record.payoffs) != (before, kept.row["payoffs"]):
+                raise ConfigError(
+                    f"learn.shown.run: match {record.id} there comes out otherwise when its replies are played again "
+                    f"({record.reason or 'other acts or payoffs'}): its game or a reply format has changed since; "
+                    "show a run with those of this one"
+                )
+            found += [t for t in trajectories(record) if t.seat == kept.seat]
+        return found
+
+    def _kept(self, learner: str) -> list[_Kept]:
+        """The matches to draw from for a learner."""
+        found = []
+        for table, seat, row in _best_matches(self.experiment, self.lineup.tables, learner):
+            held = self.experiment.all_tables()[self.lineup.tables.index(table)].seats
+            holders = {each: its.policy for each, its in held.items()}
+            seats = seatings(table, holders, self.lineup.policies)
+            game = table.game
+            plan = MatchPlan(row["id"], row["iteration"], game.name, dict(game.options), row["seed"], seats)
+            found.append(_Kept(plan, seat, row))
+        return found
+
+    def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:
+        heat = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
+        credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
+        return [replace(sample, source="shown") for sample in samples_of(credited, heat)]
+
+
+def check_shown(experiment: Experiment) -> None:
+    """ConfigError when a run that is to be shown cannot be read or has nothing for one of the learners."""
+    for learner in (name for name, policy in experiment.policies.items() if policy.train):
+        _best_matches(experiment, set_tables(experiment), learner)
+
+
+def _best_matches(
+    experiment: Experiment, tables: Sequence[Table], learner: str
+) -> list[tuple[Table, str, dict[str, Any]]]:
+    """Of each of the learner's seats at each table, the matches of `learn.shown.run` that paid that seat best."""
+    spec = experiment.learn.shown
+    if spec is None or spec.run is None:
+        return []
+    rows, found = _finished(spec.run), []
+    for table, held in zip(tables, experiment.all_tables(), strict=True):
+        same = [row for row in rows if (row["game"], row["options"]) == (table.game.name, table.game.options)]
+        for seat in (seat for seat, its in held.seats.items() if its.policy == learner):
+            ranked = sorted(same, key=lambda row, seat=seat: (-row["payoffs"][seat], row["id"]))  # type: ignore[misc]
+            found += [(table, seat, row) for row in ranked[: ceil(spec.best * len(same))]]
+    if not found:
+        games = " or ".join(sorted({f"{t.game.name} {t.game.options or ''}".strip() for t in tables}))
+        raise ConfigError(f"learn.shown.run: {spec.run} has no finished match of {games} to show '{learner}'")
+    return found
+
+
+def _finished(run: str) -> list[dict[str, Any]]:
+    """The finished matches of a run's log."""
+    try:
+        return [row for row in RunReader(run).matches(streams=False) if row["status"] == "finished"]
+    except StoreError as error:
+        raise ConfigError(f"learn.shown.run: {error}") from None

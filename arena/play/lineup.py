@@ -1,0 +1,68 @@
+"""Who sits where in a run: its policies and their past versions, brains, and models behind an endpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.engines.base import Engine
+from agents.players.base import PREFIX
+from agents.players.endpoint import Endpoint
+from agents.policy import Policy
+from arena.config.experiment import Experiment
+from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender, play_one
+from arena.play.match import Limits, MatchPlan
+from arena.play.tables import Table
+from arena.policies import PastVersions
+from arena.records import MatchRecord, Seating
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """From the names in a run's plans to contenders."""
+
+    tables: Sequence[Table]
+    policies: Mapping[str, Policy]
+    """Past versions among them, as they come and go."""
+    engine: Engine
+    seed: int
+    """The run's."""
+    limits: Limits
+    endpoint: Endpoint | None = None
+    """One for all matches; None where nobody sits behind one."""
+
+    def contender(self, name: str, seat: str, table: Table) -> Contender:
+        """Whoever has this name, in the role of this seat at this table."""
+        role = table.roles[seat]
+        if name in self.policies:
+            policy = self.policies[name]
+            return ModelContender(name, self.engine, lambda game, seat: (policy, role))
+        if self.endpoint and name.startswith(PREFIX):
+            return EndpointContender(name, self.endpoint, lambda game, seat: role)
+        return BrainContender(name, role.role)
+
+    async def play(self, plan: MatchPlan, past: PastVersions) -> MatchRecord:
+        """One match between those whom its plan seats."""
+        table = self.table(plan)
+        async with past.seated({seating.policy for seating in plan.seats.values()}):
+            contenders = {seat: self.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()}
+            return await play_one(plan, contenders, self.seed, self.limits)
+
+    def table(self, plan: MatchPlan) -> Table:
+        """The table that a plan is of."""
+        return next(table for table in self.tables if table.fits(plan))
+
+
+def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
+    """Who sits where, in the game's order: `holders` has a policy's name or a brain for every seat."""
+    return {
+        seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()
+    }
+
+
+def endpoint_for(experiment: Experiment) -> Endpoint | None:
+    """The run's endpoint, where some seat is held, or may be taken, by a model behind one; else None.
+
+    EndpointError where it cannot be asked.
+    """
+    held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
+    met = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
+    return Endpoint(experiment.endpoint) if any(name.startswith(PREFIX) for name in (*held, *met)) else None

@@ -1,0 +1,205 @@
+"""One match: a coroutine that walks a game from its deal to its end and keeps the record."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, Protocol
+
+from agents.players.base import Act, View
+from agents.players.model import BrainPlayer
+from agents.stream import Stream
+from arena.play.branches import Branch
+from arena.records import MatchRecord, Seating, Turn
+
+
+class LimitReached(Exception):
+    """A match used up its turns, tokens or seconds."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a match may use before it is called off; None is no limit."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    turn_seconds: float | None = None
+
+
+class SeatedPlayer(Protocol):
+    """A player with its token record."""
+
+    @property
+    def streams(self) -> Sequence[Stream]: ...
+
+    @property
+    def stream_keys(self) -> Sequence[str]: ...
+
+    @property
+    def version(self) -> int: ...
+
+    async def act(self, view: View) -> Act: ...
+
+
+@dataclass(frozen=True)
+class MatchPlan:
+    """What is settled before a match begins."""
+
+    id: str
+    iteration: int
+    game: str
+    options: dict[str, Any]
+    seed: int
+    seats: dict[str, Seating]
+    attempt: int = 0
+    draws: tuple[int, ...] = ()
+    """Tells its chance from that of other matches of the same deal."""
+    branch: Branch | None = None
+    """Of a match that is another one again until it parts from it."""
+
+
+class _Turns:
+    """The turns so far, and what each seat earns while its latest turn is open."""
+
+    def __init__(self, seats: Mapping[str, Seating]) -> None:
+        self.seats = seats
+        self.taken: list[Turn] = []
+        self.movers: set[str] = set()
+        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in seats}
+        """Rewards of each seat's latest turn; those that arrive before its first wait for it here."""
+
+    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float) -> None:
+        """A seat's new turn: all that the seat earns until its next one is that turn's."""
+        seat, seating = view.seat, self.seats[view.seat]
+        if seat in self.movers:
+            self.earning[seat] = {}
+        self.movers.add(seat)
+        turn = Turn(
+            view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
+            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds,
+        )  # fmt: skip
+        self.taken.append(turn)
+
+    def reward(self, seat: str, parts: Mapping[str, float]) -> None:
+        """Add reward parts to the seat's latest turn."""
+        earning = self.earning[seat]
+        for name, value in parts.items():
+            earning[name] = earning.get(name, 0.0) + value
+
+
+async def play_match(
+    plan: MatchPlan, game: Any, players: Mapping[str, SeatedPlayer], limits: Limits, keep_turns: bool = True
+) -> MatchRecord:
+    """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
+
+    `game` is a text AEC environment (design: Game contract), not yet reset. Model trouble, limits and
+    faults of the game itself end this match alone; they never raise into the caller. Without `keep_turns`
+    the record holds the outcome alone, no turns and no streams.
+    """
+    started, clock = datetime.now(UTC), monotonic()
+    turns, versions, reason = _Turns(plan.seats) if keep_turns else None, dict[str, int](), ""
+    outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
+    try:
+        await _walk(plan, game, players, limits, clock, versions, turns)
+        outcome = dict(game.payoffs()), dict(game.report())
+    except LimitReached as limit:
+        reason = str(limit)
+    except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
+        reason = f"{type(error).__name__}: {error}"
+    return MatchRecord(
+        id=plan.id,
+        iteration=plan.iteration,
+        game=plan.game,
+        options=plan.options,
+        seed=plan.seed,
+        seats=_as_played(plan.seats, versions),
+        status="failed" if reason else "finished",
+        reason=reason,
+        payoffs=outcome[0],
+        report=outcome[1],
+        turns=tuple(turns.taken) if turns else (),
+        streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
+        attempt=plan.attempt,
+        started=started.isoformat(timespec="milliseconds"),
+        seconds=monotonic() - clock,
+    )
+
+
+def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
+    """The seats with the versions that took their latest turns, of those that took any."""
+    newer = {seat: version for seat, version in versions.items() if version != seats[seat].version}
+    return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
+
+
+async def _walk(
+    plan: MatchPlan,
+    game: Any,
+    players: Mapping[str, SeatedPlayer],
+    limits: Limits,
+    clock: float,
+    versions: dict[str, int],
+    turns: _Turns | None,
+) -> None:
+    """Plays; `versions` hears who took each seat's latest turn, `turns` all about it."""
+    count = tokens = 0
+    game.reset(seed=plan.seed)
+    while game.agents:
+        seat = game.agent_selection
+        if game.terminations[seat] or game.truncations[seat]:
+            if all(game.terminations.values()):
+                return  # all that is left are the steps that AEC asks of the dead, which change nothing
+            game.step(None)
+            continue
+        begun = monotonic()
+        _check(limits, count, tokens, begun - clock)
+        view = _view(seat, count, game.observe(seat), game.infos[seat])
+        player = players[seat]
+        if type(player) is BrainPlayer:  # a brain never waits, so nothing could interrupt it
+            act = player.answer(view)
+        else:
+            act = await _in_time(player, view, limits.turn_seconds)
+        game.step(act.action)
+        versions[seat] = player.version
+        count, tokens = count + 1, tokens + act.tokens
+        if turns is None:
+            continue
+        infos = game.infos
+        turns.open(view, act, player.version, bool(infos[seat].get("valid")), monotonic() - begun)
+        for other in plan.seats:
+            if parts := infos[other]["rewards"]:
+                turns.reward(other, parts)
+
+
+async def _in_time(player: SeatedPlayer, view: View, seconds: float | None) -> Act:
+    """The player's act; LimitReached when it takes longer than `seconds`."""
+    try:
+        async with asyncio.timeout(seconds) as watch:
+            return await player.act(view)
+    except TimeoutError:
+        if watch.expired():
+            raise LimitReached(f"turn time limit: {view.seat} took over {seconds:g} s") from None
+        raise
+
+
+def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
+    if limits.turns is not None and turns >= limits.turns:
+        raise LimitReached(f"turn limit: {turns} turns taken")
+    if limits.tokens is not None and tokens >= limits.tokens:
+        raise LimitReached(f"token limit: {tokens} tokens written of {limits.tokens}")
+    if limits.seconds is not None and seconds >= limits.seconds:
+        raise LimitReached(f"time limit: {seconds:.1f} s of {limits.seconds:g} s")
+
+
+def _view(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[str, Any]) -> View:
+    legal = info.get("legal")
+    return View(
+        seat,
+        turn,
+        tuple(observation["messages"]),
+        info.get("rules", ""),
+        info.get("public", {}),
+        info.get("private", {}),
+        None if legal is None else tuple(legal),
+    )

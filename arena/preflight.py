@@ -1,0 +1,107 @@
+"""Preflight: everything that can be refused is refused here, before a run's folder exists.
+
+What comes back is what was prepared on the way: an experiment that can be resumed from anywhere, and its tables.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.chat import ChatFrame
+from agents.errors import EndpointError
+from agents.model_folder import check_folder
+from agents.players.model import BrainPlayer
+from agents.players.simple import Random
+from agents.weights import available, load_tokenizer, resolve
+from arena.config.experiment import Experiment
+from arena.config.paths import anchored
+from arena.credit.gold import answer_in, gold_of
+from arena.errors import ConfigError
+from arena.evaluate.held_out import check_spec
+from arena.learn.threads import fastest
+from arena.play.demonstrations import check_shown
+from arena.play.lineup import endpoint_for
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.tables import Table, set_tables
+from arena.records import Seating
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can begin."""
+
+    experiment: Experiment
+    """With absolute paths and a number of threads."""
+    tables: Sequence[Table]
+    roles: Mapping[str, str]
+    """What each role says, as a hash by the experiment's name for it."""
+
+
+def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
+    """Check an experiment against all that there is; `doing` hears what takes a while.
+
+    ConfigError, RoleError, WeightsError, ChatError or StoreError is one line that says what, where and how to fix it.
+    """
+    check_gold(experiment, set_tables(experiment))
+    check_spec(experiment)
+    check_shown(experiment)
+    _check_endpoint(experiment)
+    _fetch(experiment, doing)
+    _check_weights(experiment)
+    threads = fastest() if experiment.threads == "auto" else experiment.threads
+    experiment = anchored(experiment).model_copy(update={"threads": threads})
+    tables = set_tables(experiment)
+    return Prepared(experiment, tables, role_hashes(experiment, tables))
+
+
+def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:
+    """What each role says, as a hash: a role edited between kill and resume would be another run."""
+    return {
+        spec.seats[seat].role: hashlib.sha256(role.model_dump_json().encode()).hexdigest()
+        for spec, table in zip(experiment.all_tables(), tables, strict=True)
+        for seat, role in table.roles.items()
+    }
+
+
+def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
+    """ConfigError where credit asks for an answer and a game of trained policies, played at random, reports none."""
+    gold = gold_of(experiment.credit)
+    if gold is None:
+        return
+    for spec, table in zip(experiment.all_tables(), tables, strict=True):
+        if any(experiment.trained(held.policy) for held in spec.seats.values()):
+            game = table.make_game()
+            seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
+            plan = MatchPlan("trial", 0, table.game.name, table.game.options, 0, seats)
+            players = {seat: BrainPlayer(Random(0)) for seat in seats}
+            record = asyncio.run(play_match(plan, game, players, _TRIAL, keep_turns=False))
+            if record.status == "finished":
+                answer_in(record.game, record.report, gold)
+
+
+_TRIAL = Limits(turns=1000, seconds=10.0)
+
+
+def _check_weights(experiment: Experiment) -> None:
+    """The folders hold models, and their tokenizers make chat frames; no weights are loaded."""
+    for folder in sorted({str(resolve(policy.model)) for policy in experiment.policies.values()}):
+        check_folder(Path(folder))
+        ChatFrame(load_tokenizer(Path(folder)))
+
+
+def _check_endpoint(experiment: Experiment) -> None:
+    """Whoever may sit behind an endpoint can be asked."""
+    try:
+        endpoint_for(experiment)
+    except EndpointError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _fetch(experiment: Experiment, doing: Callable[[str], None]) -> None:
+    """Every model is on this machine; WeightsError where there is none."""
+    for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
+        if any(known.name == model and known.state == "not fetched" for known in available()):
+            doing(f"fetching {model}, once")
+        resolve(model)
