@@ -1,6 +1,9 @@
-"""A policy: named weights with a version, and the chat frame they speak through."""
+"""A policy: named weights with a version. How it is loaded and saved, what of it learns, how it speaks.
 
-from dataclasses import dataclass
+An engine serves `weights`, a policy's version whatever that is made of: the module that is being trained, or a folder.
+"""
+
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,53 @@ class Policy:
     source: Path
     """The folder its first weights came from."""
     model: Any
+    """What is trained; None where it is frozen, and an engine alone holds the weights."""
     tokenizer: Any
     frame: ChatFrame
     trained: bool
     version: int = 0
+
+    @staticmethod
+    def load(name: str, source: Path, folder: Path, train: bool) -> "Policy":
+        """The policy that began as `source`; if it learns, a module with the weights of `folder`.
+
+        WeightsError or ChatError where that cannot be.
+        """
+        from agents.weights import load_tokenizer
+
+        tokenizer = load_tokenizer(source)
+        model = load_module(folder) if train else None
+        return Policy(name, source, model, tokenizer, ChatFrame(tokenizer), train)
+
+    @property
+    def weights(self) -> Any:
+        """What an engine serves: the module, or the folder that it is to load."""
+        return self.source if self.model is None else self.model
+
+    def past(self, name: str, version: int, folder: Path) -> "Policy":
+        """An earlier version of it, frozen, under a name of its own."""
+        return replace(self, name=name, source=folder, model=None, trained=False, version=version)
+
+    def save(self, folder: Path) -> None:
+        """Write weights and tokenizer in the Hugging Face layout; under ZeRO-3 the parameters have to be whole."""
+        from agents.model_folder import quietly
+
+        with quietly():
+            self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def trainable(model: Any) -> dict[str, Any]:
+    """The parameters that learning may change, by name: all but those that were frozen, as an adapter's base is."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def load_module(folder: Path, frozen: bool = False) -> Any:
+    """The folder's model where it is to compute, in float32."""
+    import torch
+
+    from agents.weights import load_model
+
+    model = load_model(folder)
+    model = model.cuda() if torch.cuda.is_available() else model
+    return model.requires_grad_(not frozen)

@@ -4,7 +4,6 @@ Every random choice comes from a generator made of the run's seed and the place 
 no generator state to save: a resumed run does again exactly what the interrupted iteration did.
 """
 
-import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from agents.engines.loop import wait
 from agents.engines.spec import make_engine
 from agents.role import Role
 from arena.chance import generator
@@ -70,9 +70,14 @@ class Lab:
             torch.set_num_threads(experiment.threads)
         self.tables = set_tables(experiment)
         self.engine = make_engine(experiment.engine, experiment.precision == "bf16")
+        wait(self.engine.open())
         self.commit_seconds = 0.0
         """Of the last commit; it is over too late to stand in its own line of metrics."""
         self._restore()
+
+    def close(self) -> None:
+        """Let go of the engine and its weights."""
+        wait(self.engine.close())
 
     # -- the story ---------------------------------------------------------------------------------------
 
@@ -136,7 +141,7 @@ class Lab:
             )
 
         try:
-            return asyncio.run(play())
+            return wait(play())
         finally:
             log.flush()
 

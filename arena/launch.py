@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -47,8 +47,8 @@ def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
 def _play(run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
     """Hold the folder and run what is not committed yet."""
     try:
-        with run.lock():
-            Lab(run, experiment, watcher).run()
+        with run.lock(), closing(Lab(run, experiment, watcher)) as lab:
+            lab.run()
     except KeyboardInterrupt:
         again = f"arena resume {run.path}"
         raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from agents.chat import ChatFrame
 from agents.engines.base import Engine
-from agents.engines.half import half
 from agents.policy import Policy
 from agents.stream import Stream
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.config.experiment import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
 from arena.learn.batches import Sample
@@ -44,12 +41,13 @@ class Policies(Mapping[str, Policy]):
         self._past: dict[str, Policy] = {}
         """By name, the latest used last."""
         self._beginnings: dict[str, Path] = {}
-        self._references: dict[str, Any] = {}
+        self._referenced: set[str] = set()
+        """Whose beginnings are served."""
         for name in _used(experiment):
             spec = experiment.policies[name]
             doing(f"loading {spec.model} as '{name}'")
             self._own[name] = self._load(name, spec, checkpoint, kept.get(name) if spec.train else None)
-            engine.publish(name, self[name].version, self[name].model)
+            engine.publish(name, self[name].version, self[name].weights)
 
     def __getitem__(self, name: str) -> Policy:
         return self._own[name] if name in self._own else self._past[name]
@@ -67,22 +65,20 @@ class Policies(Mapping[str, Policy]):
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
-            self.engine.publish(name, policy.version, policy.model)
+            self.engine.publish(name, policy.version, policy.weights)
 
     def hold_on_to(self, first: Callable[[str], Path]) -> None:
         """From now on each trained policy's own beginning, its reference, is what its `first` folder holds."""
         self._beginnings = {name: first(name) for name in self.trainers} if self.holds_on else {}
         for name in self.trainers:
             self.engine.retire(reference_name(name))
-        self._references.clear()
+        self._referenced.clear()
 
     def reference_scores(self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """What a policy's own beginning says of streams; it is loaded when it is first asked."""
-        if name not in self._references:
-            folder = self._beginnings[name]
-            shared = [model for other, model in self._references.items() if self._beginnings[other] == folder]
-            self._references[name] = shared[0] if shared else _loaded(folder, frozen=True, bf16=self.bf16)
-            self.engine.publish(reference_name(name), 0, self._references[name])
+        if name not in self._referenced:
+            self.engine.publish(reference_name(name), 0, self._beginnings[name])
+            self._referenced.add(name)
         return self.engine.score(reference_name(name), streams, temperatures)
 
     def referenced(self, name: str, samples: list[Sample]) -> list[Sample]:
@@ -95,8 +91,8 @@ class Policies(Mapping[str, Policy]):
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write all that is trained under `folder`; what a checkpoint's state says of it."""
         for name, trainer in self.trainers.items():
+            self.save_weights(name, folder / name)
             trainer.save(folder / name)
-            self[name].tokenizer.save_pretrained(folder / name)
         return {
             name: {"version": self[name].version, "steps": t.steps, "memory": t.memory}
             for name, t in self.trainers.items()
@@ -104,18 +100,17 @@ class Policies(Mapping[str, Policy]):
 
     def save_weights(self, name: str, folder: Path) -> None:
         """Write a trained policy in Hugging Face layout, without its optimiser."""
-        self.trainers[name].save_weights(folder)
-        self[name].tokenizer.save_pretrained(folder)
+        with self.trainers[name].gathered():
+            self[name].save(folder)
 
     def _load(
         self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, Any] | None
     ) -> Policy:
         source = resolve(spec.model)
         folder = checkpoint.policy(name) if checkpoint and kept else source
-        model, tokenizer = _loaded(folder, frozen=not spec.train, bf16=self.bf16), load_tokenizer(source)
-        policy = Policy(name, source, model, tokenizer, ChatFrame(tokenizer), spec.train)
+        policy = Policy.load(name, source, folder, spec.train)
         if spec.train:
-            self.trainers[name] = PolicyTrainer(name, model, self.rule, self.bf16)
+            self.trainers[name] = PolicyTrainer(name, policy.model, self.rule, self.bf16)
             if kept:
                 self.trainers[name].load_optimizer(folder, kept["steps"])
                 self.trainers[name].memory = dict(kept["memory"])
@@ -128,10 +123,8 @@ class Policies(Mapping[str, Policy]):
         assert found is not None, name
         policy, version = found
         if name not in self._past:
-            folder, now = pool.path(policy, version), self[policy]
-            model = _loaded(folder, frozen=True, bf16=self.bf16)
-            self._past[name] = Policy(name, folder, model, now.tokenizer, now.frame, False, version)
-            self.engine.publish(name, version, model)
+            self._past[name] = self[policy].past(name, version, pool.path(policy, version))
+            self.engine.publish(name, version, self._past[name].weights)
         self._past[name] = self._past.pop(name)
 
     def _make_room(self, room: int, busy: Collection[str]) -> None:
@@ -185,11 +178,3 @@ def _used(experiment: Experiment) -> list[str]:
     named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
     named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
     return sorted(named & set(experiment.policies))
-
-
-def _loaded(folder: Path, frozen: bool, bf16: bool) -> Any:
-    """The folder's model where it is to compute; what is frozen needs no more than the precision it computes in."""
-    model = load_model(folder)
-    model = model.cuda() if torch.cuda.is_available() else model
-    model.requires_grad_(not frozen)
-    return half(model) if frozen and bf16 else model

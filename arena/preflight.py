@@ -3,13 +3,13 @@
 What comes back is what was prepared on the way: an experiment that can be resumed from anywhere, and its tables.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agents.chat import ChatFrame
+from agents.engines.loop import wait
 from agents.errors import EndpointError
 from agents.model_folder import check_folder
 from agents.players.model import BrainPlayer
@@ -76,7 +76,7 @@ def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
             plan = MatchPlan("trial", 0, table.game.name, table.game.options, 0, seats)
             players = {seat: BrainPlayer(Random(0)) for seat in seats}
-            record = asyncio.run(play_match(plan, game, players, _TRIAL, keep_turns=False))
+            record = wait(play_match(plan, game, players, _TRIAL, keep_turns=False))
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
 

@@ -56,7 +56,10 @@ class Engine(Protocol):
         """Log-probabilities (float32, one per sampled token) of each stream under the policy's weights."""
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
-        """Serve these weights under that name from now on; every cache made with older ones is dropped."""
+        """Serve a policy's version under that name from now on; every cache made with an older one is dropped.
+
+        `weights` are `Policy.weights`: the module that is trained, or a folder in Hugging Face layout.
+        """
 
     def rest(self, policy: str) -> None:
         """Let go of whatever the next `publish` of a policy makes anew: its weights are about to change."""

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from agents.engines.base import Completion, Request
 from agents.engines.half import half, renew
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
+from agents.policy import load_module
 from agents.scoring import StreamScorer, common_prefix, families, score_streams
 from agents.stream import Stream
 
@@ -60,12 +62,14 @@ class _Row:
 
 
 class InProcessEngine:
-    """Serves transformers models that live in this process; `publish` only takes a reference to them."""
+    """Serves transformers models that live in this process: those that are trained there, and folders."""
 
     def __init__(self, bf16: bool = False, max_batch: int = 256, cache_bytes: int = 2 << 30) -> None:
         self.bf16, self.max_batch, self.cache_bytes = bf16, max_batch, cache_bytes
         self._seconds = 0.0
         self._served: dict[str, _Served] = {}
+        self._folders: dict[Path, Any] = {}
+        """Models that the engine loaded itself."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
 
     async def open(self) -> None:
@@ -74,20 +78,35 @@ class InProcessEngine:
     async def close(self) -> None:
         """All weights and caches are let go."""
         self._served.clear()
+        self._let_go()
 
     def figures(self) -> dict[str, float]:
         """`seconds`: wall time spent in decoding and scoring so far."""
         return {"seconds": self._seconds}
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
-        """Serve this module under that name: by reference, but with bfloat16 the linear layers, which are copied."""
+        """Serve a folder's weights, or a module by reference, but with bfloat16 its linear layers, which are copied."""
         budget, before = self.cache_bytes, self._served.get(policy)
-        halved = before.halved if before and before.weights is weights else None
-        if halved is not None:
+        if isinstance(weights, Path):
+            weights, halved = self._from_folder(weights), None
+        elif halved := before.halved if before and before.weights is weights else None:
             renew(halved, weights)
         elif self.bf16:
             halved = half(weights)
         self._served[policy] = _Served(weights, halved, version, KVStore(budget), KVStore(budget // 8))
+        self._let_go()
+
+    def _from_folder(self, folder: Path) -> Any:
+        """The folder's model, loaded once for all who are served from there; in no more than the precision it needs."""
+        if folder not in self._folders:
+            model = load_module(folder, frozen=True)
+            self._folders[folder] = half(model) if self.bf16 else model
+        return self._folders[folder]
+
+    def _let_go(self) -> None:
+        """Drop what was loaded for policies that are served no more."""
+        used = {id(served.weights) for served in self._served.values()}
+        self._folders = {folder: model for folder, model in self._folders.items() if id(model) in used}
 
     def rest(self, policy: str) -> None:
         """Give the memory of a policy's copies and caches to the update that is coming; it is served all the same."""
@@ -97,6 +116,7 @@ class InProcessEngine:
     def retire(self, policy: str) -> None:
         """Let go of a policy's weights and caches; nothing happens where there are none."""
         self._served.pop(policy, None)
+        self._let_go()
 
     def forget(self, key: str) -> None:
         """Drop the attention cache of a stream that has ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -43,8 +42,7 @@ def play(
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
-    import asyncio
-
+    from agents.engines.loop import wait
     from arena.config.layers import game_options
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender, play_one
@@ -60,8 +58,8 @@ def play(
     seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
     plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
-    with contextlib.closing(asyncio.new_event_loop()) as loop:  # asyncio.run would keep Ctrl-C from the person's line
-        record = loop.run_until_complete(play_one(plan, seated, seed, Limits(), game=table))
+    # Ctrl-C is for the line that a person is at
+    record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
     _show_end(console, table, [s for s in who if s not in others], record)
     if out is not None:
         with out.open("a", encoding="utf-8") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agents.model_folder import parameters_in
 from agents.policy import Policy
 from agents.role import Role, load_role
 from arena.config.experiment import Experiment, SeatSpec
@@ -35,7 +36,7 @@ class Casting:
     @property
     def tiny(self) -> bool:
         """Whether one of them can read terse roles only."""
-        return bool(min(policy.model.num_parameters() for policy in self.policies.values()) < TINY)
+        return min(parameters_in(policy.source) for policy in self.policies.values()) < TINY
 
     def _policy(self, game: str, seat: str) -> Policy:
         """The only policy, or whom the run seats there."""
@@ -63,7 +64,7 @@ class Casting:
             for spec in table.seats.values():
                 if (role := load_role(spec.role, folders)).game is None:
                     return role
-        return load_role(NANO_PLAYER if self._policy(game, seat).model.num_parameters() < TINY else PLAYER)
+        return load_role(NANO_PLAYER if parameters_in(self._policy(game, seat).source) < TINY else PLAYER)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
         """How the run fills this seat, at each of its tables of this game."""

@@ -11,7 +11,6 @@ lost by its author and, lest others' blunders look like skill, a draw to the oth
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import games
+from agents.engines.loop import wait
 from arena.config.experiment import GameSpec
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, play_one
@@ -245,7 +245,7 @@ def play(
         else:
             ended()
 
-    asyncio.run(play_all(plans, one, note, IN_FLIGHT))
+    wait(play_all(plans, one, note, IN_FLIGHT))
     return [[found.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
 
 

@@ -7,7 +7,6 @@ belongs to the task, so a scripted agent does the same in every trial with it. T
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.engines.loop import wait
 from agents.names import nearest
 from agents.reply import one_line
 from agents.role import load_role, written_for
@@ -200,7 +200,7 @@ def _cell(
             ended()
 
     with suppress(PlayError):  # the cell says how many matches failed and why; others may be well
-        asyncio.run(play_all(plans, one, note, IN_FLIGHT, ATTEMPTS))
+        wait(play_all(plans, one, note, IN_FLIGHT, ATTEMPTS))
     return cell
 
 

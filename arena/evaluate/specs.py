@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agents.engines.base import Engine
 from agents.engines.spec import EngineSpec, make_engine
@@ -150,7 +150,7 @@ class Contenders:
         self._engines: dict[bool, Engine] = {}
         """By whether they compute in bfloat16."""
         self._endpoint: Endpoint | None = None
-        self._weights: dict[Path, tuple[Any, Any, Any]] = {}
+        self._policies: dict[Path, Policy] = {}
 
     def load(self, *specs: str) -> list[Contender]:
         """The contenders of these specs; all are read before the first is loaded."""
@@ -173,9 +173,11 @@ class Contenders:
         policies = {}
         for name, folder in source.folders.items():
             served = f"{source.spec}/{name}" if name else source.spec
-            model, tokenizer, frame = self._loaded(folder)
-            engine.publish(served, source.iteration, model)
-            policies[name] = Policy(served, folder, model, tokenizer, frame, False, source.iteration)
+            if folder not in self._policies:
+                self.doing(f"loading {folder}")
+                self._policies[folder] = Policy.load(served, folder, folder, train=False)
+            policies[name] = self._policies[folder].past(served, source.iteration, folder)
+            engine.publish(served, source.iteration, folder)
         return ModelContender(source.spec, engine, Casting(source.spec, policies, source.experiment, self.role))
 
     def _engine_for(self, source: Source) -> Engine:
@@ -190,21 +192,6 @@ class Contenders:
         if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
             for policy in contender.cast.policies.values():
                 contender.engine.retire(policy.name)
-                self._weights.pop(policy.source, None)
-
-    def _loaded(self, folder: Path) -> tuple[Any, Any, Any]:
-        """The folder's model, tokenizer and chat frame."""
-        import torch
-
-        from agents.chat import ChatFrame
-        from agents.weights import load_model, load_tokenizer
-
-        if folder not in self._weights:
-            self.doing(f"loading {folder}")
-            model, tokenizer = load_model(folder).requires_grad_(False), load_tokenizer(folder)
-            model = model.cuda() if torch.cuda.is_available() else model
-            self._weights[folder] = model, tokenizer, ChatFrame(tokenizer)
-        return self._weights[folder]
 
 
 def before(spec: str) -> str:

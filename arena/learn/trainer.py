@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from agents.model_folder import quietly
+from agents.policy import trainable
 from agents.scoring import StreamScorer, StreamScores, pack, scan_streams, split_rows
 from agents.stream import Stream
 from arena.config.experiment import ImitateSpec, LearnSpec
@@ -42,7 +42,11 @@ class PolicyTrainer:
         """DeepSpeed's engine and its optimiser's state, made when learning first asks: play waits for neither."""
         rule = self.rule
         optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
+            list(trainable(self.model).values()),
+            lr=rule.lr,
+            betas=rule.betas,
+            weight_decay=rule.weight_decay,
+            fused=True,
         )
         engine, *_ = deepspeed().initialize(
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
@@ -224,21 +228,15 @@ class PolicyTrainer:
         for group in self.engine.optimizer.param_groups:
             group["lr"] = self.rule.lr * warm
 
-    def _gathered(self) -> Any:
+    def gathered(self) -> Any:
         """Context in which every parameter is whole, also under ZeRO-3."""
         if self.rule.zero_stage < 3:
             return nullcontext()
         return deepspeed().zero.GatheredParameters(list(self.model.parameters()))
 
     def save(self, folder: Path) -> None:
-        """Write weights in the Hugging Face layout and the optimiser's state by parameter name."""
-        self.save_weights(folder)
+        """Write the optimiser's state by parameter name."""
         save_file(self.moments.state(), folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
-
-    def save_weights(self, folder: Path) -> None:
-        """Write weights alone, in the Hugging Face layout."""
-        with self._gathered(), quietly():
-            self.model.save_pretrained(folder)
 
     def load_optimizer(self, folder: Path, steps: int) -> None:
         """Take up the optimiser's state again; the weights come with the model given to the constructor."""

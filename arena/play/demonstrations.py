@@ -4,7 +4,6 @@ Either way it comes in the words and tokens of the policy that is to learn it, u
 into the role's reply format, and matches of a log are played again from their deal, each reply as its text.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.engines.loop import wait
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, recalled, spoken
 from agents.players.simple import Recital
@@ -88,14 +88,14 @@ class Demonstrations:
             return self.by_brains(learner, clock.iteration, self.spec.brains, self.spec.matches)
         known, rng = self._best[learner], generator(self.experiment.seed, clock.iteration, "shown", learner)
         drawn = [known[i] for i in rng.permutation(len(known))[: self.spec.matches].tolist()]
-        return self._samples(asyncio.run(self._again(drawn)))
+        return self._samples(wait(self._again(drawn)))
 
     def by_brains(self, learner: str, k: int, brains: Sequence[str], matches: int) -> list[Sample]:
         """Matches between brains; iteration 0 is the warm start."""
         tables, policies = self.lineup.tables, self.lineup.policies
         plans = demonstration_plans(self.experiment, k, learner, matches, tables, policies)
         rng = generator(self.experiment.seed, k, "demonstrations")
-        records = asyncio.run(self._demonstrated(plans, brains, rng))
+        records = wait(self._demonstrated(plans, brains, rng))
         return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
 
     async def _demonstrated(

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from kept_run import SEPARATE, kept_run
 
 import games
 from agents.engines.base import Request
+from agents.engines.in_process import InProcessEngine
 from agents.errors import WeightsError
 from agents.weights import load_model, resolve
 from arena.errors import ConfigError, StoreError
@@ -41,6 +43,12 @@ def policy(contender: Contender, game: str, seat: str) -> str:
     return cast(contender)(game, seat)[0].name
 
 
+def module(contender: Contender, policy: str) -> Any:
+    """What the engine computes with for one of a contender's policies."""
+    assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
+    return contender.engine._served[cast(contender).policies[policy].name].model
+
+
 def loaded(spec: str | Path, role: str = "") -> ModelContender:
     (contender,) = Contenders(role).load(str(spec))
     assert isinstance(contender, ModelContender)
@@ -49,9 +57,7 @@ def loaded(spec: str | Path, role: str = "") -> ModelContender:
 
 def same_weights(contender: ModelContender, policy: str, model: str) -> bool:
     expected = load_model(resolve(model)).state_dict()
-    return all(
-        torch.equal(tensor, expected[n]) for n, tensor in cast(contender).policies[policy].model.state_dict().items()
-    )
+    return all(torch.equal(tensor, expected[n]) for n, tensor in module(contender, policy).state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_the_league_pool_keeps_weights_too(run: Path) -> None:
 def test_a_model_is_a_name_or_a_folder() -> None:
     by_name, by_folder = Contenders().load("nano-2", str(resolve("nano-2")))
     assert isinstance(by_name, ModelContender) and isinstance(by_folder, ModelContender)
-    assert cast(by_name).policies[""].model is cast(by_folder).policies[""].model, "the same weights are loaded once"
+    assert module(by_name, "") is module(by_folder, ""), "the same weights are loaded once"
 
 
 def test_roles(run: Path, separate: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from transformers import AutoModelForCausalLM
 
+from agents.engines.in_process import InProcessEngine
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
 from arena.credit.assign import Credited, assign
@@ -231,7 +232,8 @@ def with_frozen_responder(warm: str, *assignments: str) -> Experiment:
 def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", with_frozen_responder(warm))
     first = dict(AutoModelForCausalLM.from_pretrained(warm).named_parameters())
-    now = {name: dict(lab.policies[name].model.named_parameters()) for name in ("shared", "old")}
+    assert isinstance(lab.engine, InProcessEngine)
+    now = {name: dict(lab.engine._served[name].model.named_parameters()) for name in ("shared", "old")}
     assert all((first[n] == p).all() for n, p in now["old"].items()), "the frozen one, bit by bit"
     assert not all((first[n] == p).all() for n, p in now["shared"].items())
     assert {row["seats"]["responder"]["version"] for row in RunFolder.open(tmp_path / "run").log.rows()} == {0}

@@ -228,7 +228,7 @@ def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: int
     trainer = PolicyTrainer("p", model, rule)
     trainer.update(given, np.random.default_rng(0))
     plain(other, given, pairs, rule)
-    with trainer._gathered():
+    with trainer.gathered():
         near(model, other, rule.lr)
         assert any((p != weights(tiny())[n]).any() for n, p in weights(model).items())
 

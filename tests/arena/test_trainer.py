@@ -146,7 +146,7 @@ def test_the_gradient_is_that_of_the_masked_tokens_and_no_others(tmp_path: Path,
     model.zero_grad()
     trainer = PolicyTrainer("p", model, rule)
     trainer.update(given, np.random.default_rng(0))
-    trainer.save(tmp_path)
+    save(trainer, tmp_path)
     first = load_file(tmp_path / "optimizer.safetensors")
     for name, gradient in expected.items():  # after one step exp_avg is (1 - beta1) times the gradient
         torch.testing.assert_close(first[f"{name}.exp_avg"] / 0.5, gradient, atol=1e-5, rtol=1e-4)
@@ -159,10 +159,17 @@ def test_a_stream_trained_once_is_each_of_its_turns_trained_after_the_whole_hist
         model = tiny()
         trainer = PolicyTrainer("p", model, LearnSpec(grad_clip=0.0, betas=(0.5, 0.9)))
         trainer.update(cut(samples(model)), np.random.default_rng(0))
-        trainer.save(tmp_path)
+        save(trainer, tmp_path)
         kept = load_file(tmp_path / "optimizer.safetensors")
         gradients.append(torch.cat([kept[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]))
     torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
+
+
+def save(trainer: PolicyTrainer, folder: Path) -> None:
+    """Weights and optimiser, as a checkpoint has them."""
+    with trainer.gathered():
+        trainer.model.save_pretrained(folder)
+    trainer.save(folder)
 
 
 def apart(sample: Sample) -> list[Sample]:
@@ -216,7 +223,7 @@ def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatc
     for turn, given in enumerate(rounds):
         told = trainer.update(given, np.random.default_rng(10 + turn))
     plain_updates(plain, rounds, rule, 10)
-    with trainer._gathered():
+    with trainer.gathered():
         near(model, plain, rule.lr)
     assert (told["clipped"] > 0) == (epochs > 1), "the clip was put to the test"
     assert trainer.steps == 2 * epochs * minibatches
@@ -230,14 +237,14 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0)
     trainer = PolicyTrainer("p", model, rule)
     trainer.update(samples(model, 1), np.random.default_rng(1))
-    trainer.save(tmp_path)
+    save(trainer, tmp_path)
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
     resumed = PolicyTrainer("p", resumed_model, rule)
     resumed.load_optimizer(tmp_path, trainer.steps)
     given = samples(model, 2)
     for one in (trainer, resumed):
         one.update(given, np.random.default_rng(2))
-    with trainer._gathered(), resumed._gathered():
+    with trainer.gathered(), resumed.gathered():
         assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
         assert same(weights(model), weights(resumed_model))
     assert trainer.steps == resumed.steps == 4
@@ -281,7 +288,7 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
     after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
     assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
-    trainer.save(tmp_path)
+    save(trainer, tmp_path)
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
     fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnSpec(lr=1e-4, zero_stage=stage))
     given = samples(model, 3)

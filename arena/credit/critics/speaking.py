@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from agents.engines.base import Request
+from agents.engines.loop import wait
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generato
                 seed=(*drawn, i),
             )
         )
-    found = asyncio.run(engine.generate(requests))
+    found = wait(engine.generate(requests))
     for request in requests:
         engine.forget(request.key)
     return [frame.decode(reply.ids) for frame, reply in zip(frames, found, strict=True)]

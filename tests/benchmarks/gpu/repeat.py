@@ -115,6 +115,7 @@ def _resumed(sheet: Sheet, size: Size, device: torch.device) -> None:
         learner = Trainer(model, False, LR, BUDGET, gate_tolerance=1e9)
         for _ in range(2):
             learner.update(lessons)
+        model.save_pretrained(folder)
         learner.trainer.save(Path(folder))
         load_tokenizer(resolve("nano")).save_pretrained(folder)
         other = load_model(Path(folder)).to(device)

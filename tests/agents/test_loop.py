@@ -1,0 +1,60 @@
+"""One event loop for the process: what fails or is interrupted leaves nothing in it, and others' tasks live on."""
+
+import asyncio
+
+import pytest
+
+from agents.engines.loop import wait
+
+
+async def loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def test_it_is_always_the_same_loop() -> None:
+    assert wait(loop()) is wait(loop(), by_signal=False)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("by_signal", [True, False])
+def test_what_ends_badly_leaves_no_task_behind(error: type[BaseException], by_signal: bool) -> None:
+    done: list[str] = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.01)
+        done.append("slow")
+
+    async def fails() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slow())
+            group.create_task(stop())
+
+    async def stop() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    with pytest.raises((error, BaseExceptionGroup)):
+        wait(fails(), by_signal)
+    wait(asyncio.sleep(0.05))
+    assert not done
+
+
+def test_the_tasks_of_others_live_on() -> None:
+    heard: list[int] = []
+
+    async def engine() -> None:
+        for number in range(3):
+            await asyncio.sleep(0.01)
+            heard.append(number)
+
+    async def begin() -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(engine())
+
+    async def fails() -> None:
+        raise ValueError
+
+    task = wait(begin())
+    with pytest.raises(ValueError):
+        wait(fails())
+    wait(asyncio.sleep(0.1))
+    assert heard == [0, 1, 2] and task.done()
