@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from arena.credit.assign import Credited
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Measures
 from arena.credit.gold import gold_of
-from arena.credit.iteration import Crediting
+from arena.credit.iteration import Credit, Crediting
 from arena.credit.measures import measure
 from arena.credit.samples import samples_of
 from arena.league.matchmaking import Matchmaker, WinRates
@@ -38,7 +38,7 @@ from arena.play.orchestrator import play_all
 from arena.play.plans import branch_plans, iteration_plans
 from arena.play.tables import set_tables
 from arena.policies import PastVersions, Policies
-from arena.records import MatchRecord, Trajectory
+from arena.records import MatchRecord, Trajectory, Turn
 from arena.store import checkpoints
 from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
@@ -59,6 +59,23 @@ class Watcher(Protocol):
 
     def iteration(self, row: dict[str, Any]) -> None:
         """An iteration is complete; `row` is its line of metrics."""
+
+
+@runtime_checkable
+class TurnWatcher(Protocol):
+    """A watcher who also wants every turn, as a live viewer does."""
+
+    def turn(self, plan: MatchPlan, turn: Turn) -> None:
+        """A turn was taken; what it earns may still grow. See `arena.play.match.OnTurn`."""
+
+
+class Played(NamedTuple):
+    """What play gives."""
+
+    records: list[MatchRecord]
+    """The finished matches."""
+    failures: list[MatchRecord]
+    """The attempts that failed."""
 
 
 class Lab:
@@ -95,78 +112,81 @@ class Lab:
     def iterate(self, k: int) -> dict[str, Any]:
         """One iteration, from the first deal to the commit; its row of metrics."""
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
-        records = self.play(k)
+        records, failures = self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
-        credited = self.credit(k, records)
+        credited, recalled = self.credit(k, records)
         foreseen = self.fit_critic(k, credited)
-        learned = self.learn(k, credited)
+        learned = self.learn(k, credited, recalled)
         self.publish()
         self.rate(records)
         self.admit(k)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
-        row = iteration_metrics(k, records, self.failures, credited, learned, self.ratings, seconds)
+        row = iteration_metrics(k, records, failures, credited, learned, self.ratings, seconds)
         row |= {"critic": foreseen} if foreseen else {}
         self.commit(k, row)
         return row
 
-    def play(self, k: int) -> list[MatchRecord]:
+    def play(self, k: int) -> Played:
         """All matches of the iteration and their branches; with `play.resample`, others in place of what is dropped."""
-        self.failures: list[MatchRecord] = []
-        records, deals = list[MatchRecord](), 0
+        records, failures, deals = list[MatchRecord](), list[MatchRecord](), 0
         for _ in range(1 + self.experiment.play.resample):
             if not (due := self.crediting.due(k, records, deals)):
                 break
             self.watcher.phase(k, "play")
             plans = iteration_plans(self.experiment, k, self.tables, self.policies, self.matchmaker, due, deals)
-            played = self._played(plans)
-            branched = self._played(branch_plans(self.experiment, k, plans, played))
+            played, failed = self._played(plans)
+            branched, failed_too = self._played(branch_plans(self.experiment, k, plans, played))
             records, deals = [*records, *played, *branched], deals + due
-        return records
+            failures += [*failed, *failed_too]
+        return Played(records, failures)
 
-    def _played(self, plans: list[MatchPlan]) -> list[MatchRecord]:
+    def _played(self, plans: list[MatchPlan]) -> Played:
         """The matches of these plans; each is in the log within a second of its end."""
-        spec, log = self.experiment.play, MatchBatch(self.run_folder.log)
+        spec, log, failures = self.experiment.play, MatchBatch(self.run_folder.log), list[MatchRecord]()
+        on_turn = self.watcher.turn if isinstance(self.watcher, TurnWatcher) else None
 
         def ended(record: MatchRecord) -> None:
             log.add(record)
             if record.status == "failed":
-                self.failures.append(record)
+                failures.append(record)
             self.watcher.match(record)
 
         async def play() -> list[MatchRecord]:
             past = PastVersions(self.policies, self.pool)
             return await play_all(
-                plans, lambda plan: self.lineup.play(plan, past), ended, spec.in_flight, spec.attempts
+                plans, lambda plan: self.lineup.play(plan, past, on_turn), ended, spec.in_flight, spec.attempts
             )
 
         try:
-            return wait(play())
+            return Played(wait(play()), failures)
         finally:
             log.flush()
 
-    def credit(self, k: int, records: Sequence[MatchRecord]) -> list[Credited]:
+    def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
         self.watcher.phase(k, "credit")
-        credited = self.crediting.credit(k, records)
+        credited, recalled = self.crediting.credit(k, records)
         fresh = [c for c in credited if not c.trajectory.replayed]
         kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
         self.run_folder.log.write_credit(k, kept)
-        return credited
+        return Credit(credited, recalled)
 
     def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
         """Teach the critic, where there is one, what the turns led to: after it was asked about them, never before."""
         fresh = [c for c in credited if not c.trajectory.replayed]
         return self.critic.fit(fresh, self._rng(k, "critic")) if self.critic else {}
 
-    def learn(self, k: int, credited: Iterable[Credited]) -> dict[str, dict[str, float]]:
+    def learn(
+        self, k: int, credited: Iterable[Credited], recalled: Sequence[Credited] = ()
+    ) -> dict[str, dict[str, float]]:
         """Update each trainable policy from its own turns alone, then from what replay brings back."""
         self.watcher.phase(k, "learn")
         credited, learned = list(credited), {}
         for name in self.trainers:
             self.engine.rest(name)
             learned[name] = self._update(k, name, credited, "learn", self.demonstrations.samples(name, self._clock(k)))
-            again = self._update(k, name, self.crediting.recalled, "replay")
+            again = self._update(k, name, recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in again.items()}
         return learned
 

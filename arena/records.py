@@ -115,6 +115,8 @@ class MatchRecord:
     attempt: int
     started: str
     seconds: float
+    rules: int = 0
+    """The version of the game's rules; 0 where it is not known, in logs of schema version 1."""
 
     def to_json(self) -> dict[str, Any]:
         """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
@@ -180,7 +182,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _WRITTEN = (str, float, int)
 """What a game may say of a match, bool included; `to_json` of pydantic would write more, and nobody could read it."""
 _KEPT = tuple(name for name in Turn._fields if name not in ("reward", "advantage"))
-_SCALARS = ("id", "iteration", "game", "seed", "status", "reason", "attempt", "started")
+_SCALARS = ("id", "iteration", "game", "seed", "status", "reason", "attempt", "started", "rules")
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:

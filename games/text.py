@@ -120,6 +120,11 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """Whether all seats are always paid the same."""
     stakes: float = 0.0
     """What a seat can lose in this game at most, as a number >= 0."""
+    rules_version: ClassVar[int] = 1
+    """Raised whenever the same deal and acts come out otherwise than before; kept with every match in the log."""
+    blocks: bool = False
+    """Whether a step waits for something outside of this process (code that runs, a document that is fetched): then it
+    is taken off the event loop, so that other matches go on. What is played does not depend on it."""
     whole_acts: bool = False
     """Whether a "|" is a part of the act (of code, say), and nobody can talk beside it."""
 

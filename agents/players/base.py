@@ -51,5 +51,8 @@ class Player(Protocol):
     """Anybody who can sit at a seat for one match."""
 
     async def act(self, view: View) -> Act:
-        """Answers one view with one act; never raises for what the view's text contains."""
+        """Answers one view with one act; never raises for what the view's text contains.
+
+        Who never waits may have `answer` too, the same without `async`: then that is asked.
+        """
         ...

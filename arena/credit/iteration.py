@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena.chance import generator
 from arena.config.experiment import Experiment
@@ -19,6 +19,15 @@ from arena.store.reader import LogReader
 Measured = Callable[[frozenset[str], Sequence[Trajectory]], Measures]
 
 
+class Credit(NamedTuple):
+    """What an iteration's credit gives."""
+
+    credited: list[Credited]
+    """To be learned together."""
+    recalled: list[Credited]
+    """What replay brings back, to be learned in a step of its own."""
+
+
 class Crediting:
     """Credit as a run's experiment has it."""
 
@@ -29,8 +38,9 @@ class Crediting:
         self._past: dict[str, Any] = state.get("replay", {})
         chosen = experiment.learn.replay
         self._replay: Replay | None = chosen(self._past, log) if chosen else None
-        self.recalled: list[Credited] = []
-        """What replay brought back in the latest iteration, to be learned in a step of its own."""
+        self._known: dict[tuple[str, str, str], Any] = {}
+        """Measures of the present iteration: by what, match and seat."""
+        self._iteration = 0
 
     def state(self) -> dict[str, Any]:
         """What credit and replay remember, as JSON for the checkpoint."""
@@ -50,17 +60,16 @@ class Crediting:
         lost = lost_deals(batch, select(batch, rewards, self.rule))
         return max(0, ceil(wanted - deals + lost - 1e-9))
 
-    def credit(self, k: int, records: Iterable[MatchRecord]) -> list[Credited]:
+    def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
         """What every turn of a trained policy earned and was worth."""
         found = trained(records)
         if self._replay is None:
-            return assign(self._batch(k, found, self.rule.needs, self._memory), self.rule)
+            return Credit(assign(self._batch(k, found, self.rule.needs, self._memory), self.rule), [])
         batch, rewards = self._tried(k, found)
         heard = self._replay.inject(batch, rewards)
         credited = assign(self._batch(k, heard, self.rule.needs, self._memory), self.rule)
         again = self._replay.again(batch, rewards, credited)
-        self.recalled = again if self._replay.own_step else []
-        return credited if self._replay.own_step else credited + again
+        return Credit(credited, again) if self._replay.own_step else Credit(credited + again, [])
 
     def _tried(self, k: int, found: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
         """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""
@@ -71,4 +80,13 @@ class Crediting:
     def _batch(self, k: int, found: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]) -> TurnBatch:
         clock = Clock(k, self.experiment.iterations)
         rng = generator(self.experiment.seed, k, "credit")
-        return TurnBatch(found, clock, rng, memory, self._measured(needs, found))
+        return TurnBatch(found, clock, rng, memory, self._measures(k, needs, found))
+
+    def _measures(self, k: int, needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
+        """What is needed of each trajectory; each is measured once in an iteration, however often credit is tried."""
+        if k != self._iteration:
+            self._iteration, self._known = k, {}
+        new = [t for t in found if any((name, t.match, t.seat) not in self._known for name in needs)]
+        for name, arrays in self._measured(needs, new).items():
+            self._known |= {(name, t.match, t.seat): array for t, array in zip(new, arrays, strict=True)}
+        return {name: [self._known[name, t.match, t.seat] for t in found] for name in needs}

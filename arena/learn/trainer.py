@@ -106,15 +106,16 @@ class PolicyTrainer:
 
     def imitate(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> None:
         """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
-        rule, total = self.rule, spec.epochs * spec.minibatches
+        total, steps = spec.epochs * spec.minibatches, 0
         self.engine.train()
         for _ in range(spec.epochs):
             for part in _parts(samples, spec.minibatches, rng):
-                lr = spec.lr * (1.0 - self.steps / total if spec.decay else 1.0)
-                self.rule = rule.model_copy(update={"lr": lr, "warmup_steps": _IMITATION_WARMUP})
-                self._step([], None, [], Watch(), part, 1.0, gated=False)
+                if part:
+                    self._backward_shown(part, 1.0, Watch())
+                    decay = 1.0 - steps / total if spec.decay else 1.0
+                    self._optimise(spec.lr * decay * warmth(steps, _IMITATION_WARMUP))
+                    steps += 1
         self.engine.eval()
-        self.rule, self.steps = rule, 0
         self.moments.forget()
 
     def _step(
@@ -138,8 +139,7 @@ class PolicyTrainer:
         if gated:
             self._gate(gaps)
         watch.gap(gaps)
-        self._set_lr()
-        self.engine.step()
+        self._optimise(self.rule.lr * warmth(self.steps, self.rule.warmup_steps))
         self.steps += 1
         watch.norm(self.engine.get_global_grad_norm())
 
@@ -223,10 +223,11 @@ class PolicyTrainer:
                 f"learn.gate_tolerance is {self.rule.gate_tolerance:g}"
             )
 
-    def _set_lr(self) -> None:
-        warm = min(1.0, (self.steps + 1) / (self.rule.warmup_steps + 1))
+    def _optimise(self, lr: float) -> None:
+        """One step of the optimiser."""
         for group in self.engine.optimizer.param_groups:
-            group["lr"] = self.rule.lr * warm
+            group["lr"] = lr
+        self.engine.step()
 
     def gathered(self) -> Any:
         """Context in which every parameter is whole, also under ZeRO-3."""
@@ -245,6 +246,11 @@ class PolicyTrainer:
 
 
 _IMITATION_WARMUP = 10
+
+
+def warmth(steps: int, warmup: int) -> float:
+    """The share of the learning rate that the step after so many takes: it grows in a straight line over `warmup`."""
+    return min(1.0, (steps + 1) / (warmup + 1))
 
 
 def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:

@@ -17,7 +17,7 @@ from agents.players.model import BrainPlayer, ChatPlayer, model_writer, recalled
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
-from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
+from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 
 if TYPE_CHECKING:
@@ -66,16 +66,17 @@ async def play_one(
     seed: int,
     limits: Limits,
     keep_turns: bool = True,
+    on_turn: OnTurn | None = None,
     game: Any = None,
 ) -> MatchRecord:
-    """One match between the contenders, by seat, of `game` or else of one made for it.
+    """One match between the contenders, by seat, of `game` or else of one made for it; see `play_match`.
 
     A branch that turns out to be another match than the one that it parts from has failed.
     """
     game = games.make(plan.game, **plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
     try:
-        record = await play_match(plan, game, players, limits, keep_turns)
+        record = await play_match(plan, game, players, limits, keep_turns, on_turn)
     finally:
         for seat, player in players.items():
             contenders[seat].leave(player)

@@ -9,7 +9,7 @@ from agents.players.endpoint import Endpoint
 from agents.policy import Policy
 from arena.config.experiment import Experiment
 from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender, play_one
-from arena.play.match import Limits, MatchPlan
+from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
 from arena.policies import PastVersions
 from arena.records import MatchRecord, Seating
@@ -39,12 +39,12 @@ class Lineup:
             return EndpointContender(name, self.endpoint, lambda game, seat: role)
         return BrainContender(name, role.role)
 
-    async def play(self, plan: MatchPlan, past: PastVersions) -> MatchRecord:
-        """One match between those whom its plan seats."""
+    async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
+        """One match between those whom its plan seats; `on_turn` hears of each turn as it is taken."""
         table = self.table(plan)
         async with past.seated({seating.policy for seating in plan.seats.values()}):
             contenders = {seat: self.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()}
-            return await play_one(plan, contenders, self.seed, self.limits)
+            return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn)
 
     def table(self, plan: MatchPlan) -> Table:
         """The table that a plan is of."""

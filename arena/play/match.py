@@ -1,14 +1,13 @@
 """One match: a coroutine that walks a game from its deal to its end and keeps the record."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Protocol
 
-from agents.players.base import Act, View
-from agents.players.model import BrainPlayer
+from agents.players.base import Act, Player, View
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.records import MatchRecord, Seating, Turn
@@ -28,7 +27,7 @@ class Limits:
     turn_seconds: float | None = None
 
 
-class SeatedPlayer(Protocol):
+class SeatedPlayer(Player, Protocol):
     """A player with its token record."""
 
     @property
@@ -39,8 +38,6 @@ class SeatedPlayer(Protocol):
 
     @property
     def version(self) -> int: ...
-
-    async def act(self, view: View) -> Act: ...
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,18 @@ class MatchPlan:
     """Of a match that is another one again until it parts from it."""
 
 
+OnTurn = Callable[[MatchPlan, Turn], None]
+"""Hears of a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""
+
+
 class _Turns:
     """The turns so far, and what each seat earns while its latest turn is open."""
 
-    def __init__(self, seats: Mapping[str, Seating]) -> None:
-        self.seats = seats
+    def __init__(self, plan: MatchPlan, on_turn: OnTurn | None) -> None:
+        self.plan, self.seats, self.on_turn = plan, plan.seats, on_turn
         self.taken: list[Turn] = []
         self.movers: set[str] = set()
-        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in seats}
+        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in plan.seats}
         """Rewards of each seat's latest turn; those that arrive before its first wait for it here."""
 
     def open(self, view: View, act: Act, version: int, valid: bool, seconds: float) -> None:
@@ -81,6 +82,8 @@ class _Turns:
             act.action, valid, self.earning[seat], act.finish, act.tokens, seconds,
         )  # fmt: skip
         self.taken.append(turn)
+        if self.on_turn:
+            self.on_turn(self.plan, turn)
 
     def reward(self, seat: str, parts: Mapping[str, float]) -> None:
         """Add reward parts to the seat's latest turn."""
@@ -90,16 +93,21 @@ class _Turns:
 
 
 async def play_match(
-    plan: MatchPlan, game: Any, players: Mapping[str, SeatedPlayer], limits: Limits, keep_turns: bool = True
+    plan: MatchPlan,
+    game: Any,
+    players: Mapping[str, SeatedPlayer],
+    limits: Limits,
+    keep_turns: bool = True,
+    on_turn: OnTurn | None = None,
 ) -> MatchRecord:
     """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
 
     `game` is a text AEC environment (design: Game contract), not yet reset. Model trouble, limits and
     faults of the game itself end this match alone; they never raise into the caller. Without `keep_turns`
-    the record holds the outcome alone, no turns and no streams.
+    the record holds the outcome alone, no turns and no streams. `on_turn` hears of each turn as it is taken.
     """
     started, clock = datetime.now(UTC), monotonic()
-    turns, versions, reason = _Turns(plan.seats) if keep_turns else None, dict[str, int](), ""
+    turns, versions, reason = _Turns(plan, on_turn) if keep_turns or on_turn else None, dict[str, int](), ""
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     try:
         await _walk(plan, game, players, limits, clock, versions, turns)
@@ -119,11 +127,12 @@ async def play_match(
         reason=reason,
         payoffs=outcome[0],
         report=outcome[1],
-        turns=tuple(turns.taken) if turns else (),
+        turns=tuple(turns.taken) if turns and keep_turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
         attempt=plan.attempt,
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
+        rules=getattr(game, "rules_version", 1),
     )
 
 
@@ -144,6 +153,7 @@ async def _walk(
 ) -> None:
     """Plays; `versions` hears who took each seat's latest turn, `turns` all about it."""
     count = tokens = 0
+    blocks = getattr(game, "blocks", False)
     game.reset(seed=plan.seed)
     while game.agents:
         seat = game.agent_selection
@@ -156,11 +166,14 @@ async def _walk(
         _check(limits, count, tokens, begun - clock)
         view = _view(seat, count, game.observe(seat), game.infos[seat])
         player = players[seat]
-        if type(player) is BrainPlayer:  # a brain never waits, so nothing could interrupt it
-            act = player.answer(view)
+        if answer := getattr(player, "answer", None):  # it never waits, so nothing could interrupt it
+            act = answer(view)
         else:
             act = await _in_time(player, view, limits.turn_seconds)
-        game.step(act.action)
+        if blocks:
+            await asyncio.to_thread(game.step, act.action)
+        else:
+            game.step(act.action)
         versions[seat] = player.version
         count, tokens = count + 1, tokens + act.tokens
         if turns is None:

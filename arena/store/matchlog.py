@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from time import monotonic
+from threading import Lock, Timer
 from typing import Any
 
 import pyarrow as pa
@@ -108,26 +108,45 @@ class MatchLog:
 class MatchBatch:
     """Matches on their way into a log: written together, once there are 1,000 or a second after the first of them.
 
-    What waits here when a process is killed is lost; its iteration is not committed then and is played again.
+    A clock of its own keeps the second, whatever the process is busy with. What waits here when a process is killed is
+    lost; its iteration is not committed then and is played again.
     """
 
     def __init__(self, log: MatchLog) -> None:
         self.log = log
         self._waiting: list[MatchRecord] = []
-        self._since = 0.0
+        self._lock = Lock()
+        self._clock: Timer | None = None
+        self._failed: Exception | None = None
 
     def add(self, record: MatchRecord) -> None:
         """Take a match; StoreError or RecordError as for `MatchLog.extend`, for any that were waiting."""
-        if not self._waiting:
-            self._since = monotonic()
-        self._waiting.append(record)
-        if len(self._waiting) >= 1000 or monotonic() - self._since >= 1.0:
+        with self._lock:
+            self._waiting.append(record)
+            if self._clock is None:
+                self._clock = Timer(1.0, self._late)
+                self._clock.daemon = True
+                self._clock.start()
+            full = len(self._waiting) >= 1000
+        if full or self._failed:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits; it is on the disk when this returns."""
-        waiting, self._waiting = self._waiting, []
-        self.log.extend(waiting)
+        with self._lock:
+            if self._clock:
+                self._clock.cancel()
+            waiting, self._waiting, self._clock = self._waiting, [], None
+            if self._failed:
+                raise self._failed
+            self.log.extend(waiting)
+
+    def _late(self) -> None:
+        """The second is over; what goes wrong is told to whoever comes next."""
+        try:
+            self.flush()
+        except Exception as error:  # noqa: BLE001 nobody could catch it here
+            self._failed = error
 
 
 def _marked(line: str) -> str:

@@ -14,7 +14,18 @@ import pyarrow.parquet as pq
 from arena.errors import StoreError
 from arena.store.files import CONFIG, explained, require_run
 from arena.store.lines import LogError, read_lines
-from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version, match_rows, match_table
+from arena.store.schema import (
+    ADDED,
+    CREDIT,
+    MATCHES,
+    SCHEMA_VERSION,
+    CreditRow,
+    brought_up,
+    check_version,
+    match_rows,
+    match_table,
+    schema_at,
+)
 
 _LOG_FILE = re.compile(r"(\d{4,})\.(jsonl|parquet)")
 
@@ -28,11 +39,11 @@ def read_parquet(path: Path, schema: Any, columns: Collection[str]) -> Any:
     """Columns of the sealed file of that schema as an Arrow table; LogError when it is damaged or too new."""
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        check_version(file.schema_arrow.metadata, path)
-        if not file.schema_arrow.equals(schema):  # no checksum covers a Parquet file's footer, which names the columns
+        written = schema_at(schema, check_version(file.schema_arrow.metadata, path))
+        if not file.schema_arrow.equals(written):  # no checksum covers a Parquet file's footer, which names the columns
             raise LogError(f"{path} cannot be read: its columns are not those of a match log")
-        leaves = [name.replace(".", ".list.element.") for name in columns]
-        return _narrowed(file.read(columns=leaves), schema, columns)
+        leaves = [name.replace(".", ".list.element.") for name in columns if name.partition(".")[0] in written.names]
+        return _narrowed(brought_up(file.read(columns=leaves), schema, columns), schema, columns)
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
@@ -108,6 +119,8 @@ class LogReader:
         for number, row in enumerate(rows, start=1):
             if row.pop("schema", None) not in range(1, SCHEMA_VERSION + 1):
                 raise LogError(f"{path}:{number}: not of schema {SCHEMA_VERSION}: upgrade arena-selfplay")
+            for name, (_, older) in ADDED.items():
+                row.setdefault(name, older)
         return rows
 
 

@@ -1,7 +1,7 @@
 """The match log's columns: every field, its type and what it means. A change here is a new SCHEMA_VERSION."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain, groupby
 from pathlib import Path
@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from arena.store.lines import LogError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+ADDED: Mapping[str, tuple[int, Any]] = {"rules": (2, 0)}
+"""Fields of a match that came after version 1: with which version, and what older logs are read as."""
 _VERSION_KEY = b"arena.schema_version"
 
 
@@ -56,7 +58,7 @@ _SEAT = pa.struct(
         _field("policy", pa.string(), "named weights or brain"),
         _field("version", pa.int32(), "version of the policy that played"),
         _field("trained", pa.bool_(), "whether the policy learns from this seat"),
-        _field("kind", pa.string(), "model, brain or endpoint"),
+        _field("kind", pa.string(), "model, brain, endpoint or human"),
     ]
 )
 _PAYOFF = pa.struct(
@@ -104,6 +106,7 @@ MATCHES = _schema(
         _field("iteration", pa.int32(), "iteration that played it"),
         _field("game", pa.string(), "name of the game"),
         _field("options", pa.string(), "the game's options, JSON"),
+        _field("rules", pa.int16(), "version of the game's rules; 0 if not known (schema version 1)"),
         _field("seed", pa.uint64(), "seed of the game's generator"),
         _field("status", pa.string(), "finished or failed"),
         _field("reason", pa.string(), "why it failed"),
@@ -149,8 +152,20 @@ def credit_table(rows: Iterable[CreditRow]) -> Any:
         return pa.Table.from_pylist([row._asdict() for row in rows], schema=CREDIT)
 
 
-def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
-    """LogError when the Parquet metadata of the file at `path` is not ours or is of a newer program."""
+def schema_at(schema: Any, version: int) -> Any:
+    """The schema as it was in an earlier version."""
+    return pa.schema([field for field in schema if ADDED.get(field.name, (1, None))[0] <= version])
+
+
+def brought_up(table: Any, schema: Any, columns: Collection[str]) -> Any:
+    """A table of an earlier version with what was added since, of the wanted columns."""
+    for field in (field for field in schema if field.name in columns and field.name not in table.column_names):
+        table = table.append_column(field, pa.array([ADDED[field.name][1]] * len(table), field.type))
+    return table
+
+
+def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> int:
+    """The schema's version; LogError when the Parquet metadata of the file at `path` is not ours or is too new."""
     found = (metadata or {}).get(_VERSION_KEY, b"")
     if not found.isdigit():
         raise LogError(f"{path} is not a match log of Arena: it names no schema version")
@@ -158,6 +173,7 @@ def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
         raise LogError(
             f"{path} has schema version {int(found)}, this Arena reads up to {SCHEMA_VERSION}: upgrade arena-selfplay"
         )
+    return int(found)
 
 
 @contextmanager

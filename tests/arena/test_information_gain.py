@@ -278,7 +278,7 @@ def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
     lab = start(tmp_path / "run", given)
     taken: list[Any] = []
 
-    def credit(k: int, records: list[MatchRecord]) -> list[Any]:
+    def credit(k: int, records: list[MatchRecord]) -> Any:
         found = [t for record in records for t in trajectories(record)]
         heat = {"nano_player": 1.0}
         wanted, gold = given.credit.needs, gold_of(given.credit)

@@ -259,7 +259,7 @@ def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path:
     """The opener's advantages turned round change the opener's weights and not one bit of the responder's."""
 
     class Turned(Lab):
-        def learn(self, k: int, credited: Any) -> dict[str, dict[str, float]]:
+        def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
             return super().learn(
                 k,
                 [

@@ -1,6 +1,7 @@
 """One match: rewards find the turn that earned them, and nothing that goes wrong leaves the match."""
 
 import asyncio
+from threading import Barrier
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from agents.stream import Stream
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
-from arena.records import MatchRecord, Seating
+from arena.records import MatchRecord, Seating, Turn
 from games.negotiation import Negotiation
 from games.text import IllegalAct, TextGame
 
@@ -124,6 +125,65 @@ def test_no_reward_is_lost_or_counted_twice() -> None:
             told = sum(sum(turn.rewards.values()) for turn in record.turns if turn.seat == seat)
             assert told == pytest.approx(sum(v for p in pays.values() for s, _, v in p if s == seat))
             assert record.payoffs[seat] == pytest.approx(told)
+
+
+def test_every_turn_is_told_as_it_is_taken() -> None:
+    told: list[tuple[str, int, dict[str, float]]] = []
+    pays: Pays = {0: [("a", "own", 1.0)], 1: [("a", "late", 2.0)]}
+    seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
+    for keep in (True, False):
+        told.clear()
+        heard: list[Turn] = []
+
+        def on_turn(plan: MatchPlan, turn: Turn, heard: list[Turn] = heard) -> None:
+            heard.append(turn)
+            told.append((plan.id, turn.index, dict(turn.rewards)))
+
+        plan = MatchPlan("m", 1, "beats", {}, 1, seats)
+        players: dict[str, SeatedPlayer] = {"a": Scripted(), "b": Scripted()}
+        record = asyncio.run(play_match(plan, Beats(pays, 2), players, Limits(), keep, on_turn))
+        assert told == [("m", 0, {}), ("m", 1, {})], "before anything is known to be earned"
+        assert heard[0].rewards == {"own": 1.0, "late": 2.0}, "which is whole when the match is"
+        assert record.turns == (tuple(heard) if keep else ())
+
+
+def test_a_step_that_blocks_lets_others_go_on_with_the_same_transcript() -> None:
+    together = Barrier(2, timeout=60)
+
+    class Blocking(Beats):
+        """Every step waits until the other match is at a step, too."""
+
+        blocks = True
+
+        def play(self, seat: str, act: str) -> str:
+            together.wait()
+            return super().play(seat, act)
+
+    seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
+    plans = [MatchPlan(f"m{i}", 1, "beats", {}, i, seats) for i in range(2)]
+    pays: Pays = {0: [("a", "own", 1.0)], 2: [("b", "late", 2.0)]}
+
+    async def both(kind: type[Beats]) -> list[MatchRecord]:
+        lines: list[dict[str, SeatedPlayer]] = [{"a": Scripted("x", "y"), "b": Scripted("z")} for _ in plans]
+        return await asyncio.gather(
+            *(play_match(plan, kind(pays), who, Limits()) for plan, who in zip(plans, lines, strict=True))
+        )
+
+    def told(records: list[MatchRecord]) -> list[Any]:
+        return [[turn._replace(seconds=0.0) for turn in record.turns] for record in records]
+
+    waited = asyncio.run(both(Blocking))
+    assert [record.reason for record in waited] == ["", ""]
+    assert told(waited) == told(asyncio.run(both(Beats)))
+
+
+def test_the_version_of_the_rules_is_kept() -> None:
+    class Revised(Beats):
+        """Its rules were changed once."""
+
+        rules_version = 2
+
+    assert (match(Beats()).rules, match(Revised()).rules) == (1, 2)
 
 
 def test_an_illegal_act_is_a_turn_with_its_penalty() -> None:

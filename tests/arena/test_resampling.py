@@ -11,7 +11,7 @@ from test_lab import Quiet, finished, kept, log, start, started_warm, unbroken, 
 from arena.config.experiment import Experiment
 from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
-from arena.lab import Lab
+from arena.lab import Lab, Played
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
@@ -22,8 +22,8 @@ __all__ = ["unbroken", "warm"]
 class Dealt(Lab):
     """A lab in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
 
-    def _played(self, plans: list[MatchPlan]) -> list[MatchRecord]:
-        return [self.record(plan) for plan in plans]
+    def _played(self, plans: list[MatchPlan]) -> Played:
+        return Played([self.record(plan) for plan in plans], [])
 
     def record(self, plan: MatchPlan) -> MatchRecord:
         chance = (0.0, 0.5, 1.0)[plan.seed % 3]
@@ -53,8 +53,8 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
     sizes = {}
     for rounds in (0, 1, 30):
         lab = dealt(tmp_path / str(rounds), warm, f"play.resample={rounds}")
-        records = {k: lab.play(k) for k in range(1, 7)}
-        sizes[rounds] = [len(lab.crediting.credit(k, found)) for k, found in records.items()]
+        records = {k: lab.play(k).records for k in range(1, 7)}
+        sizes[rounds] = [len(lab.crediting.credit(k, found).credited) for k, found in records.items()]
         for k, found in records.items():
             assert [r.id for r in found] == [f"{k:04d}-{i:04d}" for i in range(len(found))], "numbering goes on"
             deals = [r.seed for r in found[::8]]
@@ -69,10 +69,10 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
 
 def test_what_is_not_dropped_is_not_played_again(warm: str, tmp_path: Path) -> None:
     lab = dealt(tmp_path / "run", warm, "play.resample=5", "credit.select=[]")
-    records = lab.play(1)
+    records = lab.play(1).records
     assert len(records) == 96
     lab = dealt(tmp_path / "other", warm, "play.resample=0")
-    assert lab.play(1) == records, "the first round is that of a run without"
+    assert lab.play(1).records == records, "the first round is that of a run without"
 
 
 def test_selection_is_asked_often_and_credit_remembers_once(
@@ -88,7 +88,7 @@ def test_selection_is_asked_often_and_credit_remembers_once(
     monkeypatch.setitem(STAGES, "counting", counting)
     rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
     one = dealt(tmp_path / "one", warm, "play.resample=30", *rules)
-    records = one.play(1)
+    records = one.play(1).records
     assert one.crediting.state() == {"memory": {}, "replay": {}}
     one.crediting.credit(1, records)
     other = dealt(tmp_path / "other", warm, *rules)

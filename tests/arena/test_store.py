@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -235,6 +236,29 @@ def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> No
     assert schema.field("seed").metadata[b"doc"]
 
 
+def test_logs_of_schema_version_1_are_read(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    for iteration in (0, 1):
+        log.append(record(iteration, 0, rules=3))
+    log.seal(0)
+    log.close()
+    path, sealed = tmp_path / "0001.jsonl", tmp_path / "0000.parquet"
+    row = json.loads(path.read_text())
+    del row["rules"]
+    path.write_text(json.dumps(row | {"schema": 1}) + "\n")
+    older = pq.read_table(sealed).drop_columns(["rules"])
+    pq.write_table(older.replace_schema_metadata({"arena.schema_version": "1"}), sealed)
+    for iteration in (0, 1):
+        (found,) = log.read(iteration)
+        assert MatchRecord.from_json(found) == record(iteration, 0, rules=0)
+        assert LogReader(tmp_path).table(iteration, ["id", "rules"]).to_pylist() == [
+            {"id": f"{iteration:04d}-0000", "rules": 0}
+        ]
+    log.append(record(1, 1, rules=3))
+    log.seal(1)
+    assert [row["rules"] for row in log.read(1)] == [0, 3], "an open log goes on in the present version"
+
+
 def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
@@ -242,13 +266,13 @@ def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
     log.seal(0)
     table = pq.read_table(tmp_path / "0000.parquet")
     pq.write_table(table.replace_schema_metadata({"arena.schema_version": "99"}), tmp_path / "0000.parquet")
-    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 1: upgrade"):
+    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 2: upgrade"):
         log.read(0)
     pq.write_table(table.replace_schema_metadata({}), tmp_path / "0000.parquet")
     with pytest.raises(StoreError, match="is not a match log"):
         log.read(0)
     path = tmp_path / "0001.jsonl"
-    path.write_text(path.read_text().replace('"schema":1', '"schema":99'))
+    path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
     with pytest.raises(StoreError, match=r"0001\.jsonl:1: .*upgrade"):
         log.read(1)
 
@@ -596,21 +620,41 @@ def test_json_lines_are_read_by_plain_json(tmp_path: Path) -> None:
     assert files.CONFIG == "config.yaml"
 
 
-def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(matchlog, "monotonic", lambda: now[0])
+def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     batch = matchlog.MatchBatch(log)
-    for number in range(999):
+    for number in range(1000):
         batch.add(record(0, number))
-    assert log.read(0) == []
-    batch.add(record(0, 999))
     assert len(log.read(0)) == 1000, "1,000 are written together"
-    batch.add(record(0, 1000))
-    now[0] = 1.0
-    batch.add(record(0, 1001))
-    assert len(log.read(0)) == 1002, "nobody waits longer than a second for the next"
     batch.add(record(1, 0))
     batch.flush()
     batch.flush()
-    assert (len(log.read(0)), len(log.read(1))) == (1002, 1)
+    assert (len(log.read(0)), len(log.read(1))) == (1000, 1)
+
+
+def test_a_match_is_on_the_disk_though_no_other_ends(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    batch = matchlog.MatchBatch(log)
+    batch.add(record(0, 0))
+    assert log.read(0) == [], "it waits for others at first"
+    for _ in range(300):
+        if log.read(0):
+            break
+        time.sleep(0.1)
+    assert len(log.read(0)) == 1
+    batch.add(record(0, 1))
+    batch.flush()
+    assert len(log.read(0)) == 2, "and nothing is written twice"
+
+
+def test_what_could_not_be_written_in_time_is_told_to_the_next(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    log.seal(0)
+    batch = matchlog.MatchBatch(log)
+    batch.add(record(0, 1))
+    batch._late()
+    with pytest.raises(StoreError, match="is sealed"):
+        batch.add(record(0, 2))
+    with pytest.raises(StoreError, match="is sealed"):
+        batch.flush()

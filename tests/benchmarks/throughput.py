@@ -232,7 +232,7 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
         for k in range(1, 2 if quick or "Smol" in name else 3):
             lab.publish()
             before, started = lab.engine.figures()["seconds"], time.perf_counter()
-            records = lab.play(k)
+            records = lab.play(k).records
             seconds, model = time.perf_counter() - started, lab.engine.figures()["seconds"] - before
             turns = [turn for record in records for turn in record.turns]
             counts = {"dialogues": len(records), "turns": len(turns), "valid": sum(turn.valid for turn in turns)}

@@ -103,7 +103,7 @@ def play(lab: Lab, k: int) -> Played:
 
     lab.engine.decode = noted  # type: ignore[method-assign]
     try:
-        seconds, records = seconds_of(lambda: lab.play(k))
+        seconds, records = seconds_of(lambda: lab.play(k).records)
     finally:
         lab.engine.decode = decode  # type: ignore[method-assign]
     return Played(seconds, records, batches)
@@ -111,7 +111,7 @@ def play(lab: Lab, k: int) -> Played:
 
 def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
     """What the trainer would learn from these matches, the KL to the reference left out."""
-    return samples_of(lab.credit(k, played.records), lab._temperatures())
+    return samples_of(lab.credit(k, played.records).credited, lab._temperatures())
 
 
 def device_of(lab: Lab) -> torch.device:
