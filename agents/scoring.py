@@ -228,14 +228,14 @@ def _batch(streams: Sequence[Stream], temperatures: Sequence[float], index: list
     chosen = [streams[i] for i in index]
     lengths = [len(stream.ids) - prefix for stream in chosen]
     suffix = torch.zeros((len(chosen), max(lengths)), dtype=torch.long)
-    rows, columns, targets, heat = [], [], [], []
+    rows, columns, targets, per_token = [], [], [], []
     for row, (i, stream) in enumerate(zip(index, chosen, strict=True)):
         suffix[row, : lengths[row]] = torch.tensor(stream.ids[prefix:])
         sampled = [k for k, own in enumerate(stream.mask) if own]
         rows += [row] * len(sampled)
         columns += [k - prefix - 1 for k in sampled]
         targets += [stream.ids[k] for k in sampled]
-        heat += [temperatures[i]] * len(sampled)
+        per_token += [temperatures[i]] * len(sampled)
     return StreamBatch(
         tuple(index),
         torch.tensor(chosen[0].ids[:prefix], dtype=torch.long),
@@ -244,7 +244,7 @@ def _batch(streams: Sequence[Stream], temperatures: Sequence[float], index: list
         torch.tensor(rows),
         torch.tensor(columns),
         torch.tensor(targets),
-        torch.tensor(heat, dtype=torch.float32),
+        torch.tensor(per_token, dtype=torch.float32),
     )
 
 

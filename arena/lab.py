@@ -307,8 +307,8 @@ class Lab:
 
     def _measured(self, needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
         """What credit asks of models about these."""
-        heat, gold = self._temperatures(), gold_of(self.experiment.credit)
-        return measure(needs, found, self.policies, heat, gold, self.critic)
+        temperatures, gold = self._temperatures(), gold_of(self.experiment.credit)
+        return measure(needs, found, self.policies, temperatures, gold, self.critic)
 
     def _temperatures(self) -> dict[str, float]:
         return {name: role.sampling.temperature for name, role in self._roles().items()}

@@ -24,6 +24,8 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     about = environment() | {"roles": dict(prepared.roles)}
     run = RunFolder.create(folder, to_yaml(prepared.experiment), about)
     _point_latest(folder)
+    for note in prepared.notes:
+        watcher.note(note)
     _play(run, prepared.experiment, watcher)
     return folder
 

@@ -6,7 +6,6 @@ What comes back is what was prepared on the way: an experiment that can be resum
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from agents.chat import ChatFrame
 from agents.engines.loop import wait
@@ -37,6 +36,8 @@ class Prepared:
     tables: Sequence[Table]
     roles: Mapping[str, str]
     """What each role says, as a hash by the experiment's name for it."""
+    notes: Sequence[str]
+    """What the user should know before it begins, a line each."""
 
 
 def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
@@ -49,11 +50,11 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     check_shown(experiment)
     _check_endpoint(experiment)
     _fetch(experiment, doing)
-    _check_weights(experiment)
+    notes = _check_weights(experiment)
     threads = fastest() if experiment.threads == "auto" else experiment.threads
     experiment = anchored(experiment).model_copy(update={"threads": threads})
     tables = set_tables(experiment)
-    return Prepared(experiment, tables, role_hashes(experiment, tables))
+    return Prepared(experiment, tables, role_hashes(experiment, tables), notes)
 
 
 def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:
@@ -84,11 +85,14 @@ def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 _TRIAL = Limits(turns=1000, seconds=10.0)
 
 
-def _check_weights(experiment: Experiment) -> None:
-    """The folders hold models, and their tokenizers make chat frames; no weights are loaded."""
-    for folder in sorted({str(resolve(policy.model)) for policy in experiment.policies.values()}):
-        check_folder(Path(folder))
-        ChatFrame(load_tokenizer(Path(folder)))
+def _check_weights(experiment: Experiment) -> list[str]:
+    """The folders hold models, and their tokenizers make chat frames; no weights are loaded. Returns notes."""
+    notes = []
+    for folder in dict.fromkeys(resolve(policy.model) for policy in experiment.policies.values()):
+        check_folder(folder)
+        if ChatFrame(load_tokenizer(folder)).forgeable:
+            notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
+    return notes
 
 
 def _check_endpoint(experiment: Experiment) -> None:

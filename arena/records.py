@@ -71,6 +71,16 @@ class Trajectory:
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """What the game says of the ended match; no seat ever sees it."""
 
+    def contexts(self) -> dict[int, list[int]]:
+        """By turn's index, the ids that stood in its stream before its first sampled token."""
+        found: dict[int, list[int]] = {}
+        for stream in self.streams:
+            places = np.flatnonzero(stream.mask)
+            turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[places], return_index=True)
+            starts = zip(turns.tolist(), places[firsts].tolist(), strict=True)
+            found |= {turn: stream.ids[:place] for turn, place in starts}
+        return found
+
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
         """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
         earned = zip(self.turns, rewards, advantages, strict=True)

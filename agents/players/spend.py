@@ -19,7 +19,9 @@ class EndpointSpec(BaseModel):
     seconds: Annotated[float, Field(gt=0)] = 60.0
     """Of one attempt, from request to the whole reply."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
+    """How often a reply is asked for before its match fails."""
     requests_per_minute: Annotated[int, Field(ge=1)] = 60
+    """Of all matches together."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Spend limit: read and written by all matches together."""
     max_cost: Annotated[float, Field(gt=0)] | None = None

@@ -23,7 +23,9 @@ class GameSpec(Spec):
     """Which game, with which of its options."""
 
     name: GameName
+    """One of `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
     options: dict[str, Any] = {}
+    """What the game takes, such as `illegal: end`."""
 
 
 class SeatSpec(Spec):
@@ -39,7 +41,9 @@ class TableSpec(Spec):
     """A game and who sits at it."""
 
     game: GameSpec
+    """Which game is played there."""
     seats: dict[str, SeatSpec]
+    """By the game's names for its seats."""
     share: Annotated[float, Field(gt=0)] = 1.0
     """Of the matches of an iteration, relative to the other tables' shares."""
 
@@ -50,9 +54,13 @@ class ImitateSpec(Spec):
     brains: Annotated[list[str], Field(min_length=1)]
     """Every match seats some of them, drawn at random, at the policy's own tables."""
     matches: Positive = 256
+    """How many matches the brains play."""
     epochs: Positive = 4
+    """How often all of them are learned from."""
     minibatches: Positive = 8
+    """Optimiser steps per epoch."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
+    """Learning rate."""
     decay: bool = False
     """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
 
@@ -63,23 +71,29 @@ class PolicySpec(Spec):
     model: ModelName
     """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id."""
     train: bool = True
+    """Whether it learns; a frozen policy stays as it is loaded."""
     imitate: ImitateSpec | None = None
+    """A warm start before the first iteration."""
 
 
 class LimitsSpec(Spec):
     """What one match may use before it is called off and recorded as failed; null is no limit."""
 
     turns: Positive | None = 100
+    """Taken by all seats together."""
     tokens: Positive | None = None
     """Sampled by all seats together."""
     seconds: Annotated[float, Field(gt=0)] | None = 600.0
+    """Wall time of the match."""
     turn_seconds: Annotated[float, Field(gt=0)] | None = 120.0
+    """Wall time of one turn."""
 
 
 class PlaySpec(Spec):
     """How the matches of an iteration are played."""
 
     matches: Positive = 16
+    """Of one iteration, all tables together."""
     group: Positive = 1
     """How many matches share a deal, for estimators that compare within one; divides `matches`."""
     resample: Annotated[int, Field(ge=0)] = 0
@@ -91,6 +105,7 @@ class PlaySpec(Spec):
     attempts: Positive = 3
     """How often a failing match is tried before the run stops."""
     limits: LimitsSpec = LimitsSpec()
+    """What one match may use."""
 
     @property
     def deals(self) -> int:
@@ -102,13 +117,17 @@ class CreditSpec(Spec):
     """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
 
     stages: list[Annotated[Chosen, Kind("stage")]] = []
+    """Reward stages, in this order: each adds or changes named rewards."""
     weights: dict[str, Annotated[Chosen, Kind("schedule")]] = {}
     """Of each named reward, a number or a schedule; 1 if not given."""
     select: list[Annotated[Chosen, Kind("selector")]] = []
+    """What learning does not hear of, or what credit leaves out of its statistics."""
     estimator: Annotated[Chosen, Kind("estimator")] = Chosen("estimator", "mars")
+    """From the rewards of turns to one advantage per turn."""
     critic: Annotated[Chosen | None, Kind("critic", optional=True)] = None
     """What foresees the values that an estimator such as `gae_turn` needs."""
     transforms: list[Annotated[Chosen, Kind("transform")]] = []
+    """After the estimator, in this order: from advantages to advantages."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -142,24 +161,33 @@ class LearnSpec(Spec):
     """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
 
     loss: Annotated[Chosen, Kind("loss")] = Chosen("loss", "policy_gradient")
+    """Per sampled token, to be minimised."""
     aggregate: Annotated[Chosen, Kind("aggregate")] = Chosen("aggregate", "token_mean")
     """What of the tokens, turns or streams the loss is a mean over."""
     regularisers: Annotated[dict[str, Chosen], Kinds("regulariser")] = {"kl": Chosen("regulariser", "kl")}
     """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
     shown: ShownSpec | None = None
+    """Play to be imitated beside learning from one's own."""
     replay: Annotated[Chosen | None, Kind("replay", optional=True)] = None
     """What of earlier iterations is learned from once more."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
+    """AdamW's learning rate."""
     betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
+    """AdamW's decay of the first and of the second moment."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """AdamW's, per step and unit of lr."""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Optimiser steps over which lr grows from 0 in a straight line."""
     epochs: Positive = 1
+    """How often an update goes through what was played."""
     minibatches: Positive = 1
     """Optimiser steps per epoch."""
     token_budget: Positive = 2048
     """Padded tokens per forward pass."""
     grad_clip: Annotated[float, Field(ge=0)] = 1.0
+    """Highest norm of a step's gradient; 0 is no limit."""
     zero_stage: Literal[0, 1, 2, 3] = 0
+    """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
     gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
     """Mean |sampler - trainer| log-probability at which the run stops."""
 
@@ -185,7 +213,9 @@ class OpponentSpec(Spec):
     weight: Annotated[float, Field(ge=0)] = 1.0
     """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
     lag: Positive | None = None
+    """Of `past`: how many updates ago."""
     policy: str | None = None
+    """Of `fixed`: a brain, a frozen policy, or `endpoint:MODEL`."""
     since: Annotated[Positive, Field(alias="from")] = 1
     """First iteration in which it is met."""
     until: Positive | None = None
@@ -223,13 +253,16 @@ class LeagueSpec(Spec):
     """Against whom the trained policies play; without a league, against whoever is configured."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
+    """The mixture that each match draws from."""
     pool: PoolSpec = PoolSpec()
+    """Which past versions are kept."""
 
 
 class EvaluateSpec(Spec):
     """Games, held out of training or not, that the first and the last weights play on the same deals."""
 
     games: Annotated[list[GameSpec], Field(min_length=1)]
+    """Which games, with which options."""
     against: list[ContenderName] = ["random"]
     """As in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
     matches: Positive = 100
@@ -240,37 +273,51 @@ class CheckpointSpec(Spec):
     """How often the run is committed, and how many commits are kept."""
 
     every: Positive = 1
+    """Iterations from one checkpoint to the next; the last one always has one."""
     keep: Positive = 2
+    """The newest so many stay."""
 
 
 class Experiment(Spec):
     """One run, whole."""
 
     name: Name
+    """Of the run; its folder begins with it."""
     seed: Annotated[int, Field(ge=0)] = 0
+    """Every random choice comes from it."""
     iterations: Positive
+    """How often to play, learn and publish."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Of the matrix products in play and learning; weights and optimiser are float32 always."""
     threads: Positive | Literal["auto"] | None = "auto"
     """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
     config; null leaves torch's own choice."""
     game: GameSpec | None = None
+    """With `seats`: the only game of the run."""
     roles: Folder | None = None
     """A folder of role files, searched after the built-in ones."""
     policies: dict[Name, PolicySpec]
+    """Weights by name."""
     seats: dict[str, SeatSpec] | None = None
+    """Who sits at each seat of `game`."""
     tables: Annotated[list[TableSpec], Field(min_length=1)] | None = None
     """Several games in one run, instead of `game` and `seats`."""
     league: LeagueSpec | None = None
+    """Past versions and others to play against."""
     evaluate: EvaluateSpec | None = None
     """Done after the last iteration."""
     play: PlaySpec = PlaySpec()
+    """How matches are played."""
     credit: CreditSpec = CreditSpec()
+    """What turns were worth."""
     learn: LearnSpec = LearnSpec()
+    """How policies learn from it."""
     engine: EngineSpec = EngineSpec()
+    """What serves tokens."""
     endpoint: EndpointSpec = EndpointSpec()
     """For policies written `endpoint:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
+    """When the run is committed."""
 
     def all_tables(self) -> list[TableSpec]:
         """Every game of the run with who sits at it, one or several."""

@@ -62,7 +62,7 @@ def _asked(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]
     # Where a word of the answer and the blank before it are one token, that token is the answer's.
     opening = list(common_prefix([frame.encode(gold.before), written]))
     own = len(written) - len(opening)
-    contexts = _contexts(trajectory)
+    contexts = trajectory.contexts()
     return [
         Stream(
             [*contexts[turn.index], *written],
@@ -72,16 +72,6 @@ def _asked(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]
         )
         for turn in trajectory.turns
     ]
-
-
-def _contexts(trajectory: Trajectory) -> dict[int, list[int]]:
-    """By turn, what stood in its stream before its first sampled token."""
-    found: dict[int, list[int]] = {}
-    for stream in trajectory.streams:
-        places = np.flatnonzero(stream.mask)
-        turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[places], return_index=True)
-        found |= {turn: stream.ids[:place] for turn, place in zip(turns.tolist(), places[firsts].tolist(), strict=True)}
-    return found
 
 
 def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:

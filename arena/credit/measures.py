@@ -41,13 +41,13 @@ def measure(
         by_policy[trajectory.policy].append(i)
     for policy, members in by_policy.items() if wanted else ():
         streams = [s for i in members for s in trajectories[i].streams]
-        heat = [temperatures[trajectories[i].role] for i in members for _ in trajectories[i].streams]
+        per_stream = [temperatures[trajectories[i].role] for i in members for _ in trajectories[i].streams]
         said: dict[str, list[NDArray[np.float32]]] = {}
         if wanted & {"old", "entropy"}:
-            scores = policies.trainers[policy].look(streams, heat)
+            scores = policies.trainers[policy].look(streams, per_stream)
             said |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
         if "reference" in wanted:
-            said["reference"] = policies.reference_scores(policy, streams, heat)
+            said["reference"] = policies.reference_scores(policy, streams, per_stream)
         if "gold" in wanted:
             assert gold is not None, "who wants `gold` says how the answer is asked for"
             asked, look = [trajectories[i] for i in members], policies.trainers[policy].look

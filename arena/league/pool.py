@@ -5,7 +5,6 @@ the newest are the hardest to beat, and the first is the fixed yardstick that sh
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from arena.config.experiment import PoolSpec
 from arena.errors import StoreError
 from arena.store import checkpoints
-from arena.store.files import TEMPORARY, explained, fsync, make_folder, remove, safe_name
+from arena.store.files import TEMPORARY, remove, safe_name, write_folder
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
 Save = Callable[[str, Path], None]
@@ -54,7 +53,7 @@ class Pool:
         if k not in self.versions:
             return False
         for policy in policies:
-            _write(self.path(policy, k), lambda folder, policy=policy: save(policy, folder))  # type: ignore[misc]
+            write_folder(self.path(policy, k), lambda folder, policy=policy: save(policy, folder))  # type: ignore[misc]
         return True
 
     @property
@@ -90,23 +89,6 @@ class Pool:
             for version in sorted(self.versions):
                 if not (folder := self.path(policy, version)).is_dir():
                     raise StoreError(f"{folder} is missing: restore it, or start a new run")
-
-
-def _write(final: Path, fill: Callable[[Path], None]) -> None:
-    """The folder appears whole, with all its bytes on the disk, or not at all."""
-    make_folder(final.parent)
-    beside = final.with_name(f".{final.name}{TEMPORARY}")
-    for stale in (beside, final):
-        if stale.exists():
-            remove(stale)
-    make_folder(beside)
-    with explained(final):
-        fill(beside)
-        for path in sorted(beside.rglob("*"), reverse=True):
-            fsync(path)
-        fsync(beside)
-        os.replace(beside, final)
-        fsync(final.parent)
 
 
 def _listed(run: Path) -> set[int]:

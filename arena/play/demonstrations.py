@@ -166,9 +166,9 @@ class Demonstrations:
         return found
 
     def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:
-        heat = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
+        temperatures = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
         credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in shown]
-        return [replace(sample, source="shown") for sample in samples_of(credited, heat)]
+        return [replace(sample, source="shown") for sample in samples_of(credited, temperatures)]
 
 
 def check_shown(experiment: Experiment) -> None:

@@ -5,13 +5,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from arena.errors import StoreError
-from arena.store.files import TEMPORARY, explained, fsync, inside, make_folder, remove, safe_name, write_atomic
+from arena.store.files import (
+    TEMPORARY,
+    explained,
+    inside,
+    remove,
+    safe_name,
+    write_atomic,
+    write_folder,
+)
 
 MANIFEST = "manifest.json"
 CHECKPOINT_VERSION = 1
@@ -40,28 +47,13 @@ def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint
 
     Replaces a checkpoint of the same iteration. StoreError for a full disk or a pickle among the files.
     """
-    root = make_folder(run / "checkpoints")
-    final = root / _name(iteration)
-    beside = root / f".{final.name}{TEMPORARY}"
-    if beside.exists():
-        remove(beside)
-    make_folder(beside)
-    try:
-        with explained(final):
-            fill(beside)
-            manifest = _render(_describe(beside, iteration))
-        write_atomic(beside / MANIFEST, manifest)
-        with explained(final):
-            _fsync_tree(beside)
-    except BaseException:
-        with suppress(StoreError):
-            remove(beside)
-        raise
-    if final.exists():
-        remove(final)
-    with explained(final):
-        os.replace(beside, final)
-        fsync(root)
+    final = run / "checkpoints" / _name(iteration)
+
+    def whole(beside: Path) -> None:
+        fill(beside)
+        write_atomic(beside / MANIFEST, _render(_describe(beside, iteration)))
+
+    write_folder(final, whole)
     return Checkpoint(final, iteration)
 
 
@@ -184,9 +176,3 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, "size": os.fstat(file.fileno()).st_size}
-
-
-def _fsync_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        fsync(path)
-    fsync(folder)

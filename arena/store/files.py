@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -69,6 +69,33 @@ def write_atomic(path: Path, data: bytes | str) -> None:
                 beside.unlink(missing_ok=True)
             raise
         fsync(path.parent)
+
+
+def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
+    """Have `fill` write into an empty folder, which then appears whole with all its bytes on the disk, or not at all.
+
+    Replaces a folder that is there already. StoreError where the disk refuses.
+    """
+    make_folder(final.parent)
+    beside = final.with_name(f".{final.name}{TEMPORARY}")
+    if beside.exists():
+        remove(beside)
+    make_folder(beside)
+    try:
+        with explained(final):
+            fill(beside)
+            for path in sorted(beside.rglob("*"), reverse=True):
+                fsync(path)
+            fsync(beside)
+    except BaseException:
+        with suppress(StoreError):
+            remove(beside)
+        raise
+    if final.exists():
+        remove(final)
+    with explained(final):
+        os.replace(beside, final)
+        fsync(final.parent)
 
 
 def fsync(path: Path) -> None:

@@ -175,9 +175,9 @@ def test_the_oldest_turns_leave_the_replay_first(size: int, left: list[int]) -> 
     critic, rng = archer(replay=size, steps=1), np.random.default_rng(0)
     for count, expected in zip((5, 3, 3), left, strict=True):
         told = critic.fit([walked([1] * count, [1] * count, [0.0] * (count - 1) + [float(count)])], rng)
-        assert told["replayed"] == expected == len(critic.replay)
-    assert critic.replay.rewards.tolist()[-3:] == [0, 0, 3]
-    assert critic.replay.last.tolist()[-4:] == ([True] if expected > 3 else []) + [False, False, True]
+        assert told["replayed"] == expected == len(critic.buffer)
+    assert critic.buffer.rewards.tolist()[-3:] == [0, 0, 3]
+    assert critic.buffer.last.tolist()[-4:] == ([True] if expected > 3 else []) + [False, False, True]
 
 
 def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_no_turn_is_no_error(tmp_path: Path) -> None:
     assert critic.fit([], np.random.default_rng(0)) == {} and critic.look([]) == {"values": [], "action_values": []}
     critic.save(tmp_path)
     again.load(tmp_path)
-    assert len(again.replay) == again.fits == 0
+    assert len(again.buffer) == again.fits == 0
 
 
 def test_fresh_replies_need_an_engine() -> None:

@@ -1,8 +1,10 @@
 """The experiment: layers over a recipe, and one clear line for whatever is wrong."""
 
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from agents import strict_yaml
 from arena.config.experiment import Experiment
@@ -397,3 +399,19 @@ def test_a_config_file_is_of_keys_and_values(tmp_path: Path, text: str) -> None:
     (tmp_path / "own.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"own\.yaml:1: expected `key: value` lines"):
         file_layer(tmp_path / "own.yaml")
+
+
+def test_every_field_of_an_experiment_is_explained() -> None:
+    """As docs/experiments.md promises."""
+    found, silent = [Experiment], []
+    for spec in found:
+        for name, field in spec.model_fields.items():
+            silent += [] if field.description else [f"{spec.__name__}.{name}"]
+            found += [kind for kind in _specs_in(field.annotation) if kind not in found]
+    assert len(found) > 15 and silent == []
+
+
+def _specs_in(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [kind for inner in get_args(annotation) for kind in _specs_in(inner)]

@@ -78,14 +78,15 @@ def test_nothing_goes_that_a_checkpoint_still_lists(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_half_written_is_swept(tmp_path: Path) -> None:
-    def killed(policy: str, folder: Path) -> None:
+    def interrupted(policy: str, folder: Path) -> None:
+        assert there(tmp_path) == [".shared@0.tmp"], "it does not appear under its name"
         save(policy, folder)
         raise KeyboardInterrupt
 
-    pool = make(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        pool.admit(0, ["shared"], killed)
-    assert there(tmp_path) == [".shared@0.tmp"], "it never appeared under its name"
+        make(tmp_path).admit(0, ["shared"], interrupted)
+    assert there(tmp_path) == []
+    (tmp_path / "league" / ".shared@0.tmp").mkdir()  # as a kill leaves it
     make(tmp_path).sweep()
     assert there(tmp_path) == []
 

@@ -100,9 +100,10 @@ def archer(
     20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and every replayed state is spoken at anew
     in every step; here they are small networks over hashed n-grams of the text (`arena.credit.critics.words`).
     """
-    from arena.credit.critics.archer import Archer
+    from arena.credit.critics.archer import Archer, ArcherSettings
 
-    return Archer(context, gamma, features, hidden, lr, polyak, steps, batch, replay, fresh, warmup)
+    settings = ArcherSettings(gamma, features, hidden, lr, polyak, steps, batch, replay, fresh, warmup)
+    return Archer(context, settings)
 
 
 CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer)}

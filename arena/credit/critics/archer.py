@@ -59,7 +59,7 @@ class Networks(torch.nn.Module):
 
 
 @dataclass
-class Replay:
+class TurnBuffer:
     """Turns of the past, trajectory after trajectory, the oldest first."""
 
     states: torch.Tensor
@@ -74,7 +74,7 @@ class Replay:
     """What each was asked with, where replies are sampled anew; else empty."""
 
     @classmethod
-    def empty(cls, features: int) -> Replay:
+    def empty(cls, features: int) -> TurnBuffer:
         """Nothing yet."""
         nothing = torch.zeros((0, features), dtype=torch.float16)
         return cls(nothing, nothing, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
@@ -82,12 +82,28 @@ class Replay:
     def __len__(self) -> int:
         return len(self.last)
 
-    def add(self, newest: Replay, size: int) -> None:
+    def add(self, newest: TurnBuffer, size: int) -> None:
         """Take these in and let the oldest go, down to `size` or to these alone if they are more."""
         cut = max(0, min(len(self), len(self) + len(newest) - size))
         for name in ("states", "replies", "rewards", "last"):
             setattr(self, name, torch.cat([getattr(self, name)[cut:], getattr(newest, name)]))
         self.contexts = [*self.contexts[cut:], *newest.contexts] if newest.contexts else []
+
+
+@dataclass(frozen=True)
+class ArcherSettings:
+    """See `arena.credit.critics.archer`, whose settings they are."""
+
+    gamma: float
+    features: int
+    hidden: int
+    lr: float
+    polyak: float
+    steps: int
+    batch: int
+    replay: int
+    fresh: int
+    warmup: int
 
 
 class Archer:
@@ -96,27 +112,17 @@ class Archer:
     def __init__(
         self,
         context: CriticContext,
-        gamma: float,
-        features: int,
-        hidden: int,
-        lr: float,
-        polyak: float,
-        steps: int,
-        batch: int,
-        replay: int,
-        fresh: int,
-        warmup: int,
+        settings: ArcherSettings,
     ) -> None:
-        if fresh and context.engine is None:
+        if settings.fresh and context.engine is None:
             raise ValueError("critic archer: fresh replies need an engine: a match log alone is not enough")
-        self.context, self.gamma, self.features, self.polyak = context, gamma, features, polyak
-        self.steps, self.batch, self.size, self.fresh, self.warmup = steps, batch, replay, fresh, warmup
+        self.context, self.settings = context, settings
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(context.seed)
-            self.networks = Networks(features, hidden)
+            self.networks = Networks(settings.features, settings.hidden)
         self.target = copy.deepcopy(self.networks).requires_grad_(False)
-        self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=lr)
-        self.replay = Replay.empty(features)
+        self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.lr)
+        self.buffer = TurnBuffer.empty(settings.features)
         self.fits = 0
         """Iterations learned from so far."""
 
@@ -124,7 +130,7 @@ class Archer:
         """The lower of the two Vs of each turn's state, and of the two Qs of its reply; 0 while warming up."""
         seen, said = self._features(trajectories)
         v, q = torch.zeros(len(seen)), torch.zeros(len(seen))
-        if self.fits >= self.warmup:
+        if self.fits >= self.settings.warmup:
             with torch.no_grad():
                 v, q = self.networks.v(seen).amin(0), self.networks.q(torch.cat([seen, said], 1)).amin(0)
         return {
@@ -137,12 +143,12 @@ class Archer:
         newest = self._turns(credited)
         if not len(newest):
             return {}
-        self.replay.add(newest, self.size)
+        self.buffer.add(newest, self.settings.replay)
         own = self._spoken_at(len(newest), rng)
         losses = [self._step(*drawn, own) for drawn in self._draws(len(own[0]), rng)]
         self.fits += 1
         q, v = np.mean(losses, 0).tolist()
-        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.replay))}
+        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer))}
 
     def save(self, folder: Path) -> None:
         """Networks, targets and moments; the replay."""
@@ -151,7 +157,7 @@ class Archer:
         tensors |= {f"target.{n}": t for n, t in self.target.state_dict().items()}
         tensors |= {f"{n}.{key}": slot[key] for n, slot in slots.items() for key in MOMENTS if key in slot}
         save_file(tensors, folder / _NETWORKS)
-        kept = self.replay
+        kept = self.buffer
         ids = torch.tensor([i for context in kept.contexts for i in context.ids], dtype=torch.int32)
         sizes = torch.tensor([len(context.ids) for context in kept.contexts], dtype=torch.int32)
         columns = {"states": kept.states, "replies": kept.replies, "rewards": kept.rewards, "last": kept.last}
@@ -169,45 +175,46 @@ class Archer:
         for name, parameter in self.networks.named_parameters():
             moments = {key: tensors[f"{name}.{key}"] for key in MOMENTS if f"{name}.{key}" in tensors}
             if moments:
-                step = torch.tensor(float(self.fits * self.steps))
+                step = torch.tensor(float(self.fits * self.settings.steps))
                 self.optimizer.state[parameter] = {"step": step, **moments}
         ids = kept["ids"].split(kept["sizes"].tolist()) if len(kept["sizes"]) else ()
         asked = [Context(p, r, tuple(i.tolist())) for (p, r), i in zip(state["contexts"], ids, strict=True)]
-        self.replay = Replay(kept["states"], kept["replies"], kept["rewards"], kept["last"], asked)
+        self.buffer = TurnBuffer(kept["states"], kept["replies"], kept["rewards"], kept["last"], asked)
 
     # -- one iteration -----------------------------------------------------------------------------------
 
     def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
-        found = states(trajectories, self.features, _GRAMS), replies(trajectories, self.features, _GRAMS)
-        return torch.from_numpy(found[0]).float(), torch.from_numpy(found[1]).float()
+        size = self.settings.features
+        seen, said = states(trajectories, size, _GRAMS), replies(trajectories, size, _GRAMS)
+        return torch.from_numpy(seen).float(), torch.from_numpy(said).float()
 
-    def _turns(self, credited: Sequence[Credited]) -> Replay:
+    def _turns(self, credited: Sequence[Credited]) -> TurnBuffer:
         """The turns of these trajectories as a replay of their own."""
         trajectories = [c.trajectory for c in credited if c.trajectory.turns]
         seen, said = self._features(trajectories)
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
         last = torch.from_numpy(TurnBatch(trajectories).last)
-        asked = [context for t in trajectories for context in contexts(t)] if self.fresh else []
+        asked = [context for t in trajectories for context in contexts(t)] if self.settings.fresh else []
         earned = torch.from_numpy(rewards).float()
-        return Replay(seen.half(), said.half(), earned, last, asked)
+        return TurnBuffer(seen.half(), said.half(), earned, last, asked)
 
     def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """States with what the policy of this iteration says there: its own turns, and replayed ones asked anew."""
-        seen, said = self.replay.states[-newest:], self.replay.replies[-newest:]
-        older = len(self.replay) - newest
-        if not self.fresh or not older:
+        seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
+        older = len(self.buffer) - newest
+        if not self.settings.fresh or not older:
             return seen, said
-        rows = rng.integers(older, size=self.fresh)
-        anew = spoken([self.replay.contexts[i] for i in rows], self.context, rng)
-        told = torch.from_numpy(texts(anew, self.features, _GRAMS)).half()
-        return torch.cat([seen, self.replay.states[torch.from_numpy(rows)]]), torch.cat([said, told])
+        rows = rng.integers(older, size=self.settings.fresh)
+        anew = spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
+        told = torch.from_numpy(texts(anew, self.settings.features, _GRAMS)).half()
+        return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, told])
 
     def _draws(self, own: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For each step, rows of the replay for Q and rows of the spoken ones for V."""
-        for _ in range(self.steps):
+        for _ in range(self.settings.steps):
             drawn: tuple[NDArray[np.int64], NDArray[np.int64]] = (
-                rng.integers(len(self.replay), size=self.batch),
-                rng.integers(own, size=self.batch),
+                rng.integers(len(self.buffer), size=self.settings.batch),
+                rng.integers(own, size=self.settings.batch),
             )
             yield torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])
 
@@ -215,12 +222,12 @@ class Archer:
         self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[float, float]:
         """One step of Adam on both, then the targets follow; the losses of Q and V before it."""
-        kept = self.replay
+        kept = self.buffer
         following = kept.states[(rows + 1).clamp(max=len(kept) - 1)].float()
         pairs = torch.cat([kept.states[rows], kept.replies[rows]], 1).float()
         here, said = own[0][spoken_rows].float(), own[1][spoken_rows].float()
         with torch.no_grad():
-            later = torch.where(kept.last[rows], 0.0, self.gamma * self.target.v(following))
+            later = torch.where(kept.last[rows], 0.0, self.settings.gamma * self.target.v(following))
             q_target, v_target = kept.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
         q_loss = twin_loss(self.networks.q(pairs), q_target)
         v_loss = twin_loss(self.networks.v(here), v_target)
@@ -229,7 +236,7 @@ class Archer:
         self.optimizer.step()
         with torch.no_grad():
             for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):
-                slow.lerp_(fast, self.polyak)
+                slow.lerp_(fast, self.settings.polyak)
         return q_loss.item(), v_loss.item()
 
 

@@ -25,12 +25,8 @@ class Context(NamedTuple):
 
 def contexts(trajectory: Trajectory) -> list[Context]:
     """Of each turn in order: its stream up to its first sampled token."""
-    asked = {
-        turn: tuple(stream.ids[: stream.turns.index(turn)])
-        for stream in trajectory.streams
-        for turn in sorted({turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own})
-    }
-    return [Context(trajectory.policy, trajectory.role, asked[turn.index]) for turn in trajectory.turns]
+    asked = trajectory.contexts()
+    return [Context(trajectory.policy, trajectory.role, tuple(asked[turn.index])) for turn in trajectory.turns]
 
 
 def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
