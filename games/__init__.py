@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from games import loading
+from games.adapters import loading
 
 if TYPE_CHECKING:
-    from games.text import TextGame
+    from games.base import TextGame
 
 CLASSES = {
     "tic_tac_toe": "games.tic_tac_toe:TicTacToe",
@@ -68,7 +68,7 @@ GAMES = Games()
 
 
 def maker(name: str) -> Callable[..., TextGame]:
-    """What makes this game: one of ours, or one that `games.loading` finds; ValueError says in one line why none."""
+    """What makes this game: one of ours, or one that is not; ValueError says in one line why there is none."""
     try:
         if name in GAMES:
             return GAMES[name]

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.simultaneous import SimultaneousGame, read_number
-from games.text import whole_number
+from games.base import whole_number
+from games.families.simultaneous import SimultaneousGame, read_number
 
 
 class SealedBidAuction(SimultaneousGame):

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.openspiel import OpenSpielGame, load
-from games.text import whole_number
+from games.base import whole_number
+from games.families.openspiel import OpenSpielGame, load
 
 
 @functools.cache

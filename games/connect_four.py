@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.openspiel import DrawnGame
-from games.text import whole_number
+from games.base import whole_number
+from games.families.openspiel import DrawnGame
 
 MOST = 20  # rows or columns
 WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))

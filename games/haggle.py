@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.text import IllegalAct, TextGame, whole_number
+from games.base import IllegalAct, TextGame, whole_number
 
 ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from games.openspiel import OpenSpielGame
-from games.text import whole_number
+from games.base import whole_number
+from games.families.openspiel import OpenSpielGame
 
 COLOURS = {"R": "RED", "Y": "YELLOW", "G": "GREEN", "W": "WHITE", "B": "BLUE"}
 SIZES = {"mini": (2, 2, 3), "simple": (3, 2, 8), "full": (5, 5, 8)}  # colours, ranks, hint tokens; "mini" is MARS's

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.openspiel import OpenSpielGame
+from games.families.openspiel import OpenSpielGame
 
 CARDS = ("J", "Q", "K")
 WORDS = ("PASS", "BET")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.openspiel import OpenSpielGame
+from games.families.openspiel import OpenSpielGame
 
 RANKS = "JJQQKK"  # of OpenSpiel's cards 0 to 5
 FOLD, CALL, RAISE = range(3)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.simultaneous import ROUND, SimultaneousGame
-from games.text import IllegalAct
+from games.base import IllegalAct
+from games.families.simultaneous import ROUND, SimultaneousGame
 
 Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's act) -> (row's, column's payoff)
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.grid import STEPS, carve, distances
-from games.solitaire import Solitaire
-from games.text import IllegalAct, whole_number
+from games.base import IllegalAct, whole_number
+from games.families.grid import STEPS, carve, distances
+from games.families.solitaire import Solitaire
 
 
 class Maze(Solitaire):

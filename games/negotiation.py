@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.pools import WORTH, Triple, bounds, instances, partners, rest, splits, worth
-from games.text import IllegalAct, TextGame, one_line, whole_number
+from games.base import IllegalAct, TextGame, one_line, whole_number
+from games.families.pools import WORTH, Triple, bounds, instances, partners, rest, splits, worth
 
 ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
@@ -30,7 +30,7 @@ class Negotiation(TextGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match.
-    reset(options={"instance": one of games.pools.instances()}) plays that instance.
+    reset(options={"instance": one of games.families.pools.instances()}) plays that instance.
     Reward part "deal": to both seats at the accepting act, the own value (0 to 10) of the own share.
     """
 
@@ -55,7 +55,7 @@ class Negotiation(TextGame):
         """Draws one of all instances uniformly, or takes the given one."""
         instance = options.get("instance") or instances()[rng.integers(len(instances()))]
         if options.get("instance") and instance not in instances():
-            raise ValueError(f"instance must be one of games.pools.instances(), not {instance!r}")
+            raise ValueError(f"instance must be one of games.families.pools.instances(), not {instance!r}")
         self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
         self.offer: Triple | None = None  # what the seat that moved last would take
 

@@ -6,8 +6,8 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from games.openspiel import OpenSpielGame
-from games.text import flag, whole_number
+from games.base import flag, whole_number
+from games.families.openspiel import OpenSpielGame
 
 MOST_PILES, MOST_THINGS = 10, 20
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.simultaneous import ROUND, SimultaneousGame, read_number
-from games.text import number, whole_number
+from games.base import number, whole_number
+from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 
 
 class PublicGoods(SimultaneousGame):

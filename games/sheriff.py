@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.openspiel import OpenSpielGame
-from games.text import number, whole_number
+from games.base import number, whole_number
+from games.families.openspiel import OpenSpielGame
 
 ANSWERS = ("PASS", "INSPECT")
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.grid import STEPS, Cell, beside, carve, distances, join
-from games.solitaire import Solitaire
-from games.text import IllegalAct, whole_number
+from games.base import IllegalAct, whole_number
+from games.families.grid import STEPS, Cell, beside, carve, distances, join
+from games.families.solitaire import Solitaire
 
 ROOMS = (
     "attic", "bathroom", "bedroom", "cellar", "garage", "garden", "hall", "kitchen", "library", "pantry", "porch",

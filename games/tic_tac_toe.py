@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.openspiel import DrawnGame
+from games.families.openspiel import DrawnGame
 
 EMPTY = "123/456/789"
 WORDS = tuple(f"PLAY {cell}" for cell in range(1, 10))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.openspiel import OpenSpielGame
+from games.families.openspiel import OpenSpielGame
 
 CARDS, ACTS = "12", "ABC"
 WORDS = tuple(f"PLAY {act}" for act in ACTS)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.openspiel import OpenSpielGame
-from games.text import whole_number
+from games.base import whole_number
+from games.families.openspiel import OpenSpielGame
 
 LETTERS = string.ascii_uppercase
 

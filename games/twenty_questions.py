@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from games.book import Book, make_book
-from games.questions import Questions
+from games.families.book import Book, make_book
+from games.families.questions import Questions
 
 SYNONYMS = {
     "fur": "hair", "hairy": "hair", "furry": "hair", "feather": "feathers", "egg": "eggs", "fly": "airborne",

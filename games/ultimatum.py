@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.text import IllegalAct, TextGame, whole_number
+from games.base import IllegalAct, TextGame, whole_number
 
 OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 

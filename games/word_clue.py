@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.text import IllegalAct, TextGame, number, whole_number
+from games.base import IllegalAct, TextGame, number, whole_number
 
 GIVER = "giver"
 CLUE = re.compile(r"\s*CLUE\s+([a-z]{2,20})\s+(\d{1,3})\s*", re.ASCII | re.IGNORECASE)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.solitaire import Solitaire
-from games.text import IllegalAct
+from games.base import IllegalAct
+from games.families.solitaire import Solitaire
 
 LETTERS = 5
 ALL_RIGHT = "G" * LETTERS

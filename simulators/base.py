@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from games.text import Message, TextGame
+from games.base import Message, TextGame
 
 MIXED = "mixed"
 TEST_SHARE = 5

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from games import conformance
-from games.book import fold
-from games.conformance import Finding, Unchecked, found
-from games.fuzz import Broken
-from games.text import Message
+from games.base import Message
+from games.conformance import kit
+from games.conformance.fuzz import Broken
+from games.conformance.kit import Finding, Unchecked, found
+from games.families.book import fold
 from simulators.base import Simulator
 
 Make = Callable[[], Simulator]
@@ -40,7 +40,7 @@ class Shown:
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
     """Every check of games and every check of simulators, over this many seeds and random acts. Never raises."""
-    return [*conformance.check(make, seeds=seeds, acts=acts), *check_outcomes(make, seeds)]
+    return [*kit.check(make, seeds=seeds, acts=acts), *check_outcomes(make, seeds)]
 
 
 def check_outcomes(make: Make, seeds: int) -> list[Finding]:

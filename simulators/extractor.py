@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from games.book import fold
+from games.families.book import fold
 
 Stance = Literal["inform", "deny", "unknown"]
 """What is said of a topic: that it is so, that it is not, or that the person cannot tell."""

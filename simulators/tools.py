@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from games.text import one_line
+from games.base import one_line
 from simulators.base import SimulatorFault
 from simulators.calls import Call, read_calls
 

@@ -12,6 +12,7 @@ from agents.errors import RoleError
 from agents.names import nearest
 from arena.config.parts import TABLES, described, plural
 from arena.errors import ConfigError
+from games.adapters import loading
 from games.sources import docstring
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _OTHERS = {
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
     """The rows of `arena list KIND`."""
     if kind == "games":
-        places = games.CLASSES | {name: entry.value for name, entry in games.loading.installed().items()}
+        places = games.CLASSES | {name: entry.value for name, entry in loading.installed().items()}
         lines = {name: _game_line(name, place) for name, place in places.items()}
         return [{"game": name, "what": what} for name, what in (lines | _OTHERS).items()]
     if kind == "roles":

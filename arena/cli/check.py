@@ -70,7 +70,7 @@ def check_game(
     from arena.config.experiment import GameSpec
     from arena.config.layers import game_options
     from arena.evaluate.evaluation import make_game
-    from games import conformance as of_games
+    from games.conformance import kit as of_games
     from simulators import conformance as of_simulators
     from simulators.base import Simulator
 

@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Iterator, Mapping
 
-from games.text import IllegalAct
+from games.base import IllegalAct
 from simulators.clinic.signs import LETTERS, number_of
 from simulators.clinic.table import Table
 

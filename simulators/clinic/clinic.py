@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.text import IllegalAct, flag, number, one_line, whole_number
+from games.base import IllegalAct, flag, number, one_line, whole_number
 from simulators.base import MIXED, Answer, Simulator
 from simulators.clinic import acts, players
 from simulators.clinic.chart import Chart

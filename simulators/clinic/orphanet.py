@@ -23,7 +23,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from games.book import fold
+from games.families.book import fold
 from simulators.clinic.signs import Sign
 from simulators.clinic.table import Table
 

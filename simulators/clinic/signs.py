@@ -6,7 +6,7 @@ import re
 import string
 from typing import NamedTuple
 
-from games.book import fold
+from games.families.book import fold
 
 
 class Sign(NamedTuple):

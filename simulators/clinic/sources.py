@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from games.text import whole_number
+from games.base import whole_number
 from simulators.clinic import networks, orphanet
 from simulators.clinic.signs import MOST_DISEASES, SYMPTOMS
 from simulators.clinic.synthetic import invented

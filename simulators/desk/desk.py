@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.text import flag, number, whole_number
+from games.base import flag, number, whole_number
 from simulators.base import Answer, Simulator
 from simulators.desk import listing, outcome, players
 from simulators.desk.airline import Airline

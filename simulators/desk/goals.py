@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from games.text import one_line
+from games.base import one_line
 
 ACCOUNT = "account"
 """What a write is about that is about no order or booking."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from games.book import fold
+from games.families.book import fold
 from simulators.desk.customer import Customer
 from simulators.desk.goals import ACCOUNT, written
 from simulators.desk.policy import Fact, Rule

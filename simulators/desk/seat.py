@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from games.text import one_line
+from games.base import one_line
 from simulators.desk.customer import AGREEMENT, Customer, spaced
 from simulators.desk.speech import LONGEST, Proposal
 from simulators.extractor import Stance

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from games.book import fold
-from games.text import IllegalAct, one_line
+from games.base import IllegalAct, one_line
+from games.families.book import fold
 from simulators.calls import read_calls
 from simulators.desk.goals import Write
 from simulators.desk.policy import Fact, Rule

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.text import one_line
+from games.base import one_line
 from simulators.confine.sql import Database
 from simulators.desk.goals import Goal, Write, canonical
 from simulators.desk.people import Person, draw_name, draw_person

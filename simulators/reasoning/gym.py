@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from games.text import whole_number
+from games.base import whole_number
 from simulators.base import SimulatorFault, held_out
 
 LEVEL = "level"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.text import IllegalAct, whole_number
+from games.base import IllegalAct, whole_number
 from simulators.base import Answer, Seen, Simulator, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.tasks import RIGHT, one_of

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from games.book import fold
-from games.text import IllegalAct, flag, number, whole_number
+from games.base import IllegalAct, flag, number, whole_number
+from games.families.book import fold
 from simulators.base import Answer, Simulator
 from simulators.confine.code import available, run_python
 from simulators.reasoning import gym, replies

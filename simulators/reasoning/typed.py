@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.text import whole_number
+from games.base import whole_number
 from simulators.reasoning import expression
 
 LONGEST = 200

@@ -32,7 +32,7 @@ from arena.cli import catalogue
 from arena.config.experiment import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
-from games.loading import LIBRARIES
+from games.adapters.loading import LIBRARIES
 
 __all__ = ["unbroken"]
 

@@ -11,7 +11,7 @@ from tiny import arena
 import games
 from agents.players.base import View
 from agents.role import load_role
-from games.text import TextGame
+from games.base import TextGame
 from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
 

@@ -13,8 +13,8 @@ from agents.players.model import BrainPlayer
 from agents.stream import Stream
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
+from games.base import IllegalAct, TextGame
 from games.negotiation import Negotiation
-from games.text import IllegalAct, TextGame
 
 Pays = dict[int, list[tuple[str, str, float]]]
 

@@ -11,9 +11,9 @@ import pytest
 from pettingzoo import AECEnv
 
 import games
-from games import loading
-from games.conformance import check
-from games.pettingzoo_games import PettingZooGame, as_text
+from games.adapters import loading
+from games.adapters.pettingzoo import PettingZooGame, as_text
+from games.conformance.kit import check
 
 
 def failed(name, seeds=2, acts=150):
@@ -61,7 +61,7 @@ def test_games_of_others_over_many_acts(name):
         ("nowhere.py:Game", "there is no file "),
         ("games/nim.py", "say which class of the file: games/nim.py:ClassName"),
         ("games/nim.py:Nimm", "did you mean 'Nim'?"),
-        ("games/text.py:UnicodeText", "neither a games.text.TextGame nor a PettingZoo AECEnv class"),
+        ("games/base.py:UnicodeText", "neither a games.base.TextGame nor a PettingZoo AECEnv class"),
     ],
 )
 def test_names_that_are_none(name, told, monkeypatch):
@@ -93,7 +93,7 @@ def test_a_missing_extra_is_named(library, name, extra):
 
 
 OWN = """
-from games.text import IllegalAct, TextGame
+from games.base import IllegalAct, TextGame
 from pettingzoo import AECEnv
 raise_it = {raises}
 if raise_it:

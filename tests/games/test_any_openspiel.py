@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from games.openspiel import AnyOpenSpiel, load
+from games.adapters.openspiel import AnyOpenSpiel
+from games.families.openspiel import load
 
 REFUSED = {
     "bridge_uncontested_bidding", "negotiation", "stones_and_gems", "tarok",  # hidden chance events

@@ -9,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 import games
-from games.conformance import check
+from games.base import IllegalAct
+from games.conformance.kit import check
 from games.kuhn_poker import KuhnPoker
-from games.text import IllegalAct
 from games.wordle import Wordle
 
 MILLION = 10**6
@@ -201,8 +201,8 @@ def test_broken_promises_are_found(broken, check_name, words):
 
 
 def test_endless_matches_are_found(monkeypatch):
-    monkeypatch.setattr("games.conformance.LONGEST", 50)
-    monkeypatch.setattr("games.fuzz.LONGEST", 50)
+    monkeypatch.setattr("games.conformance.kit.LONGEST", 50)
+    monkeypatch.setattr("games.conformance.fuzz.LONGEST", 50)
     found = failed(Endless, seeds=1, acts=200)
     assert "did not end in 50 acts" in found["determinism"] and "did not end in 50 acts" in found["fuzz"]
 
@@ -229,7 +229,7 @@ def test_what_is_known_about_secrets_is_said():
 
 TRACES = """
 import hashlib, sys, games
-from games.conformance import _trace
+from games.conformance.kit import _trace
 print({name: hashlib.sha256(repr(_trace(lambda: games.make(name), 7)).encode()).hexdigest() for name in games.CLASSES})
 """
 

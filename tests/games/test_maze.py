@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from games.grid import BACK, STEPS, beside, carve, distances
+from games.families.grid import BACK, STEPS, beside, carve, distances
 from games.maze import Maze
 from games.text_navigation import TextNavigation
 

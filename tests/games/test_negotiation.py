@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from games.families.pools import instances, rest, splits, worth
 from games.negotiation import Negotiation
-from games.pools import instances, rest, splits, worth
 
 HOSTILE = [
     "", " ", "|", "OFFER", "OFFER 1 1", "OFFER 1 1 1 1", "OFFER -1 0 0", "OFFER 1.0 0 0", "OFFER ١ 0 0",

@@ -7,7 +7,7 @@ import pyspiel
 import pytest
 
 import games
-from games.openspiel import load
+from games.families.openspiel import load
 
 LETTERS = "ABCDEFGHIJ"
 WORDS = {

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import games
-from games.book import fold
+from games.families.book import fold
 from games.guess_city import GuessCity
 from games.twenty_questions import TwentyQuestions
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pettingzoo.test import api_test, seed_test
 
 import games
+from games.base import ACTION_LENGTH, UnicodeText, one_line
 from games.negotiation import Negotiation, instances
-from games.text import ACTION_LENGTH, UnicodeText, one_line
 
 
 @pytest.mark.parametrize("illegal", ["retry", "end"])

@@ -297,7 +297,7 @@ SECRETS = [
     ),
     Attack(
         "import by path",
-        "import importlib.util as u; s = u.spec_from_file_location('x', '@PROJECT@/games/text.py')\n"
+        "import importlib.util as u; s = u.spec_from_file_location('x', '@PROJECT@/games/base.py')\n"
         "s.loader.get_data('@CANARY@'); print('ESCAPED')",
         "FileNotFoundError",
         True,

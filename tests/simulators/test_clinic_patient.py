@@ -11,7 +11,7 @@ from agents.players.model import BrainPlayer
 from agents.role import load_role
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
-from games.book import fold
+from games.families.book import fold
 from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from clinic_by_hand import by_hand
 
-from games.book import fold
+from games.families.book import fold
 from simulators.clinic import Clinic, networks, orphanet
 from simulators.clinic.sources import PGMPY, SOURCES, Key, load
 from simulators.conformance import check, play

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import games
 from agents.role import BUILT_IN, read_role
-from games.text import IllegalAct
+from games.base import IllegalAct
 from simulators.base import held_out
 from simulators.conformance import check, check_outcomes, play, shown, walk
 from simulators.desk import Desk, listing

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from agents.role import BUILT_IN, read_role
-from games.book import fold
+from games.families.book import fold
 from simulators.conformance import check, play, shown
 from simulators.desk import Desk
 

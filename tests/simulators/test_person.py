@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from games.book import fold
+from games.families.book import fold
 from simulators.clinic.patient import OPENINGS, UNWELL
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented

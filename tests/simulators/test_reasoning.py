@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from games.book import fold
+from games.families.book import fold
 from simulators import conformance
 from simulators.base import SimulatorFault
 from simulators.confine.code import available

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from games.book import Book, Thing, fold
-from games.solitaire import Solitaire
-from games.text import IllegalAct, flag
+from games.base import IllegalAct, flag
+from games.families.book import Book, Thing, fold
+from games.families.solitaire import Solitaire
 
 
 class Questions(Solitaire):

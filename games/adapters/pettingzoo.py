@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from games.foreign import SHARED, ForeignGame, OwnRandom
-from games.pettingzoo_words import PLAIN, WORDS
-from games.text import IllegalAct, one_line
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.pettingzoo_words import PLAIN, WORDS
+from games.base import IllegalAct, one_line
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 OUTCOME = "outcome"

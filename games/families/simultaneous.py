@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from games.text import IllegalAct, TextGame, number, whole_number
+from games.base import IllegalAct, TextGame, number, whole_number
 
 ROUND = "round"
 

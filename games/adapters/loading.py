@@ -20,14 +20,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from games.text import TextGame
+    from games.base import TextGame
 
 GROUP = "arena.games"
 # prefix: the class that plays any game of that library, its option with the name, and what finds the name
 LIBRARIES = {
-    "openspiel": ("games.openspiel:AnyOpenSpiel", "game", "games.openspiel:load"),
-    "pettingzoo": ("games.pettingzoo_games:PettingZooGame", "env", "games.pettingzoo_games:load"),
-    "textarena": ("games.textarena_games:TextArenaGame", "env", "games.textarena_games:registered"),
+    "openspiel": ("games.adapters.openspiel:AnyOpenSpiel", "game", "games.families.openspiel:load"),
+    "pettingzoo": ("games.adapters.pettingzoo:PettingZooGame", "env", "games.adapters.pettingzoo:load"),
+    "textarena": ("games.adapters.textarena:TextArenaGame", "env", "games.adapters.textarena:registered"),
 }
 
 
@@ -103,15 +103,15 @@ def _as_game(found: Any, place: str) -> Callable[..., TextGame]:
     """A TextGame as it is; another AEC environment as words."""
     from pettingzoo import AECEnv
 
-    from games.text import TextGame
+    from games.base import TextGame
 
     if inspect.isclass(found) and issubclass(found, TextGame):
         return found
     if inspect.isclass(found) and issubclass(found, AECEnv):
-        from games.pettingzoo_games import PettingZooGame
+        from games.adapters.pettingzoo import PettingZooGame
 
         return functools.partial(PettingZooGame, found)
-    raise ValueError(f"{place} is neither a games.text.TextGame nor a PettingZoo AECEnv class")
+    raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class")
 
 
 def _told(error: Exception, path: Path | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from games.text import TextGame, one_line
+from games.base import TextGame, one_line
 
 SHARED = ("illegal", "penalty", "stake", "talk")
 """TextGame's options; whatever else a user sets is meant for the wrapped environment."""

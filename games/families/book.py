@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from games.text import one_line
+from games.base import one_line
 
 LEAD = re.compile(r"(?:ask )?(?:is|does|can|has|could|would) (?:it|this|the animal|the city)\b")
 GUESS = re.compile(r"guess (?:an? |the )?(.+)")

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from pettingzoo.test import api_test, seed_test
 
-from games.fuzz import LONGEST, Broken, Make, fuzz, plain, told
-from games.random_acts import TALK, legal_act
-from games.text import TextGame
+from games.base import TextGame
+from games.conformance.fuzz import LONGEST, Broken, Make, fuzz, plain, told
+from games.conformance.random_acts import TALK, legal_act
 
 STARTS = 20
 """Seeds whose first views are compared, where there are no twin deals."""

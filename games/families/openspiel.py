@@ -1,8 +1,8 @@
 """OpenSpiel's rules in words: what all games share whose rules are OpenSpiel's (Lanctot et al. 2019).
 
-A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees; `AnyOpenSpiel` plays
-every other game of OpenSpiel in OpenSpiel's own words. `spiel` (the rules) and `state` (the position) stay open to
-search players, solvers and best responses.
+A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees
+(`games.adapters.openspiel` plays every other one in OpenSpiel's own words). `spiel` (the rules) and `state` (the
+position) stay open to search players, solvers and best responses.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import functools
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyspiel
 
-from games.text import IllegalAct, TextGame, number, one_line
+from games.base import IllegalAct, TextGame, number, one_line
 
 OUTCOME = "outcome"
 
@@ -235,44 +234,3 @@ class DrawnGame(OpenSpielGame):
     def draw_rule(self) -> str:
         """The sentence about it, where there is something to say."""
         return f" A draw pays both {self.draw:g}." if self.draw else ""
-
-
-class AnyOpenSpiel(OpenSpielGame):
-    """Any game of OpenSpiel in its own words; game: its name, with parameters if any, such as `oh_hell(players=4)`.
-
-    Where something is hidden the others read no acts: each seat is told by OpenSpiel what it knows.
-    """
-
-    name = "openspiel"
-    metadata: ClassVar[dict[str, Any]] = {"name": "openspiel_v0", "render_modes": ["ansi"]}
-
-    def __init__(self, game: str, **options: Any) -> None:
-        kind = load(game).get_type()
-        self.perfect_information = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
-        super().__init__(game, **options)
-
-    def rules(self) -> str:
-        """The game's name and parameters, the seats, whose interests meet."""
-        kind, aims = self.spiel.get_type(), pyspiel.GameType.Utility
-        aim = {aims.ZERO_SUM: "What one wins the others lose.", aims.IDENTICAL: "All are paid the same."}
-        return (
-            f"{kind.long_name}, by the rules of OpenSpiel's {self.spiel}. Seats: {', '.join(self.seats)}. "
-            f"{aim.get(kind.utility, 'Each wants the most for itself.')} Play one of the legal acts, just as written."
-        )
-
-    def words(self, actions: list[int]) -> dict[str, int]:
-        """OpenSpiel's words, with the action's number where there is none or two actions share one."""
-        written = [(self.word(action), action) for action in actions]
-        shared = Counter(word for word, _ in written)
-        return {
-            word if word and shared[word] == 1 else f"{word} #{action}".lstrip(): action for word, action in written
-        }
-
-    def hearsay(self, action: int, word: str) -> str:
-        """The act, where nothing is hidden."""
-        return word if self.perfect_information else ""
-
-    def verdict(self) -> tuple[str, str]:
-        """The returns."""
-        returns = ", ".join(f"{seat} {value:g}" for seat, value in zip(self.seats, self.returns(), strict=True))
-        return "over", f"The match is over: {returns}."

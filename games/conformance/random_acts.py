@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from games.text import ACTION_LENGTH, TextGame
+from games.base import ACTION_LENGTH, TextGame
 
 USAGE = re.compile(r"\b[A-Z]{2,}(?: (?:word|number|[a-z])\b)*")
 BRACKETS = re.compile(r"\[[^\[\]\n]{1,60}\]")

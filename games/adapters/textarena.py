@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from games.foreign import SHARED, ForeignGame, OwnRandom
-from games.text import ACTION_LENGTH, IllegalAct, Message, one_line, whole_number
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.base import ACTION_LENGTH, IllegalAct, Message, one_line, whole_number
 
 OUTCOME = "outcome"
 MOST_PLAYERS = 15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from games.text import TextGame, number, whole_number
+from games.base import TextGame, number, whole_number
 
 GOAL = "goal"
 COST = "cost"

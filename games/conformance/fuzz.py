@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from games.random_acts import filled, garbage, legal_act, mutated
-from games.text import TextGame
+from games.base import TextGame
+from games.conformance.random_acts import filled, garbage, legal_act, mutated
 
 LONGEST = 20_000
 """Legal acts after which a match played at random counts as endless."""

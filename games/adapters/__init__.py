@@ -1,0 +1,1 @@
+"""Games that are not ours, found by name and wrapped as text games."""
