@@ -57,7 +57,7 @@ class Clinic(Simulator):
     name = "clinic"
     metadata: ClassVar[dict[str, Any]] = {"name": "clinic_v0", "render_modes": ["ansi"]}
     personas = tuple(PERSONAS)
-    players: ClassVar[Mapping[str, Callable[[Any, int], Answer]]] = players.PLAYERS
+    players: ClassVar[Mapping[str, Callable[[Clinic, int], Answer]]] = players.PLAYERS
     seats: tuple[str, ...] = (DOCTOR,)
 
     def __init__(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from simulators.clinic.posterior import entropy
-
-if TYPE_CHECKING:
-    from simulators.clinic.clinic import Clinic
+from simulators.clinic.visit import Visit
 
 
-def figures(game: Clinic) -> dict[str, float | bool | str]:
+def figures(game: Visit) -> dict[str, float | bool | str]:
     """What was found at what cost, and what could be known by then; posteriors are exact.
 
     `score` is 1 for the right disease less what questions, tests, repetitions and illegal acts cost, whatever the

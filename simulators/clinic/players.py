@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simulators.base import Answer, Seen
 from simulators.clinic import acts
 from simulators.clinic.patient import SHORT
-
-if TYPE_CHECKING:
-    from simulators.clinic.clinic import Clinic
+from simulators.clinic.visit import Visit
 
 SURE = 0.98
 """The chance at which a disease is named without asking on."""
@@ -25,18 +22,18 @@ WORTHLESS = 1e-3
 """Bits: what adds less is not asked."""
 
 
-def noop(game: Clinic, seed: int) -> Answer:
+def noop(game: Visit, seed: int) -> Answer:
     """Says nothing, so that no disease is named."""
     return lambda view: ""
 
 
-def at_random(game: Clinic, seed: int) -> Answer:
+def at_random(game: Visit, seed: int) -> Answer:
     """Any listed act."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal or list(SHORT.values()))
 
 
-def oracle(game: Clinic, seed: int) -> Answer:
+def oracle(game: Visit, seed: int) -> Answer:
     """Knows the record: the doctor names the disease at once, the patient answers by the book."""
 
     def answer(view: Seen) -> str:
@@ -47,7 +44,7 @@ def oracle(game: Clinic, seed: int) -> Answer:
     return answer
 
 
-def asker(game: Clinic, seed: int) -> Answer:
+def asker(game: Visit, seed: int) -> Answer:
     """Asks or tests what tells most of the disease by the exact posterior, then names the likeliest."""
 
     def choose() -> tuple[str, int] | None:
@@ -63,7 +60,7 @@ def asker(game: Clinic, seed: int) -> Answer:
     return _solver(game, seed, choose)
 
 
-def random_asker(game: Clinic, seed: int) -> Answer:
+def random_asker(game: Visit, seed: int) -> Answer:
     """Asks any symptoms that were not told yet until the budget is spent, then names the likeliest disease."""
     rng = random.Random(seed)
 
@@ -74,7 +71,7 @@ def random_asker(game: Clinic, seed: int) -> Answer:
     return _solver(game, seed, choose)
 
 
-def _solver(game: Clinic, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
+def _solver(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
     """Who asks what `choose` gives while it may and something is given, then names the likeliest disease."""
     patient = at_random(game, seed)
 
@@ -89,7 +86,7 @@ def _solver(game: Clinic, seed: int, choose: Callable[[], tuple[str, int] | None
     return answer
 
 
-PLAYERS: Mapping[str, Callable[[Clinic, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Visit, int], Answer]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

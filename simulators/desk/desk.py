@@ -16,14 +16,14 @@ import numpy as np
 from games.base import flag, number, whole_number
 from simulators.base import Answer, Simulator
 from simulators.desk import listing, outcome, players
-from simulators.desk.airline import Airline
+from simulators.desk.airline.world import Airline
 from simulators.desk.customer import Customer
 from simulators.desk.goals import Goal
 from simulators.desk.people import draw_name
 from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record
 from simulators.desk.seat import Seat
-from simulators.desk.shop import Shop
+from simulators.desk.shop.world import Shop
 from simulators.desk.speech import VERBS, Speech, read_speech
 from simulators.desk.tasks import compose
 from simulators.desk.world import MOST_GOALS, World
@@ -56,7 +56,7 @@ class Desk(Simulator):
     name = "desk"
     metadata: ClassVar[dict[str, Any]] = {"name": "desk_v0", "render_modes": ["ansi"]}
     personas = tuple(PERSONAS)
-    players: ClassVar[Mapping[str, Callable[[Any, int], Answer]]] = players.PLAYERS
+    players: ClassVar[Mapping[str, Callable[[Desk, int], Answer]]] = players.PLAYERS
     seats: tuple[str, ...] = (AGENT,)
     whole_acts = True
 

@@ -8,42 +8,56 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from simulators.base import Answer, Seen
+from simulators.desk.customer import Customer
+from simulators.desk.goals import Goal
+from simulators.desk.policy import Rule
+from simulators.desk.world import World
 
-if TYPE_CHECKING:
-    from simulators.desk.desk import Desk
-    from simulators.desk.goals import Goal
+
+class Match(Protocol):
+    """A match of the desk, as far as its yardsticks know it."""
+
+    seats: tuple[str, ...]
+    terse: bool
+    policy: tuple[Rule, ...]
+    world: World
+    customer: Customer
+
+    def listed(self) -> dict[str, str]:
+        """The agent's acts, by their short codes."""
+        ...
 
 
-def noop(game: Desk, seed: int) -> Answer:
+def noop(game: Match, seed: int) -> Answer:
     """Ends the talk at once."""
     return lambda view: "" if view.seat != game.seats[0] else "DONE"
 
 
-def at_random(game: Desk, seed: int) -> Answer:
+def at_random(game: Match, seed: int) -> Answer:
     """Any listed act."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal) if view.legal else str(view.private.get("template", ""))
 
 
-def oracle(game: Desk, seed: int) -> Answer:
+def oracle(game: Match, seed: int) -> Answer:
     """Verifies, looks things up once each, then does, tells or denies what is asked as policy wants it."""
     return _agent(game, lambda goal: bool(goal.reasons))
 
 
-def obedient(game: Desk, seed: int) -> Answer:
+def obedient(game: Match, seed: int) -> Answer:
     """Never denies: it verifies, asks for a yes and does all that is asked, against policy where that forbids it."""
     return _agent(game, lambda goal: False)
 
 
-def refuser(game: Desk, seed: int) -> Answer:
+def refuser(game: Match, seed: int) -> Answer:
     """Denies all: for the true reason where there is one, else for the policy's first."""
     return _agent(game, lambda goal: True)
 
 
-def _agent(game: Desk, denies: Callable[[Goal], bool]) -> Answer:
+def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
     """Who knows what is wanted, and denies what `denies` says."""
     looked: set[str] = set()
 
@@ -59,7 +73,7 @@ def _agent(game: Desk, denies: Callable[[Goal], bool]) -> Answer:
     return answer
 
 
-def _wishes(game: Desk, looked: set[str], denies: bool) -> list[str]:
+def _wishes(game: Match, looked: set[str], denies: bool) -> list[str]:
     """The acts that would help now, the best first; those that are not listed cannot be played yet."""
     customer, world = game.customer, game.world
     if not world.session.verified:
@@ -78,7 +92,7 @@ def _wishes(game: Desk, looked: set[str], denies: bool) -> list[str]:
     return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
 
 
-PLAYERS: Mapping[str, Callable[[Desk, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

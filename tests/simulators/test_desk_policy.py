@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from simulators.desk import Desk
-from simulators.desk.airline import Airline
+from simulators.desk.airline.world import Airline
 from simulators.desk.goals import Goal, Write, canonical
 from simulators.desk.outcome import effects, rows_right, tau_score, told_right
 from simulators.desk.policy import PRIVACY, Consent
 from simulators.desk.record import Outcome
-from simulators.desk.shop import Shop
+from simulators.desk.shop.world import Shop
 from simulators.desk.speech import canonical_fact, read_speech
 from simulators.desk.tasks import judged
 

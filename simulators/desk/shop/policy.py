@@ -3,51 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from simulators.desk.policy import Rule
-
-if TYPE_CHECKING:
-    from simulators.desk.shop import Shop
-
-RETURN_DAYS = 30
-LOST_DAYS = 10
+from simulators.desk.shop.tables import LOST_DAYS, RETURN_DAYS, ShopTables
 
 
-def _status(wanted: str) -> Callable[[Shop, Mapping[str, str]], bool]:
+def _status(wanted: str) -> Callable[[ShopTables, Mapping[str, str]], bool]:
     return lambda shop, call: (shop.order(call["order"]) or {}).get("status") == wanted
 
 
-def _in_time(shop: Shop, call: Mapping[str, str]) -> bool:
+def _in_time(shop: ShopTables, call: Mapping[str, str]) -> bool:
     order = shop.order(call["order"])
     return order is not None and (order["status"] != "delivered" or shop.age(order["since"]) <= RETURN_DAYS)
 
 
-def _original(shop: Shop, call: Mapping[str, str]) -> bool:
+def _original(shop: ShopTables, call: Mapping[str, str]) -> bool:
     order = shop.order(call["order"])
     return order is not None and order["payment"] == call["refund_to"]
 
 
-def _not_final(shop: Shop, call: Mapping[str, str]) -> bool:
+def _not_final(shop: ShopTables, call: Mapping[str, str]) -> bool:
     return not (shop.item(call["item"]) or {}).get("final_sale")
 
 
-def _once(shop: Shop, call: Mapping[str, str]) -> bool:
+def _once(shop: ShopTables, call: Mapping[str, str]) -> bool:
     return (shop.item(call["item"]) or {}).get("state") == "kept"
 
 
-def same_product(shop: Shop, call: Mapping[str, str]) -> bool:
+def same_product(shop: ShopTables, call: Mapping[str, str]) -> bool:
     """Whether an item and a variant are of the same product."""
     item, new = shop.item(call["item"]), shop.variant(call["variant"])
     old = item and shop.variant(item["variant"])
     return old is not None and new is not None and old["product"] == new["product"]
 
 
-def _in_stock(shop: Shop, call: Mapping[str, str]) -> bool:
+def _in_stock(shop: ShopTables, call: Mapping[str, str]) -> bool:
     return bool((shop.variant(call["variant"]) or {}).get("stock"))
 
 
-def _lost(shop: Shop, call: Mapping[str, str]) -> bool:
+def _lost(shop: ShopTables, call: Mapping[str, str]) -> bool:
     order = shop.order(call["order"])
     return order is not None and order["status"] == "sent" and shop.age(order["since"]) > LOST_DAYS
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from simulators.desk.goals import ACCOUNT, Goal, Write
 from simulators.desk.people import draw_address
-
-if TYPE_CHECKING:
-    from simulators.desk.shop import Shop
-
+from simulators.desk.shop.tables import PRODUCTS, ShopTables
 
 PAYMENTS = ("credit card", "gift card")
 
 
-def candidates(shop: Shop, rng: np.random.Generator) -> list[Goal]:
+def candidates(shop: ShopTables, rng: np.random.Generator) -> list[Goal]:
     """Everything that the customer at the desk could ask for, in the order of the orders."""
     goals = []
     for order in shop.all("SELECT * FROM orders WHERE customer = ? ORDER BY id", shop.owner.id):
@@ -33,7 +30,7 @@ def candidates(shop: Shop, rng: np.random.Generator) -> list[Goal]:
     return [account, *goals]
 
 
-def _about_order(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+def _about_order(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
     number, total = order["id"], f"{shop.total(order['id']):.2f}"
     payment, ask = _payment(shop, order, rng)
     cancel = Write("cancel_order", {"order": number, "refund_to": payment})
@@ -53,7 +50,7 @@ def _about_order(shop: Shop, order: dict[str, Any], rng: np.random.Generator) ->
     yield Goal("ask about {it}", facts={str(name): facts[str(name)] for name in names})
 
 
-def _about_items(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+def _about_items(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
     number = order["id"]
     for item in shop.items(number):
         product = item["product"]
@@ -65,11 +62,11 @@ def _about_items(shop: Shop, order: dict[str, Any], rng: np.random.Generator) ->
         yield _exchange(shop, number, item, rng)
 
 
-def _exchange(shop: Shop, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
+def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
     """For one variant of this or, sometimes, another product; or for any colour in the other size."""
     product, wanted = item["product"], item["product"]
     if rng.random() < 0.2:
-        products = [name for name in shop.list_products() if name != product]
+        products = [name for name in sorted(PRODUCTS) if name != product]
         wanted = products[rng.integers(len(products))]
     variants = shop.all("SELECT * FROM variants WHERE product = ? ORDER BY id", wanted)
     variants = [variant for variant in variants if (wanted, variant["options"]) != (product, item["options"])]
@@ -88,7 +85,7 @@ def _exchange(shop: Shop, number: str, item: dict[str, Any], rng: np.random.Gene
     return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, one["options"]))
 
 
-def _payment(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
+def _payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
     """Where the money is to go: the id, and how it is asked for; one in four wants it elsewhere."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
@@ -96,7 +93,7 @@ def _payment(shop: Shop, order: dict[str, Any], rng: np.random.Generator) -> tup
     return other["id"], f"my {other['method']}, which I did not pay with"
 
 
-def _other(shop: Shop, payment: str) -> dict[str, Any]:
+def _other(shop: ShopTables, payment: str) -> dict[str, Any]:
     row = shop.row("SELECT * FROM payments WHERE customer = ? AND id != ?", shop.owner.id, payment)
     assert row is not None
     return row

@@ -7,43 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from simulators.desk import shop_goals
 from simulators.desk.goals import Goal, Write
-from simulators.desk.people import Person
 from simulators.desk.policy import Fact
-from simulators.desk.shop_policy import LOST_DAYS, RETURN_DAYS, RULES, same_product
-from simulators.desk.world import World
-
-PRODUCTS = (
-    "kettle", "backpack", "raincoat", "desk lamp", "tent", "sweater", "headphones", "blanket", "jacket", "suitcase",
-    "teapot", "bicycle helmet", "sleeping bag", "wall clock", "running shoes", "hammock",
-)  # fmt: skip
-COLOURS, SIZES = ("black", "red", "green"), ("small", "large")
-SOLD_OUT = 0.25
-"""Share of the variants that are out of stock."""
-FINAL = 0.15
-"""Share of the items that were sold for good."""
-STATES: tuple[tuple[str, int, int], ...] = (
-    ("pending", 0, 3), ("pending", 0, 3), ("sent", 2, LOST_DAYS), ("sent", LOST_DAYS + 1, 25),
-    ("delivered", 3, RETURN_DAYS), ("delivered", 3, RETURN_DAYS), ("delivered", RETURN_DAYS + 5, 200),
-)  # fmt: skip
-"""Of the orders of the customer at the desk: how they stand, and since how many days, at least and at most."""
-
-SCHEMA = """
-CREATE TABLE variants (id TEXT PRIMARY KEY, product TEXT, options TEXT, price REAL, stock INTEGER);
-CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT, status TEXT, since TEXT, address TEXT, payment TEXT,
-                     tracking TEXT, resent INTEGER);
-CREATE TABLE items (id TEXT PRIMARY KEY, order_id TEXT, variant TEXT, price REAL, final_sale INTEGER, state TEXT);
-"""
+from simulators.desk.shop import goals
+from simulators.desk.shop.policy import RULES, same_product
+from simulators.desk.shop.tables import LOST_DAYS, PRODUCTS, RETURN_DAYS, ShopTables
 
 
-class Shop(World):
-    """Customers, their orders of one or two items, and a catalogue of products in variants."""
+class Shop(ShopTables):
+    """The shop's tools and rules."""
 
     domain = "shop"
-    schema = SCHEMA
-    keys: ClassVar[Mapping[str, str]] = {**World.keys, "orders": "id", "items": "id"}
-    subject = "order"
     rules = RULES
     reads = (
         "find_customer", "find_customer_by_name", "show_customer", "list_orders", "show_order", "track_order",
@@ -156,7 +130,7 @@ class Shop(World):
         self.run("UPDATE orders SET resent = resent + 1 WHERE id = ?", order)
         return {"order": order, "sent": "again"}
 
-    # What tools and rules are made of.
+    # What tools are made of.
 
     def _order(self, order: str) -> dict[str, Any]:
         who, found = self.verified(), self.order(order)
@@ -171,33 +145,9 @@ class Shop(World):
             raise ValueError("this order has no such item; see show_order(order)")
         return found
 
-    def order(self, order: str) -> dict[str, Any] | None:
-        """An order's row, whoever asks."""
-        return self.row("SELECT * FROM orders WHERE id = ?", order)
-
-    def item(self, item: str) -> dict[str, Any] | None:
-        """An item's row."""
-        return self.row("SELECT * FROM items WHERE id = ?", item)
-
-    def variant(self, variant: str) -> dict[str, Any] | None:
-        """A variant's row."""
-        return self.row("SELECT * FROM variants WHERE id = ?", variant)
-
-    def items(self, order: str) -> list[dict[str, Any]]:
-        """The items of an order, as they are shown."""
-        return self.all(
-            "SELECT items.id AS item, product, options, items.price, final_sale, state FROM items "
-            "JOIN variants ON variants.id = variant WHERE order_id = ? ORDER BY items.id",
-            order,
-        )
-
-    def total(self, order: str) -> float:
-        """What an order cost."""
-        return round(float(sum(item["price"] for item in self.items(order))), 2)
-
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
         """Everything that the owner could ask for."""
-        return shop_goals.candidates(self, rng)
+        return goals.candidates(self, rng)
 
     def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
         """The reads that may help."""
@@ -221,38 +171,3 @@ class Shop(World):
                 words.append("same" if same_product(self, write.arguments) else "another")
                 words.append("stock" if variant["stock"] else "none")
         return words
-
-    def numbers_of(self, customer: str) -> list[str]:
-        """The numbers of a customer's orders."""
-        return [row["id"] for row in self.all("SELECT id FROM orders WHERE customer = ? ORDER BY id", customer)]
-
-    # How it is filled.
-
-    def furnish(self, rng: np.random.Generator) -> None:
-        """The catalogue: every product in every colour and size."""
-        rows: list[tuple[object, ...]] = []
-        for product in PRODUCTS:
-            price = int(rng.integers(15, 120))
-            for options in (f"{colour} {size}" for colour in COLOURS for size in SIZES):
-                cost = price + int(rng.integers(0, 40)) / 4
-                stock = int(rng.integers(1, 9)) if rng.random() >= SOLD_OUT else 0
-                rows.append((f"V{len(rows) + 1:03}", product, options, cost, stock))
-        self.fill("variants", rows)
-
-    def people(self, person: Person, rng: np.random.Generator) -> None:
-        """Two payment methods and some orders; no product is in two orders of the customer at the desk."""
-        card, gift = self.add_payments(person, rng)
-        mine = person is self.owner
-        states = STATES if mine else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))
-        products = list(rng.permutation(PRODUCTS))
-        for index in rng.permutation(len(states)):
-            status, least, most = states[index]
-            order, since = self.fresh_number(rng), self.ago(int(rng.integers(least, most + 1)))
-            tracking = f"TR{rng.integers(10**7, 10**8)}" if status != "pending" else "none"
-            payment = card if rng.random() < 0.7 else gift
-            self.fill("orders", [(order, person.id, status, since, person.address, payment, tracking, 0)])
-            for number in range(int(rng.integers(1, 3))):
-                variants = self.all("SELECT id, price FROM variants WHERE product = ?", str(products.pop()))
-                bought = variants[rng.integers(len(variants))]
-                final = int(rng.random() < FINAL)
-                self.fill("items", [(f"{order}-{number + 1}", order, bought["id"], bought["price"], final, "kept")])

@@ -3,68 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from simulators.desk.airline.tables import FARES, LATE, MOST_BAGS, AirlineTables
 from simulators.desk.policy import Rule
 
-if TYPE_CHECKING:
-    from simulators.desk.airline import Airline
-
-FARES = ("basic", "standard", "flexible")
-MOST_BAGS = 3
-LATE = 180
-"""Minutes of delay from which a compensation is paid."""
 COMPENSATION = 120.0
 
 
-def _row(air: Airline, call: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _row(air: AirlineTables, call: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     booking = air.booking(call["booking"]) or {}
     return booking, air.flight(booking.get("flight", "")) or {}
 
 
-def _to_come(air: Airline, call: Mapping[str, str]) -> bool:
+def _to_come(air: AirlineTables, call: Mapping[str, str]) -> bool:
     booking, flight = _row(air, call)
     return booking.get("status") == "booked" and "day" in flight and air.age(flight["day"]) < 0
 
 
-def _refundable(air: Airline, call: Mapping[str, str]) -> bool:
+def _refundable(air: AirlineTables, call: Mapping[str, str]) -> bool:
     booking, _ = _row(air, call)
     return bool(booking) and (booking["fare"] == "flexible" or air.age(booking["booked"]) <= 1)
 
 
-def _changeable(air: Airline, call: Mapping[str, str]) -> bool:
+def _changeable(air: AirlineTables, call: Mapping[str, str]) -> bool:
     return _row(air, call)[0].get("fare") != "basic"
 
 
-def same_route(air: Airline, call: Mapping[str, str]) -> bool:
+def same_route(air: AirlineTables, call: Mapping[str, str]) -> bool:
     """Whether a flight goes where the booked one goes, from the same airport."""
     _, old = _row(air, call)
     new = air.flight(call["flight"]) or {}
     return bool(old) and all(old[end] == new.get(end) for end in ("origin", "destination"))
 
 
-def _seats(air: Airline, call: Mapping[str, str]) -> bool:
+def _seats(air: AirlineTables, call: Mapping[str, str]) -> bool:
     new = air.flight(call["flight"]) or {}
     return bool(new.get("free")) and air.age(new["day"]) < 0
 
 
-def _upward(air: Airline, call: Mapping[str, str]) -> bool:
+def _upward(air: AirlineTables, call: Mapping[str, str]) -> bool:
     return FARES.index(call["fare"]) > FARES.index(_row(air, call)[0]["fare"])
 
 
-def _bags(air: Airline, call: Mapping[str, str]) -> bool:
+def _bags(air: AirlineTables, call: Mapping[str, str]) -> bool:
     return int(_row(air, call)[0]["bags"]) + int(call["bags"]) <= MOST_BAGS
 
 
-def _original(air: Airline, call: Mapping[str, str]) -> bool:
+def _original(air: AirlineTables, call: Mapping[str, str]) -> bool:
     return _row(air, call)[0].get("payment") == call["refund_to"]
 
 
-def _late(air: Airline, call: Mapping[str, str]) -> bool:
+def _late(air: AirlineTables, call: Mapping[str, str]) -> bool:
     return int(_row(air, call)[1].get("delay", 0)) >= LATE
 
 
-def _unpaid(air: Airline, call: Mapping[str, str]) -> bool:
+def _unpaid(air: AirlineTables, call: Mapping[str, str]) -> bool:
     return not _row(air, call)[0].get("compensated")
 
 

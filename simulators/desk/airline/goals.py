@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from simulators.desk.airline_policy import FARES
+from simulators.desk.airline.tables import FARES, AirlineTables
 from simulators.desk.goals import Goal, Write
 from simulators.desk.people import draw_address
-
-if TYPE_CHECKING:
-    from simulators.desk.airline import Airline
 
 PAYMENTS = ("credit card", "gift card")
 
 
-def candidates(air: Airline, rng: np.random.Generator) -> list[Goal]:
+def candidates(air: AirlineTables, rng: np.random.Generator) -> list[Goal]:
     """Everything that the customer at the desk could ask for, in the order of the bookings."""
     address = draw_address(rng)
     goals = [
@@ -36,7 +33,9 @@ def candidates(air: Airline, rng: np.random.Generator) -> list[Goal]:
     return goals
 
 
-def _about(air: Airline, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+def _about(
+    air: AirlineTables, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
+) -> Iterator[Goal]:
     number, price = booking["id"], f"{booking['price']:.2f}"
     other = air.row("SELECT * FROM payments WHERE customer = ? AND id != ?", air.owner.id, booking["payment"])
     assert other is not None
@@ -64,7 +63,7 @@ def _about(air: Airline, booking: dict[str, Any], flight: dict[str, Any], rng: n
 
 
 def _change(
-    air: Airline, number: str, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
+    air: AirlineTables, number: str, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
 ) -> Goal:
     """To another day of the same route or, sometimes, to another route."""
     flights = air.all("SELECT * FROM flights WHERE id != ? ORDER BY id", flight["id"])

@@ -1,0 +1,1 @@
+"""An airline: its tables, its policy, what its customers ask for, and its tools."""

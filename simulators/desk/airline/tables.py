@@ -1,0 +1,94 @@
+"""The airline's tables: what is in them, how they are read, and how they are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from simulators.desk.people import TOWNS, Person
+from simulators.desk.world import World
+
+FARES = ("basic", "standard", "flexible")
+MOST_BAGS = 3
+LATE = 180
+"""Minutes of delay from which a compensation is paid."""
+AIRPORTS = TOWNS[:10]
+UPGRADE = 40.0
+"""What each step from one fare to the next costs."""
+AHEAD = 30
+"""Days ahead for which flights are sold."""
+ALTERNATIVES = 3
+"""Other flights on each booked route."""
+
+SCHEMA = """
+CREATE TABLE flights (id TEXT PRIMARY KEY, origin TEXT, destination TEXT, day TEXT, price REAL, free INTEGER,
+                      delay INTEGER);
+CREATE TABLE bookings (id TEXT PRIMARY KEY, customer TEXT, flight TEXT, fare TEXT, booked TEXT, status TEXT,
+                       payment TEXT, price REAL, bags INTEGER, compensated INTEGER);
+"""
+
+
+class AirlineTables(World):
+    """Customers, each booking a seat on one flight, and flights to change to."""
+
+    schema = SCHEMA
+    keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
+    subject = "booking"
+
+    def booking(self, booking: str) -> dict[str, Any] | None:
+        """A booking's row, whoever asks."""
+        return self.row("SELECT * FROM bookings WHERE id = ?", booking)
+
+    def flight(self, flight: str) -> dict[str, Any] | None:
+        """A flight's row."""
+        return self.row("SELECT * FROM flights WHERE id = ?", flight)
+
+    def numbers_of(self, customer: str) -> list[str]:
+        """The numbers of a customer's bookings."""
+        return [row["id"] for row in self.all("SELECT id FROM bookings WHERE customer = ? ORDER BY id", customer)]
+
+    # How it is filled.
+
+    def furnish(self, rng: np.random.Generator) -> None:
+        """Nothing: flights come with the bookings."""
+
+    def people(self, person: Person, rng: np.random.Generator) -> None:
+        """Two payment methods and some bookings; the customer at the desk goes to another place with each.
+
+        There are only the flights that this customer could take: others are booked on the same.
+        """
+        card, gift = self.add_payments(person, rng)
+        if person is self.owner:
+            flights = self._flights(rng)
+        else:
+            known = self.all("SELECT * FROM flights ORDER BY id")
+            flights = [known[rng.integers(len(known))] for _ in range(2)]
+        for flight in flights:
+            age, fare = self.age(flight["day"]), FARES[rng.integers(len(FARES))]
+            booked = self.ago(max(age, 0) + int(rng.integers(0, 2) if rng.random() < 0.3 else rng.integers(3, 60)))
+            price = flight["price"] + UPGRADE * FARES.index(fare)
+            payment, bags = card if rng.random() < 0.7 else gift, int(rng.integers(0, MOST_BAGS + 1))
+            done = int(age > 0 and rng.random() < 0.2)
+            number = self.fresh_number(rng)
+            row = (number, person.id, flight["id"], fare, booked, "booked", payment, price, bags, done)
+            self.fill("bookings", [row])
+
+    def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """One flight to every other airport, some of them past; there are more on each route."""
+        taken = []
+        origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
+        for index, destination in enumerate(others[:7]):
+            for copy in range(1 + ALTERNATIVES):
+                past = copy == 0 and index % 3 == 0
+                delay = int(rng.integers(LATE, 400)) if rng.random() < 0.5 else int(rng.integers(0, 60))
+                flight = {
+                    "id": f"F{100 + 10 * index + copy}", "origin": origin, "destination": destination,
+                    "day": self.ago(int(rng.integers(1, 60)) if past else -int(rng.integers(2, AHEAD))),
+                    "price": int(rng.integers(60, 300)) + int(rng.integers(0, 4)) / 4,
+                    "free": int(rng.integers(1, 40)) if rng.random() < 0.75 else 0, "delay": delay * past,
+                }  # fmt: skip
+                self.fill("flights", [tuple(flight.values())])
+                taken += [flight] * (copy == 0)
+        return taken
