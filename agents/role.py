@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
@@ -17,11 +17,9 @@ from agents import strict_yaml
 from agents.errors import RoleError
 from agents.memory import Memory
 from agents.names import nearest
+from agents.player import View
 from agents.reply import Reply, ReplySpec, visible
 from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
-
-if TYPE_CHECKING:
-    from agents.players.base import View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from agents.player import View
 from agents.role import Role, load_role
 from agents.templates import names_in
-
-if TYPE_CHECKING:
-    from agents.players.base import View
 
 
 @dataclass(frozen=True)

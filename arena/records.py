@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from agents.players.base import PREFIX, Message
+from agents.player import PREFIX, Message
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
 

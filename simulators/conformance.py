@@ -27,7 +27,7 @@ DEVIATIONS = 4.0
 
 @dataclass(frozen=True)
 class Shown:
-    """What a player is shown: `agents.players.base.View`, for those who may not know of agents."""
+    """What a player is shown: `agents.player.View`, for those who may not know of agents."""
 
     seat: str
     turn: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from agents.players.base import Brain, View
+from agents.player import Brain, View
 
 AUCTIONS = ("first_price_auction", "second_price_auction")
 

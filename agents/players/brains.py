@@ -9,8 +9,8 @@ from typing import Any
 
 from agents.errors import BrainError
 from agents.names import nearest
+from agents.player import Brain, View
 from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
-from agents.players.base import Brain, View
 from agents.players.positions import begun
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line

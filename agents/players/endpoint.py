@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.errors import EndpointError
 from agents.memory import plan
-from agents.players.base import PREFIX, Act, View
+from agents.player import PREFIX, Act, View
 from agents.players.spend import EndpointSpec, Spend
 from agents.reply import one_line
 from agents.role import Role, Sampling

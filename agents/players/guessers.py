@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from agents.players.base import Brain, View
+from agents.player import Brain, View
 
 Cell = tuple[int, int]
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.names import nearest
-from agents.players.base import Act, Message, View
+from agents.player import Act, Message, View
 from agents.reply import one_line, visible
 from agents.stream import Stream
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
 from agents.memory import plan
-from agents.players.base import Act, Brain, View
+from agents.player import Act, Brain, View
 from agents.role import Role
 from agents.stream import Stream
 

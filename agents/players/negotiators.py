@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agents.players.base import Brain, View
+from agents.player import Brain, View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
 Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> the least own value to settle for

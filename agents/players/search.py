@@ -11,7 +11,7 @@ import random
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from agents.players.base import Brain, View
+from agents.player import Brain, View
 from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position
 
 SOONER = 0.999  # of a value is left one act later, so that a win now is better than a later one

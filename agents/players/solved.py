@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.players.base import Brain, View
+from agents.player import Brain, View
 from agents.players.search import Minimax, unfit_for_minimax
 
 SMALL = 50_000  # histories of a game that is solved here: Leduc hold'em has 9,457

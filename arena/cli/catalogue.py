@@ -16,7 +16,7 @@ from games.adapters import loading
 from games.sources import docstring
 
 if TYPE_CHECKING:
-    from agents.players.base import View
+    from agents.player import View
     from agents.role_check import RolePreview
 
 PARTS = {plural(kind): kind for kind in TABLES}
@@ -118,7 +118,7 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 
 def _sample_views(game: str, seat: str, role: str) -> list[View]:
     """What a seat sees in its first turns of a match played at random."""
-    from agents.players.base import Message, View
+    from agents.player import Message, View
 
     env = games.make(game)
     seats = list(env.possible_agents)

@@ -20,7 +20,7 @@ from agents.engines.base import Engine
 from agents.engines.spec import EngineSpec, make_engine
 from agents.errors import BrainError, EndpointError, WeightsError
 from agents.names import nearest
-from agents.players.base import PREFIX
+from agents.player import PREFIX
 from agents.players.brains import BRAINS, check_brain
 from agents.players.endpoint import Endpoint, model_of
 from agents.players.spend import EndpointSpec

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
-from agents.players.base import PREFIX
+from agents.player import PREFIX
 from agents.players.endpoint import Endpoint
 from agents.policy import Policy
 from arena.config.experiment import Experiment

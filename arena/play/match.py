@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Protocol
 
-from agents.players.base import Act, Player, View
+from agents.player import Act, Player, View
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.records import MatchRecord, Seating, Turn

@@ -7,7 +7,7 @@ from typing import Any
 import games
 from agents.errors import BrainError, EndpointError, RoleError
 from agents.names import nearest
-from agents.players.base import PREFIX
+from agents.player import PREFIX
 from agents.players.brains import BRAINS, check_brain
 from agents.players.endpoint import model_of
 from agents.role import Role, load_role

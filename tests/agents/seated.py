@@ -1,6 +1,6 @@
 """Brains at a table of any text game: what the players' tests share."""
 
-from agents.players.base import View
+from agents.player import View
 
 
 def view_of(game):

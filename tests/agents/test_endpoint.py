@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from agents.errors import EndpointError
+from agents.player import Message, View
 from agents.players import endpoint as module
-from agents.players.base import Message, View
 from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, model_of
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import games
-from agents.players.base import View
+from agents.player import View
 from agents.players.guessers import BRAINS, GAMES, marks
 from games.wordle import feedback
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from agents.players.base import Message, View
+from agents.player import Message, View
 from agents.players.human import SHOWN, Human, HumanLeft, read_act
 
 LEGAL = ("PASS", "BET 2", "BET 3")

@@ -8,8 +8,8 @@ import statistics
 
 import pytest
 
+from agents.player import View
 from agents.players import negotiators
-from agents.players.base import View
 from agents.players.negotiators import (
     ASPIRATIONS,
     AspirationExploiter,

@@ -11,7 +11,7 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
-from agents.players.base import Message, View
+from agents.player import Message, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
 from agents.role import Role, load_role

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.errors import RoleError
-from agents.players.base import Message, View
+from agents.player import Message, View
 from agents.role import BUILT_IN, Role, list_roles, load_role, read_role
 from agents.role_check import check_role
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agents.players.base import Message
+from agents.player import Message
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.run import RunFolder

@@ -8,7 +8,7 @@ import pytest
 from babble import Babbler, Nobody, lineup, plan, untimed
 
 from agents.engines.base import Completion
-from agents.players.base import View
+from agents.player import View
 from agents.players.endpoint import Answer, EndpointPlayer
 from agents.role import load_role
 from agents.stream import Stream

@@ -25,7 +25,7 @@ from tiny import (
     unbroken,
 )
 
-from agents.players.base import Message
+from agents.player import Message
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue

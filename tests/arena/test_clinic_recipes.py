@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from tiny import arena
 
 import games
-from agents.players.base import View
+from agents.player import View
 from agents.role import load_role
 from games.base import TextGame
 from simulators.clinic.signs import LETTERS

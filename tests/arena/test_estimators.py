@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.players.base import Message
+from agents.player import Message
 from agents.stream import Stream
 from arena.config.experiment import CreditSpec
 from arena.config.parts import choose

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from agents.players.base import Act, View
+from agents.player import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from agents.stream import Stream

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.players.base import Act, View
+from agents.player import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from arena.errors import PlayError

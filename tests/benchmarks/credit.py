@@ -23,7 +23,7 @@ import torch
 from timing import seconds_of, take_turns
 
 import agents.scoring
-from agents.players.base import Message
+from agents.player import Message
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents.players.base import Message
+from agents.player import Message
 from agents.stream import Stream
 from arena.doctor import environment
 from arena.records import MatchRecord, Seating, Turn, trajectories

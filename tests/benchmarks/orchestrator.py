@@ -31,7 +31,7 @@ from pettingzoo.classic import connect_four_v3
 from timing import ratios
 
 import games
-from agents.players.base import Act, View
+from agents.player import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from arena.doctor import environment

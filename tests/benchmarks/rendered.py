@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from agents.players.base import Act, View
+from agents.player import Act, View
 from arena.config.experiment import GameSpec
 from arena.doctor import environment
 from arena.evaluate import specs

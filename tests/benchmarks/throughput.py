@@ -34,7 +34,7 @@ from timing import ratios
 from workload import open_lab
 
 import games
-from agents.players.base import Act, View
+from agents.player import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from arena.config.layers import compose, recipe_layer, set_layer

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from agents.players.base import View
+from agents.player import View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from agents.role import load_role

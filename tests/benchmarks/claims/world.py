@@ -42,7 +42,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.players.base import Message
+from agents.player import Message
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from arena.config.experiment import CreditSpec, LearnSpec
