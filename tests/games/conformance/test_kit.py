@@ -185,7 +185,7 @@ class Forging(KuhnPoker):
         (Selfsame, "clones", "playing a clone changed the original"),
         (Amnesiac, "clones", "a clone differs from its original at once"),
         (Unborn, "clones", "'Unborn' object has no attribute 'turns'"),
-        (Raising, "fuzz", "RecursionError: too long (test_conformance.py:"),
+        (Raising, "fuzz", "RecursionError: too long (test_kit.py:"),
         (Picky, "fuzz", "a legal act was refused: Not a legal act: no"),
         (Generous, "fuzz", "paid first 1"),
         (Printing, "fuzz", "the game is zero-sum, but the payoffs are"),
