@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from families import CHATML, FAMILIES, hostile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from agents import weights
 from agents.chat import ACKNOWLEDGED, ChatFrame
 from agents.errors import ChatError
 from agents.nano import nano_tokenizer
+from tests.agents.families import CHATML, FAMILIES, hostile
 
 BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": nano_tokenizer}
 BYTE_LEVEL = ("llama3", "nano", "smollm2")

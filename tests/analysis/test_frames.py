@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_run import make_run, match
 
 import analysis
 from analysis.frames import MATCH_COLUMNS, TURN_COLUMNS
@@ -22,6 +21,7 @@ from arena.records import MatchRecord, trajectories
 from arena.store.lines import LogError
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
+from tests.analysis.made_run import make_run, match
 
 
 def test_a_live_run_is_read_whole(tmp_path: Path) -> None:

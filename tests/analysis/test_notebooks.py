@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from made_run import make_run
 
 import analysis
+from tests.analysis.made_run import make_run
 
 jupytext = pytest.importorskip("jupytext")
 nbclient = pytest.importorskip("nbclient")

@@ -4,12 +4,12 @@ import io
 from pathlib import Path
 
 import pytest
-from made_run import make_run
 
 import analysis
 from analysis import plots
 from arena.errors import StoreError
 from arena.store.run import RunFolder
+from tests.analysis.made_run import make_run
 
 
 @pytest.fixture

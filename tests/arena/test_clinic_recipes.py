@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tiny import arena
 
 import games
 from agents.player import View
@@ -14,6 +13,7 @@ from agents.role import load_role
 from games.base import TextGame
 from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
+from tests.arena.tiny import arena
 
 BEGUN = f"{Path(__file__).parent.parent / 'benchmarks' / 'clinic.py'}:Begun"
 SMALL = [

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from clinic_by_hand import by_hand
 
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
@@ -27,6 +26,7 @@ from simulators.clinic.sources import Key
 from simulators.clinic.synthetic import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, invented
 from simulators.conformance import play, shown
 from simulators.person import PERSONAS
+from tests.simulators.clinic_by_hand import by_hand
 
 
 def started(seed=0, **options):

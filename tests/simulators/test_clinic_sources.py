@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 import pytest
-from clinic_by_hand import by_hand
 
 from games.families.book import fold
 from simulators.clinic import Clinic, networks, orphanet
 from simulators.clinic.sources import PGMPY, SOURCES, Key, load
 from simulators.conformance import check, play
 from simulators.person import PERSONAS, WORDINGS
+from tests.simulators.clinic_by_hand import by_hand
 
 PUBLISHED = SOURCES[1:]
 

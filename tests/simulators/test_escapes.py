@@ -21,11 +21,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hostile_code import ATTACKS, EVERY_CALL, KERNEL, Attack
-from hostile_sql import QUERIES, SCRIPT
 
 from simulators.confine.code import available, run_python
 from simulators.confine.sql import Database, Limits
+from tests.simulators.hostile_code import ATTACKS, EVERY_CALL, KERNEL, Attack
+from tests.simulators.hostile_sql import QUERIES, SCRIPT
 
 PROJECT = Path(__file__).parents[2]
 confined = pytest.mark.skipif(bool(available()), reason=available())

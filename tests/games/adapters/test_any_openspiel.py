@@ -59,7 +59,7 @@ def test_every_registered_game_plays_by_its_bare_name_or_is_refused():
     """Each in a process of its own, as OpenSpiel may abort one; there none of its Python games is registered."""
     ask = [sys.executable, "-c", "import pyspiel; print(*pyspiel.registered_names())"]
     names = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()
-    one = "import sys; sys.path.insert(0, 'tests/games/adapters'); import test_any_openspiel as t; t.match(sys.argv[1])"
+    one = "import sys; from tests.games.adapters import test_any_openspiel as t; t.match(sys.argv[1])"
     failed = {}
     for name in names:
         done = subprocess.run([sys.executable, "-c", one, name], capture_output=True, text=True, timeout=120)

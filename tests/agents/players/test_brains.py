@@ -1,0 +1,131 @@
+"""Brains by name: what is written finds its player, what cannot play says why in one line."""
+
+import pytest
+
+import games
+from agents.errors import BrainError
+from agents.players.brains import BRAINS, check_brain, make_brain
+from tests.agents.seated import play, view_of
+
+
+def why(spec, game=None, seat=""):
+    with pytest.raises(BrainError) as caught:
+        check_brain(spec, games.make(game) if game else None, seat)
+    line = str(caught.value)
+    assert "\n" not in line and line.isprintable()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("randm", "unknown brain 'randm' — did you mean 'random'?"),
+        ("mtcs:100", "unknown brain 'mtcs:100' — did you mean 'mcts'?"),
+        ("exploiter:randm", "did you mean 'exploiter:random'?"),
+        ("random:3", "random takes no argument"),
+        ("", "unknown brain ''"),
+        ("a\x1b[31m\nb", "unknown brain 'a[31m b'"),
+        ("mcts:", "such as mcts:100"),
+        ("mcts:-3", "such as mcts:100"),
+        ("mcts:abc", "such as mcts:100"),
+        ("mcts:0", "such as mcts:100"),
+        ("mcts:²", "such as mcts:100"),
+        ("mcts:10x", "mcts:100x1"),
+        ("mcts:" + "9" * 5000, "such as mcts:100"),
+        ("minimax:x", "such as minimax:4"),
+        ("minimax:0", "such as minimax:4"),
+        ("cfr:1.5", "such as cfr:1000"),
+        ("nash:0.5", "0 to 1/3, such as nash:0.2"),
+        ("nash:nan", "0 to 1/3, such as nash:0.2"),
+    ],
+)
+def test_what_is_written_wrongly(spec, says):
+    assert says in why(spec)
+    with pytest.raises(BrainError):
+        make_brain(spec, 0, games.make("kuhn_poker"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "game", "says"),
+    [
+        ("mcts:100", "kuhn_poker", "mcts looks at the whole state: kuhn_poker hides something, it would cheat"),
+        ("minimax", "kuhn_poker", "minimax looks at the whole state: kuhn_poker hides something, it would cheat"),
+        ("minimax", "connect_four", "connect_four has over 20,000 positions: give minimax a depth, such as minimax:4"),
+        ("minimax", "ultimatum", "what one side wins for the other's loss: in ultimatum it is not"),
+        ("nash", "ultimatum", "in ultimatum it is not"),
+        ("nash", "connect_four", "use minimax with a depth, such as minimax:4"),
+        ("nash", "liars_dice", "nash solves games of up to 50,000 histories: liars_dice has more"),
+        ("nash:0.2", "leduc_poker", "nash:0.2 is an equilibrium of kuhn_poker: write nash for leduc_poker"),
+        ("cfr", "tiny_hanabi", "one loses what the other wins: tiny_hanabi is not one"),
+        ("cfr", "negotiation", "whose rules are OpenSpiel's: negotiation is not one"),
+        ("conceder", "kuhn_poker", "conceder plays negotiation, not kuhn_poker"),
+        ("tit_for_tat", "kuhn_poker", "tit_for_tat plays prisoners_dilemma"),
+    ],
+)
+def test_what_cannot_play(spec, game, says):
+    assert says in why(spec, game)
+    with pytest.raises(BrainError):
+        make_brain(spec, 0, games.make(game))
+
+
+def test_seats_whose_acts_are_not_listed():
+    game = games.make("word_clue")
+    giver, guesser = game.possible_agents[:2]
+    assert why("random", "word_clue", giver) == (
+        f"random picks among the legal acts that a game lists: word_clue lists none for {giver}"
+    )
+    check_brain("random", game, guesser)
+    check_brain("random", game)
+
+
+@pytest.mark.parametrize(
+    ("spec", "game"),
+    [
+        ("minimax", "tic_tac_toe"), ("minimax", "nim"), ("nash", "tic_tac_toe"), ("minimax:1", "connect_four"),
+        ("minimax:2", "chess_endgame"), ("mcts:5x1", "chess_endgame"), ("mcts:5x1", "breakthrough"),
+        ("mcts", "tic_tac_toe"), ("mcts:5x1", "ultimatum"), ("cfr:5", "kuhn_poker"), ("nash", "leduc_poker"),
+        ("nash:0.2", "kuhn_poker"), ("exploiter:conceder", "negotiation"),
+    ],
+)  # fmt: skip
+def test_what_can_play_plays(spec, game):
+    match = games.make(game)
+    check_brain(spec, match)  # not reset yet, as a configuration is checked
+    match.reset(seed=1)
+    told = []
+    for _ in range(2):
+        match.reset(seed=1)
+        brains = {seat: make_brain(spec, number, match) for number, seat in enumerate(match.seats)}
+        if game == "chess_endgame":  # a few moves will do
+            for _ in range(4):
+                match.step(brains[match.agent_selection].act(view_of(match)))
+        else:
+            play(match, brains)
+        told.append(match.render())
+    assert told[0] == told[1]
+
+
+def test_checking_leaves_the_game_alone():
+    game = games.make("kuhn_poker")
+    game.reset(seed=4)
+    before = game.render(), game.infos, game.rng.bit_generator.state
+    for spec in ("random", "cfr:5", "nash"):
+        check_brain(spec, game)
+    assert before == (game.render(), game.infos, game.rng.bit_generator.state)
+
+
+def test_the_table_says_what_everybody_plays():
+    for name, kind in BRAINS.items():
+        assert kind.plays and kind.what and "\n" not in kind.what, name
+        assert kind.games is None or set(kind.games) <= set(games.GAMES), name
+
+
+@pytest.mark.parametrize("name", [name for name, kind in BRAINS.items() if kind.games])
+def test_players_of_one_game_play_it(name):
+    for title in BRAINS[name].games:
+        game = games.make(title)
+        check_brain(name, game)
+        game.reset(seed=2)
+        brains = {seat: make_brain(name, number, game) for number, seat in enumerate(game.seats)}
+        for _ in range(2):
+            if not game.ended:
+                game.step(brains[game.agent_selection].act(view_of(game)))

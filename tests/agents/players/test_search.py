@@ -1,0 +1,198 @@
+"""Search players: exact where a game is small, never blind to a win or a loss in one, the same from the same seed."""
+
+import random
+
+import pytest
+
+import games
+from agents.players.positions import ClonePosition, SpielPosition
+from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, mcts
+from agents.players.simple import Random
+from tests.agents.seated import play, view_of
+
+
+class Plain:
+    """A game seen only as an AEC environment: without OpenSpiel's state."""
+
+    def __init__(self, game):
+        self.game = game
+
+    def __getattr__(self, name):
+        if name in ("game", "spiel", "state") or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.game, name)
+
+    def clone(self):
+        return Plain(self.game.clone())
+
+
+def begun(name, acts=(), seed=0, **options):
+    game = games.make(name, **options)
+    game.reset(seed=seed)
+    for act in acts:
+        game.step(act)
+        assert not game.ended
+    return game
+
+
+def some_positions(name, plies, count):
+    """Games of `name` after so many random acts, none of them over."""
+    rng, found = random.Random(7), []
+    while len(found) < count:
+        game = begun(name)
+        for _ in range(plies):
+            if not game.ended:
+                game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
+        if not game.ended:
+            found.append(game)
+    return found
+
+
+def sign(value):
+    return (value > 1e-6) - (value < -1e-6)
+
+
+# Minimax
+
+
+def test_tic_tac_toe_is_a_draw_by_full_search():
+    game = begun("tic_tac_toe")
+    assert Minimax(0, game).value(SpielPosition(game.state), float("inf"), -9, 9) == 0
+    for seed in range(5):
+        game.reset(seed=seed)
+        assert play(game, {seat: Minimax(seed + i, game) for i, seat in enumerate(game.seats)}) == (0, 0)
+
+
+def test_minimax_never_loses_to_random():
+    game, lost, won = games.make("tic_tac_toe"), 0, 0
+    for seed in range(200):
+        game.reset(seed=seed)
+        mine = game.seats[seed % 2]
+        other = game.seats[1 - seed % 2]
+        play(game, {mine: Minimax(seed, game), other: Random(seed)})
+        lost += game.payoffs()[mine] < 0
+        won += game.payoffs()[mine] > 0
+    assert lost == 0 and won > 150
+
+
+def test_clones_and_openspiel_agree_on_every_act():
+    for game in some_positions("tic_tac_toe", 4, 12):
+        by_state = Minimax(0, game).values(SpielPosition(game.state, game))
+        by_clone = Minimax(0, game).values(ClonePosition(game))
+        best = {game.word(act) for act, value in by_state.items() if value >= max(by_state.values()) - 1e-9}
+        assert best == {act for act, value in by_clone.items() if value >= max(by_clone.values()) - 1e-9}
+        assert max(by_state.values()) == pytest.approx(max(by_clone.values()))
+
+
+def test_values_agree_with_openspiels_own_alpha_beta():
+    from open_spiel.python.algorithms import minimax
+
+    for game in some_positions("tic_tac_toe", 3, 15):
+        theirs, _ = minimax.alpha_beta_search(game.spiel, state=game.state)
+        ours = Minimax(0, game).values(SpielPosition(game.state, game))
+        assert sign(max(ours.values())) == theirs
+
+
+def test_nim_is_won_by_its_theory():
+    for seed in range(3):
+        game = begun("nim")
+        value = Minimax(seed, game).value(SpielPosition(game.state), float("inf"), -9, 9)
+        game.reset(seed=seed)
+        payoffs = play(game, {seat: Minimax(seed, game) for seat in game.seats})
+        assert sign(value) == sign(payoffs[0]) != 0
+
+
+def test_a_win_now_is_preferred_to_a_later_one():
+    # X has two in the top row; other acts of X's win too, but later.
+    game = begun("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
+    assert {Minimax(seed, game).act(view_of(game)) for seed in range(10)} == {"PLAY 3"}
+    values = Minimax(0, game).values(SpielPosition(game.state, game))
+    assert max(values.values()) == SOONER
+
+
+def test_the_seed_picks_among_equals():
+    game = begun("tic_tac_toe")
+    openings = [Minimax(seed, game).act(view_of(game)) for seed in range(40)]
+    assert set(openings) == set(game.infos["first"]["legal"])  # every opening draws
+    assert openings == [Minimax(seed, game).act(view_of(game)) for seed in range(40)]
+
+
+@pytest.mark.parametrize("depth", [2, 4])
+def test_a_few_acts_ahead_see_wins_and_threats(depth):
+    threatened = begun("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"])
+    assert Minimax(1, threatened, depth).act(view_of(threatened)) == "DROP 4"
+    winning = begun("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4", "DROP 2"])
+    assert Minimax(1, winning, depth).act(view_of(winning)) == "DROP 4"
+
+
+def test_the_game_is_left_as_it_was():
+    for make in (Minimax, lambda seed, game: mcts(seed, game, (20, 2)), lambda s, g: CloneMcts(s, Plain(g), 20, 2)):
+        game = begun("tic_tac_toe", ["PLAY 5"])
+        before = (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
+        make(0, game).act(view_of(game))
+        assert before == (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
+
+
+# Monte Carlo tree search
+
+
+def searchers(game, seed, simulations=100):
+    return SpielMcts(seed, game, simulations, 10), CloneMcts(seed, Plain(game), simulations, 4)
+
+
+def test_wins_and_threats_in_one_are_seen():
+    acts = ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"]
+    for seed in range(5):
+        threatened, winning = begun("connect_four", acts), begun("connect_four", [*acts, "DROP 2"])
+        assert mcts(seed, threatened, (100, 10)).act(view_of(threatened)) == "DROP 4"
+        assert mcts(seed, winning, (100, 10)).act(view_of(winning)) == "DROP 4"
+    threatened = begun("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
+    winning = begun("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
+    for game in (threatened, winning):
+        assert {brain.act(view_of(game)) for seed in range(3) for brain in searchers(game, seed)} == {"PLAY 3"}
+
+
+def test_a_hundred_simulations_beat_random():
+    game, points = games.make("tic_tac_toe"), []
+    for seed in range(60):
+        game.reset(seed=seed)
+        mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
+        play(game, {mine: mcts(seed, game, (100, 10)), other: Random(seed)})
+        points.append(game.payoffs()[mine])
+    assert sum(points) / len(points) > 0.8 and min(points) > -1
+
+
+def test_the_same_seed_is_the_same_search():
+    for simulations in (10, 50):
+        told = []
+        for _ in range(2):
+            game = begun("tic_tac_toe")
+            play(game, {seat: searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
+            told.append(game.render())
+        assert told[0] == told[1]
+    game = begun("connect_four")
+    openings = {SpielMcts(seed, game, 10, 1).act(view_of(game)) for seed in range(20)}
+    assert len(openings) > 1
+
+
+def test_one_simulation_is_enough_to_act():
+    game = begun("tic_tac_toe")
+    for brain in searchers(game, 0, simulations=1):
+        assert brain.act(view_of(game)) in game.infos["first"]["legal"]
+
+
+def test_every_seat_seeks_its_own_payoff():
+    # The ultimatum game is no contest: the responder takes what it is offered, and the proposer knows.
+    game = begun("ultimatum")
+    offer = int(CloneMcts(0, game, 1000, 1).act(view_of(game)).split()[1])
+    pie = game.public()["pie"]
+    assert 0 < offer < pie / 2
+    game.step(f"OFFER {pie // 2}")
+    assert CloneMcts(0, game, 50, 1).act(view_of(game)) == "ACCEPT"
+
+
+def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
+    game = games.make("tic_tac_toe")
+    game.reset(seed=0)
+    for seed in (2**31, 2**32 - 1):
+        assert mcts(seed, game, (2, 1)).act(view_of(game)) in game.legal("first")

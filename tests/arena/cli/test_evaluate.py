@@ -1,0 +1,163 @@
+"""`arena eval`, `arena tournament`, `arena exploit` as a user types them."""
+
+import io
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from arena.cli.show_evaluate import shortened, show_exploitabilities
+from arena.config.experiment import GameSpec
+from arena.evaluate import evaluation
+from arena.evaluate.exploitability import Exploitability
+from arena.records import MatchRecord
+from tests.arena.kept_run import kept_run
+from tests.arena.tiny import arena, refused
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return kept_run(tmp_path / "run", _3="nano-3", _7="nano-7")
+
+
+def test_eval_of_several_games(tmp_path: Path) -> None:
+    out = tmp_path / "eval.json"
+    games = "kuhn_poker,tiny_hanabi,maze"
+    command = ["eval", "random", "--game", games, "--against", "first_legal", "--matches", "10"]
+    told = arena(*command, "--json", "--out", out)
+    assert told.code == 0, told.err
+    data = json.loads(told.out)
+    assert json.loads(out.read_text()) == data
+    assert [(r["game"], r["against"], r["matches"]) for r in data["results"]] == [
+        ("kuhn_poker", "first_legal", 10), ("tiny_hanabi", "first_legal", 10), ("maze", None, 10)
+    ]  # fmt: skip
+    assert [r["scored"] is None for r in data["results"]] == [False, True, True]
+
+
+def test_opponents_play_no_games_of_one_seat() -> None:
+    told = arena("eval", "random", "--game", "kuhn_poker,maze", "--against", "nash", "--matches", "2")
+    assert told.code == 0 and "alone" in told.out
+
+
+def test_commas_within_brackets_are_part_of_a_game() -> None:
+    told = arena("eval", "random", "--game", "openspiel:oh_hell(players=3,num_suits=2),nim", "--matches", "2", "--json")
+    assert told.code == 0, told.err
+    assert [r["game"] for r in json.loads(told.out)["results"]] == ["openspiel:oh_hell(players=3,num_suits=2)", "nim"]
+
+
+def test_eval_without_opponents_picks_them() -> None:
+    told = arena("eval", "nash", "--game", "kuhn_poker", "--matches", "4")
+    assert told.code == 0 and "random" in told.out
+    told = arena("eval", "random", "--game", "tiny_hanabi", "--matches", "4")
+    assert told.code == 0 and "itself" in told.out
+
+
+def test_before_and_after(run: Path) -> None:
+    told = arena("eval", run, "--game", "kuhn_poker", "--matches", "2", "--before", "--json")
+    assert told.code == 0, told.err
+    data = json.loads(told.out)
+    (before,), (after,), (change,) = data["before"], data["results"], data["changes"]
+    assert (before["contender"], after["contender"]) == (f"{run}@0", str(run))
+    assert after["options"] == {"illegal": "end", "penalty": 2}, "as it was trained"
+    for name, (estimate, *_) in change["figures"].items():
+        assert estimate == pytest.approx(after["figures"][name][0] - before["figures"][name][0]), name
+    told = arena("eval", run, "--game", "kuhn_poker", "--matches", "2", "--before", "--option", "illegal=retry")
+    assert told.code == 0 and "difference" in told.out and "illegal=retry" in told.out
+
+
+def test_tournament_with_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "standings.png"
+    command = ["tournament", "random", "nash", "first_legal", "--game", "kuhn_poker", "--matches", "20"]
+    told = arena(*command, "--plot", picture)
+    assert told.code == 0, told.err
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for words in ("60 matches, 10 deals per pair", "Elo", "α-rank", "rotational part", "payoff of row against column"):
+        assert words in told.out
+    data = json.loads(arena("tournament", "random", "nash", "--game", "kuhn_poker", "--matches", "4", "--json").out)
+    assert {row["contender"] for row in data["standings"]} == {"random", "nash"}
+
+
+def test_without_matplotlib_there_is_no_picture_and_no_alpha_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "open_spiel.python.egt"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    table = ["tournament", "random", "nash", "--game", "kuhn_poker", "--matches", "4"]
+    told = arena(*table)
+    assert told.code == 0 and "α-rank needs matplotlib" in told.out
+    line = arena(*table, "--plot", tmp_path / "x.png")
+    assert line.code == 2 and "pip install 'arena-selfplay[analysis]'" in line.line
+
+
+def test_names_are_seen_however_narrow_the_terminal() -> None:
+    gains = {"first": 0.25, "second": 0.5}
+    found = Exploitability(0.75, gains, {"first": -0.125, "second": 0.125}, 0.875, 12)
+    for width in (20, 60, 80, 200):
+        file = io.StringIO()
+        console = Console(file=file, width=width, force_terminal=True, color_system=None)
+        show_exploitabilities(console, GameSpec(name="kuhn_poker"), {f"runs/{'long' * 9}@12": found, "nash": found})
+        shown = [line[:12].rstrip() for line in file.getvalue().splitlines()]
+        assert "nash" in shown and "longlonglong" in shown
+        assert file.getvalue().count("0.2500 / 0.5000") == 2, "figures are never folded"
+
+
+def test_paths_are_shortened_where_that_tells_them_apart() -> None:
+    assert shortened(["runs/a@3:x", "nash", "endpoint:org/m"]) == {
+        "runs/a@3:x": "a@3:x", "nash": "nash", "endpoint:org/m": "endpoint:org/m"
+    }  # fmt: skip
+    assert shortened(["one/a", "two/a"]) == {"one/a": "one/a", "two/a": "two/a"}
+
+
+def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "exploit.json"
+    told = arena("exploit", run, "random", "nash", "--game", "kuhn_poker", "--history", "--out", out)
+    assert told.code == 0, told.err
+    rows = json.loads(out.read_text())["contenders"]
+    assert [row["contender"] for row in rows] == [f"{run}@0", f"{run}@3", f"{run}@7", "random", "nash"]
+    assert rows[3]["nash_conv"] == pytest.approx(11 / 12) and rows[4]["nash_conv"] == pytest.approx(0, abs=1e-9)
+    assert len({row["nash_conv"] for row in rows}) == 5 and all(row["states"] == 12 for row in rows)
+    assert "12 information states" in told.out and "NashConv" in told.out and "0.9167" in told.out
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["eval", "randm", "--game", "kuhn_poker"], "did you mean 'random'"),
+        (["eval", "random", "--game", "kuhn_pokr"], "did you mean 'kuhn_poker'"),
+        (["eval", "random", "--game", "kuhn_poker", "--against", "firstlegal"], "did you mean 'first_legal'"),
+        (["eval", "random", "--game", "kuhn_poker", "--option", "illegal"], "write A=B"),
+        (["eval", "random", "--game", "kuhn_poker", "--option", "illegal=maybe"], "illegal must be"),
+        (["eval", "random", "--game", "kuhn_poker", "--before"], "has no before"),
+        (["eval", "nano", "--game", "kuhn_poker", "--role", "playr"], "did you mean 'player'"),
+        (["eval", "random", "--game", ","], "--game"),
+        (["tournament", "random", "random", "--game", "kuhn_poker"], "named twice"),
+        (["exploit", "random", "--game", "negotiation"], "not a game of OpenSpiel"),
+        (["exploit", "tough", "--game", "kuhn_poker"], "tough"),
+    ],
+)
+def test_bad_input_is_one_line(command: list[str], says: str) -> None:
+    assert says in refused(*command)
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, kept = iter(range(20)), evaluation._kept
+
+    def interrupted(record: MatchRecord) -> evaluation.Played:
+        if next(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return kept(record)
+
+    monkeypatch.setattr(evaluation, "_kept", interrupted)
+    command = ["eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "20"]
+    told = arena(*command, "--out", tmp_path / "o.json")
+    assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])
+
+
+def test_a_match_that_keeps_failing_ends_the_evaluation_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "LIMITS", evaluation.Limits(turns=3))
+    told = arena("eval", "random", "--game", "tic_tac_toe", "--against", "first_legal", "--matches", "2")
+    assert told.code == 1 and "failed 3 times" in told.line and "turn limit" in told.line

@@ -1,0 +1,159 @@
+"""Parts chosen by name: settings checked, defaults written out, read back the same; schedules by hand."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.cli.catalogue import KINDS, entries
+from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.layers import compose, recipe_layer, set_layer, text_layer, to_yaml
+from arena.config.parts import TABLES, Chosen, choose, described, plural, table
+from arena.config.schedules import SCHEDULES, Clock
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.estimators import ESTIMATORS
+from arena.credit.estimators.mars import Discount
+from arena.errors import ConfigError
+from tests.arena.credit.test_credit import credit, trajectory
+
+
+def experiment(*assignments: str) -> Any:
+    return compose([recipe_layer("negotiation-nano"), *map(set_layer, assignments)])
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
+    rows = described(kind)
+    assert [row[kind] for row in rows] == list(table(kind)) and plural(kind) in KINDS
+    assert entries(plural(kind)) == rows
+    for name, function in table(kind).items():
+        assert len((inspect.getdoc(function) or "").split("\n")[0]) > 20, f"{kind} {name} says too little"
+        settings = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        assert not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+        assert all(p.annotation is not p.empty for p in settings), f"{kind} {name}: a setting without a type"
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_defaults_are_valid_and_read_back_the_same(kind: str) -> None:
+    for name in table(kind):
+        try:
+            part = choose(kind, name)
+        except ValueError:  # it has settings without a default
+            continue
+        assert part == Chosen(kind, name) == Chosen(kind, name).whole()
+        plain = part.plain()
+        given = plain if isinstance(plain, dict) else {name: {}}
+        if (kind, name) != ("schedule", "constant"):
+            assert choose(kind, name, **given[name]) == part
+
+
+def test_an_experiment_writes_every_default_down_and_reads_it_back() -> None:
+    found = experiment(
+        "credit.estimator={mars: {std: true}}", "credit.weights.deal={linear: {start: 1, end: 0, over: 5}}"
+    )
+    text = to_yaml(found)
+    again = compose([text_layer("config.yaml", text)])
+    assert again == found and to_yaml(again) == text
+    assert "gamma: 1.0" in text and "std: true" in text and "over: 5" in text
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("credit.estimator=mrs", "unknown estimator 'mrs' — did you mean 'mars'? (arena list estimators)"),
+        ("credit.estimator={mars: {gama: 1}}", "credit.estimator.mars.gama: unknown setting of estimator mars"),
+        ("credit.estimator={mars: {gamma: 2}}", "mars.gamma: should be less than or equal to 1, not 2"),
+        ("credit.estimator={mars: {by: [gam]}}", "credit.estimator.mars.by[0]"),
+        ("credit.estimator={mars: {}, zero: {}}", "one estimator belongs here, not mars and zero"),
+        ("credit.estimator={zero: {gamma: 1}}", "unknown setting of estimator zero (it has none)"),
+        ("credit.estimator=3", "credit.estimator: a name is missing"),
+        ("credit.estimator={}", "credit.estimator: a name is missing"),
+        ("credit.stages=[valid_akt]", "credit.stages[0]: unknown stage 'valid_akt' — did you mean 'valid_act'?"),
+        ("credit.stages=[{valid_act: {bonus: lots}}]", "credit.stages[0].valid_act.bonus: should be a valid number"),
+        ("credit.weights.deal=x", "credit.weights.deal: unknown schedule 'x'"),
+        ("credit.weights.deal={linear: {start: 1, end: 0}}", "credit.weights.deal.linear.over: missing"),
+        ("learn.loss={policy_gradient: {clip: pop}}", "unknown clip 'pop' — did you mean 'ppo'?"),
+        ("learn.loss={policy_gradient: {clip: {ppo: {lo: 1}}}}", "unknown setting of clip ppo — did you mean 'low'?"),
+        ("learn.regularisers={kl: {weigth: 1}}", "unknown setting of regulariser kl — did you mean 'weight'?"),
+        ("learn.regularisers=[kl]", "learn.regularisers: a mapping of regularisers by name belongs here"),
+        ("learn.regularisers={k: {}}", "unknown regulariser 'k'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_or_fit_is_one_line(assignment: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        experiment(assignment)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_another_part_takes_the_place_whole_and_the_same_one_is_laid_over() -> None:
+    below = text_layer("below", "credit: {estimator: {mars: {gamma: 0.5, std: true}}}")
+    recipe = recipe_layer("negotiation-nano")
+    over = compose([recipe, below, set_layer("credit.estimator.mars.gamma=0.25")]).credit.estimator
+    assert over.settings["gamma"] == 0.25 and over.settings["std"] is True
+    assert compose([recipe, below, set_layer("credit.estimator={shuffled: {}}")]).credit.estimator.name == "shuffled"
+    assert compose([recipe, below, set_layer("credit.estimator=zero")]).credit.estimator.name == "zero"
+    assert compose([recipe, below, set_layer("credit.estimator={mars: {std: false}}")]).credit.estimator.settings == {
+        "gamma": 0.5, "by": ["game", "role", "policy"], "std": False,
+    }  # fmt: skip
+
+
+def test_regularisers_are_laid_over_by_name() -> None:
+    found = experiment("learn.regularisers.kl.weight=0.5", "learn.regularisers.entropy={weight: 0.1}").learn
+    assert set(found.regularisers) == {"kl", "entropy"} and found.holds_on
+    assert not experiment("learn.regularisers.kl.weight=0").learn.holds_on
+
+
+def test_needs_are_those_of_all_parts_of_a_rule() -> None:
+    assert CreditSpec().needs == frozenset()
+    assert LearnSpec().regularisers["kl"].needs == {"reference"}
+
+
+def told(kind: str, name: str, **settings: Any) -> list[float]:
+    """What a schedule says in iterations 1 to 6."""
+    return [choose(kind, name, **settings)(Clock(k, 6)) for k in range(1, 7)]
+
+
+def test_schedules_by_hand() -> None:
+    assert told("schedule", "constant", value=0.3) == [0.3] * 6
+    # 1, then a quarter less each time, 0 from the fifth
+    assert told("schedule", "linear", start=1.0, end=0.0, over=4) == [1, 0.75, 0.5, 0.25, 0, 0]
+    assert told("schedule", "linear", start=0.0, end=2.0, over=2, after=2) == [0, 0, 0, 1, 2, 2]
+    # (1 + cos(pi x)) / 2 at x = 0, 1/4, 1/2, 3/4, 1
+    half = 2**-0.5 / 2
+    assert told("schedule", "cosine", start=1.0, end=0.0, over=4) == pytest.approx(
+        [1, 0.5 + half, 0.5, 0.5 - half, 0, 0]
+    )
+    assert told("schedule", "steps", values=[6, 13, 20], every=2) == [6, 6, 13, 13, 20, 20]
+    assert told("schedule", "steps", values=[1, 2], every=1) == [1, 2, 2, 2, 2, 2]
+
+
+@given(
+    st.sampled_from(["linear", "cosine"]), st.floats(-5, 5), st.floats(-5, 5), st.integers(1, 50), st.integers(1, 99)
+)
+def test_a_ramp_stays_between_its_ends_and_arrives(name: str, start: float, end: float, over: int, k: int) -> None:
+    value = SCHEDULES[name](Clock(k, 99), start=start, end=end, over=over)
+    assert min(start, end) - 1e-9 <= value <= max(start, end) + 1e-9
+    assert SCHEDULES[name](Clock(1, 99), start=start, end=end, over=over) == pytest.approx(start)
+    assert SCHEDULES[name](Clock(over + 1, 99), start=start, end=end, over=over) == pytest.approx(end)
+
+
+def test_what_the_docs_show_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "credit.md").read_text("utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    found = compose([recipe_layer("negotiation-nano"), text_layer("docs", shown)])
+    assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
+    rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - set(LearnSpec.model_fields)
+    known = {name for kind in TABLES for name in table(kind)} | {"ratio", "clip", "correction"}
+    assert len(named) > 40 and named <= known, named - known
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    scope: dict[str, Any] = {"np": np, "TurnBatch": TurnBatch, "Floats": Floats, "Discount": Discount}
+    exec(code, scope)
+    monkeypatch.setitem(ESTIMATORS, "lone_winner", scope["lone_winner"])  # type: ignore[arg-type]
+    found_by_hand = [trajectory([1.0]), trajectory([3.0]), trajectory([2.0])]
+    assert [c.advantages.tolist() for c in credit(found_by_hand, estimator="lone_winner")] == [[0], [3], [0]]

@@ -1,0 +1,369 @@
+"""Critics: the linear one by hand and against the future, the token head against finite differences, and resumption."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.scoring import pack
+from agents.stream import Stream
+from arena.config.experiment import CreditSpec, Experiment, LearnSpec
+from arena.config.layers import compose, set_layer, text_layer, to_yaml
+from arena.config.parts import choose
+from arena.credit.assign import Credited, assign
+from arena.credit.batch import TurnBatch
+from arena.credit.critics import critic_for
+from arena.credit.critics.base import Critic, CriticContext
+from arena.credit.critics.value_head import ValueHead, ValueModel, value_loss
+from arena.credit.critics.words import states, texts
+from arena.credit.estimators.gae import Discounts
+from arena.errors import ConfigError, StoreError
+from arena.lab import Lab
+from arena.records import MatchRecord, Trajectory, trajectories
+from arena.store.checkpoints import write
+from arena.store.run import RunFolder
+from tests.arena.credit.test_credit import turn
+from tests.arena.learn.test_trainer import VOCABULARY, tiny
+from tests.arena.test_lab import Quiet, experiment, finished, kept, log, start
+
+NO_CHANCE = np.random.default_rng(0)
+
+
+def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> Credited:
+    """A trajectory whose mover heard these texts, with what each turn earned."""
+    turns = tuple(
+        turn(2 * k, {}, role=role, seat=role, messages=({"sender": "they", "text": text},))
+        for k, text in enumerate(texts)
+    )
+    one = Trajectory(match, "g", role, role, "shared", 1, True, turns, ())
+    return Credited(one, np.array(rewards, float), np.zeros(len(turns)))
+
+
+def linear(gamma: float = 1.0, **given: Any) -> Critic:
+    return choose("critic", "linear", **given)(CriticContext(Discounts(1.0, gamma)))  # type: ignore[no-any-return]
+
+
+def values(critic: Critic, *found: Credited) -> list[list[float]]:
+    return [v.tolist() for v in critic.look([c.trajectory for c in found])["values"]]
+
+
+# -- linear ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_values_are_nothing_and_the_next_are_about_the_mean() -> None:
+    critic, many = linear(ridge=1e6), [heard(["hello"], [r]) for r in (1.0, 3.0)] * 8
+    assert values(critic, many[0]) == [[0.0]]
+    critic.fit(many, NO_CHANCE)
+    # with a ridge that forbids every word only the free intercept is left: the mean return, (1 + 3) / 2
+    assert values(critic, many[0], heard(["other words"], [0.0])) == [[pytest.approx(2, abs=1e-3)]] * 2
+
+
+def test_values_are_the_ridge_regression_of_returns() -> None:
+    found = [heard(["buy now", "walk away"], [1.0, 2.0]), heard(["walk"], [-4.0], role="responder")]
+    critic = linear(gamma=0.5, features=16, ridge=0.5)
+    critic.fit(found, NO_CHANCE)
+    # returns: 1 + .5·2 = 2, 2, -4; the normal equations, intercept (almost) free
+    seen = np.concatenate([np.ones((3, 1)), states([c.trajectory for c in found], 16)], 1)
+    weights = np.linalg.solve(seen.T @ seen + np.diag([1e-6, *[0.5] * 16]), seen.T @ np.array([2.0, 2.0, -4.0]))
+    assert np.concatenate(values(critic, *found)) == pytest.approx(seen @ weights, rel=1e-5)
+
+
+def test_it_tells_words_places_and_roles_apart() -> None:
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(200):
+        word, role = ("apple", "stone")[rng.integers(2)], ("opener", "responder")[i % 2]
+        worth = (2.0 if word == "apple" else -2.0) + (1.0 if role == "opener" else 0.0)
+        found.append(heard([f"some {word}", "later"], [0.0, worth], role))
+    critic = linear(ridge=0.1)
+    critic.fit(found, NO_CHANCE)
+    said = values(
+        critic, *(heard([w, "later"], [0, 0], r) for w in ("some apple", "some stone") for r in ("opener", "responder"))
+    )
+    assert np.array(said) == pytest.approx(np.array([[3, 3], [2, 2], [-1, -1], [-2, -2]]), abs=0.2), "also a turn later"
+    told = critic.fit(found, NO_CHANCE)
+    assert told["explained"] > 0.98 and told["error"] < 0.05
+
+
+def test_older_iterations_fade() -> None:
+    one, other = [heard(["x"], [0.0])] * 4, [heard(["x"], [1.0])] * 4
+    critic = linear(decay=0.25, ridge=1e-3)
+    critic.fit(one, NO_CHANCE)
+    critic.fit(other, NO_CHANCE)
+    assert values(critic, *one[:1]) == [[pytest.approx(4 / (4 + 0.25 * 4), abs=0.01)]]
+
+
+def test_values_never_see_the_turns_they_are_for(tmp_path: Path) -> None:
+    """Whatever an iteration's matches led to, its values are those of before."""
+    past, now = [heard(["a b"], [1.0]), heard(["c"], [0.0])], [heard(["a"], [5.0])]
+    one, other = linear(), linear()
+    for critic in (one, other):
+        critic.fit(past, NO_CHANCE)
+    before = values(one, *now)
+    one.fit(now, NO_CHANCE)
+    assert before == values(other, *now) != values(one, *now)
+    for critic in (one, other):
+        (tmp_path / str(id(critic))).mkdir()
+        critic.save(tmp_path / str(id(critic)))
+    again = linear()
+    again.load(tmp_path / str(id(one)))
+    assert values(again, *now) == values(one, *now) != values(other, *now)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["", "buy it", "no", "buy no it"]), min_size=1, max_size=3), min_size=1, max_size=5
+    )
+)
+def test_what_was_seen_does_not_depend_on_who_else_played(texts: list[list[str]]) -> None:
+    found = [heard(t, [0.0] * len(t), ("opener", "responder")[i % 2]).trajectory for i, t in enumerate(texts)]
+    apart = np.concatenate([states([t], 32) for t in found])
+    assert (states(found, 32) == apart).all()
+    assert (np.linalg.norm(apart, axis=1) <= 3 + 1e-9).all()
+
+
+def test_a_word_is_one_feature_and_a_sign_and_so_is_a_run_of_words() -> None:
+    one, twice, none, other = texts(["Offer", "offer offer", "  ", "walk"], 64)
+    assert np.abs(one).sum() == 1 and (one == twice).all() and not none.any() and (one != other).any()
+    # two words and their run, each ± 1 / √3
+    both, turned = texts(["offer walk", "walk offer"], 4096, 2)
+    assert sorted(np.abs(both[both != 0])) == pytest.approx([3**-0.5] * 3)
+    assert np.abs(both - turned).sum() == pytest.approx(2 * 3**-0.5), "the run alone tells the order"
+    apart = texts(["offer", "walk", "offer walk"], 4096, 2)
+    assert (apart[2] == both).all(), "no run goes from one text into the next"
+
+
+# -- the configuration -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("credit", "told"),
+    [
+        ("{estimator: gae_token}", "credit.estimator: gae_token needs credit.critic: value_head"),
+        ("{estimator: gae_turn}", "credit.estimator: gae_turn needs credit.critic: linear or value_head or archer"),
+        ("{estimator: archer}", "credit.estimator: archer needs credit.critic: archer"),
+        ("{estimator: gae_bilevel, critic: linear}", "gae_bilevel needs credit.critic: value_head, not linear"),
+        (
+            "{estimator: {weighted_sum: {parts: [{estimator: mars}, {estimator: gae_token}]}}}",
+            "needs credit.critic: value",
+        ),
+        ("{estimator: gae_turn, critic: lineal}", "unknown critic 'lineal' — did you mean 'linear'?"),
+        ("{estimator: gae_turn, critic: {linear: {ridges: 1.0}}}", "did you mean 'ridge'?"),
+        ("{estimator: gae_turn, critic: {linear: {decay: 2.0}}}", "decay"),
+    ],
+)
+def test_a_critic_that_is_missing_or_does_not_fit_is_told_before_play(credit: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        experiment(f"credit={credit}")
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_critic_is_written_and_read_and_taken_away() -> None:
+    given = experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
+    again = compose([text_layer("kept", to_yaml(given))])
+    assert again == given and given.credit.critic == choose("critic", "linear", ridge=2.0)
+    other = [text_layer("kept", to_yaml(given)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
+    assert compose(other).credit.critic == choose("critic", "value_head", lr=1e-3)
+    assert compose([*other, set_layer("credit.critic=null"), set_layer("credit.estimator=mars")]).credit.critic is None
+    assert critic_for(CreditSpec()) is None
+
+
+def test_a_head_needs_weights() -> None:
+    rule = CreditSpec(estimator="gae_token", critic="value_head")
+    with pytest.raises(ValueError, match="a match log alone is not enough"):
+        critic_for(rule)
+    assert rule.critic is not None and rule.critic.needs == {"policies"}
+    assert critic_for(CreditSpec(estimator="gae_turn", critic="linear")) is not None
+
+
+# -- the token head ----------------------------------------------------------------------------------------
+
+
+def test_value_losses_by_hand_and_by_finite_differences() -> None:
+    value, target, old = (
+        torch.tensor(v, dtype=torch.float64) for v in ([1.0, 3.0, 1.0], [2.0, 2.0, 0.0], [1.0, 1.0, 3.0])
+    )
+    assert value_loss(value, target).tolist() == [0.5, 0.5, 0.5]
+    # clip .5: the second may say 1.5 at most, a smaller error than its own: 1 counts. The third 2.5 at least: 6.25
+    assert value_loss(value, target, old, 0.5).tolist() == [0.5, 0.5, 3.125]
+    value.requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: value_loss(v, target), value)
+    assert torch.autograd.gradcheck(lambda v: value_loss(v, target, old, 0.5), value)
+    (slope,) = torch.autograd.grad(value_loss(value, target, old, 0.5).sum(), value)
+    assert slope.tolist() == [-1.0, 1.0, 0.0], "V - R, and nothing where the clipped error is the larger"
+
+
+def spoken(seed: int, count: int = 6) -> list[Credited]:
+    """Trajectories whose reward is the share of token 3 among what they say."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(count):
+        turns, stream = tuple(turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
+        stream.observe([5, 6, 7])
+        for one in turns:
+            stream.observe(rng.integers(8, VOCABULARY, 2).tolist())
+            said = rng.integers(0, VOCABULARY, int(rng.integers(1, 4))).tolist()
+            stream.wrote(said, [-1.0] * len(said), one.index)
+        first = stream.ids[3]
+        rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
+        one_ = Trajectory(f"m{i}", "g", "opener", "opener", "shared", 1, True, turns, (stream,))
+        found.append(Credited(one_, rewards, np.zeros(len(turns))))
+    return found
+
+
+class Folk(dict[str, Any]):
+    """As much of `Policies` as a critic needs."""
+
+    def __init__(self, model: Any) -> None:
+        def write(folder: Path) -> None:
+            (folder / "tokenizer.json").write_text("{}")
+
+        super().__init__(shared=SimpleNamespace(model=model, tokenizer=SimpleNamespace(save_pretrained=write)))
+        rule = LearnSpec(token_budget=64)
+        self.bf16, self.trainers = False, {"shared": SimpleNamespace(device=torch.device("cpu"), rule=rule)}
+
+    def save_weights(self, name: str, folder: Path) -> None:
+        self[name].model.save_pretrained(folder)
+        self[name].tokenizer.save_pretrained(folder)
+
+
+def head(model: Any, **given: Any) -> ValueHead:
+    found = choose("critic", "value_head", **given)(CriticContext(Discounts(1.0, None), policies=Folk(model)))
+    assert isinstance(found, ValueHead)
+    return found
+
+
+def test_a_value_is_that_of_the_position_before_its_token() -> None:
+    model = ValueModel(tiny())
+    with torch.no_grad():
+        model.head.weight.normal_(generator=torch.Generator().manual_seed(0))
+    streams = [c.trajectory.streams[0] for c in spoken(0)]
+    for batch in pack(streams, [1.0] * 6, 64):
+        found = model(batch).tolist()
+        for i in batch.index:
+            hidden = model.model.base_model(input_ids=torch.tensor([streams[i].ids])).last_hidden_state[0]
+            expected = [model.head(hidden[k - 1]).item() for k, own in enumerate(streams[i].mask) if own]
+            assert found[: len(expected)] == pytest.approx(expected, abs=1e-5)
+            found = found[len(expected) :]
+
+
+def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
+    model = tiny()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    critic, found = head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
+    played = [c.trajectory for c in found]
+    measures = critic.look(played)
+    assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
+    assert [len(v) for v in measures["values"]] == [len(t.turns) for t in played]
+    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled for t in played]
+    critic.fit(found, np.random.default_rng(0))
+    values_ = critic.look(played)["values"]
+    worth = np.array([c.rewards.sum() for c in found])
+    assert np.corrcoef([v[0] for v in values_], worth)[0, 1] > 0.9
+    assert np.abs(np.concatenate([v[1:] for v in values_])).mean() < 0.35, "nothing comes after the first turn"
+    assert all((p == before[name]).all() for name, p in model.named_parameters()), "the policy is another copy"
+    for t, tokens, turns in zip(played, critic.look(played)["token_values"], values_, strict=True):
+        own = [k for k, mine in zip(t.streams[0].turns, t.streams[0].mask, strict=True) if mine]
+        assert [tokens[own.index(k.index)] for k in t.turns] == turns.tolist()
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_a_head_goes_on_where_it_was_saved(tmp_path: Path, clip: float | None) -> None:
+    model, given = tiny(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
+    whole, first = head(model, **given), head(model, **given)
+    for critic in (whole, first):
+        critic.fit(spoken(1), np.random.default_rng(1))
+    first.save(tmp_path)
+    resumed = head(tiny(7), **given)
+    resumed.load(tmp_path)
+    for critic in (whole, resumed):
+        critic.fit(spoken(2), np.random.default_rng(2))
+    played = [c.trajectory for c in spoken(3)]
+    one, other = (critic.look(played)["token_values"] for critic in (whole, resumed))
+    assert all((a == b).all() for a, b in zip(one, other, strict=True)) and any(a.any() for a in one)
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
+
+
+# -- in a run ----------------------------------------------------------------------------------------------
+
+CREDIT = {
+    "linear": ["credit.estimator={gae_turn: {lam: 0.9}}", "credit.critic=linear"],
+    "value_head": [
+        "credit.estimator={gae_token: {gamma: 0.9}}",
+        "credit.critic={value_head: {lr: 1e-3, minibatches: 2}}",
+    ],
+    "archer": [
+        "credit.estimator=archer",
+        "credit.critic={archer: {features: 32, hidden: 8, batch: 16, steps: 5, warmup: 1, fresh: 4, replay: 30}}",
+    ],
+}
+
+
+def small(warm: str, critic: str, *assignments: str) -> Experiment:
+    policies = f"policies={{shared: {{model: {warm}}}}}"
+    return experiment(policies, "policies.shared.imitate=null", *CREDIT[critic], *assignments)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Weights that know the words, so that turns earn different rewards."""
+    folder = tmp_path_factory.mktemp("critics") / "run"
+    lab = start(folder, experiment("iterations=1", "play.matches=1"))
+    lab.imitate()
+    return str(folder / "checkpoints" / "0000" / "policies" / "shared")
+
+
+@pytest.mark.parametrize("critic", CREDIT)
+def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_path: Path, critic: str) -> None:
+    given, watcher = small(warm, critic), Quiet()
+    finished(tmp_path / "whole", given, watcher)
+    assert all(row["critic"] for row in watcher.rows)
+    folder = tmp_path / "broken"
+    lab = start(folder, given, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+    with pytest.raises(KeyboardInterrupt):
+        lab.run()
+    again = Lab(RunFolder.open(folder), given, Quiet())
+    assert again.done == 1, "stopped when the critic had just learned from iteration 2"
+    again.run()
+    assert log(folder) == log(tmp_path / "whole") and kept(folder, 2) == kept(tmp_path / "whole", 2)
+    one, other = (critic_files(f) for f in (folder, tmp_path / "whole"))
+    assert one == other and one and {Path(name).suffix for name in one} <= {".safetensors", ".json", ".jinja"}
+    assert any(row.advantage for row in RunFolder.open(folder).log.credit(2))
+
+
+def critic_files(folder: Path) -> dict[str, bytes]:
+    root = folder / "checkpoints" / "0002" / "critic"
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_linear_credit_can_be_worked_out_again_from_the_log(warm: str, tmp_path: Path) -> None:
+    given = small(warm, "linear")
+    finished(tmp_path / "run", given)
+    run, critic = RunFolder.open(tmp_path / "run"), critic_for(given.credit)
+    assert critic is not None
+    for k in (1, 2):
+        found = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
+        again = assign(TurnBatch(found, measures=critic.look(found)), given.credit)
+        critic.fit(again, NO_CHANCE)
+        online = {(row.match, row.turn): row.advantage for row in run.log.credit(k)}
+        offline = {
+            (c.trajectory.match, one.index): advantage
+            for c in again
+            for one, advantage in zip(c.trajectory.turns, c.advantages, strict=True)
+        }
+        assert online == pytest.approx(offline, abs=1e-6)
+
+
+def test_a_checkpoint_takes_no_pickled_critic(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "critic").mkdir()
+        torch.save({}, folder / "critic" / "value_head.pt")
+
+    with pytest.raises(StoreError, match="safetensors, JSON and text only"):
+        write(tmp_path, 1, fill)

@@ -1,0 +1,220 @@
+"""Agents against persons: what a cell counts, that all meet the same tasks, and the command as a user types it."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config.experiment import GameSpec
+from arena.evaluate import matrix as league
+from arena.evaluate import specs
+from arena.evaluate.evaluation import make_game
+from arena.evaluate.matrix import Cell, in_role
+from arena.records import MatchRecord, Seating
+from arena.statistics import pass_hat_k, rate_ci, share_ci
+from tests.arena.tiny import arena, refused
+
+FAULTY = """
+from simulators.base import SimulatorFault
+from simulators.clinic import Clinic
+
+
+class Faulty(Clinic):
+    def reset(self, seed=None, options=None):
+        super().reset(seed, options)
+        if self.patient.record.disease % 2:
+            raise SimulatorFault("the odd ones are out")
+"""
+
+
+def played(*arguments: str | Path) -> Any:
+    told = arena("matrix", *arguments, "--json")
+    assert told.code == 0, told.err
+    return json.loads(told.out)
+
+
+def by_place(data: Any) -> dict[tuple[str, str], Any]:
+    return {(cell["agent"], cell["person"]): cell for cell in data["cells"]}
+
+
+# What is worked out.
+
+
+def test_pass_hat_k_by_hand() -> None:
+    # Four trials: C(4,2)/C(4,2) = 1, C(2,2)/6 = 1/6, C(1,2)/6 = 0.
+    assert [pass_hat_k(won, 4, 2) for won in (4, 2, 1, 0)] == [1, pytest.approx(1 / 6), 0, 0]
+    assert pass_hat_k(3, 4, 1) == 0.75 and pass_hat_k(3, 4, 4) == 0 and pass_hat_k(4, 4, 4) == 1
+    for wrong in ((1, 4, 5), (1, 4, 0), (5, 4, 1), (-1, 4, 1)):
+        with pytest.raises(ValueError, match="no pass"):
+            pass_hat_k(*wrong)
+
+
+def test_shares_of_one_trial_each_are_a_rate() -> None:
+    assert share_ci([1, 0, 0, 1, 1], 1) == pytest.approx(rate_ci(3, 5))
+    assert share_ci([0.0] * 10, 4) == pytest.approx(rate_ci(0, 10)), "trials that are all alike tell no more than one"
+
+
+def test_trials_that_differ_within_tasks_count_for_more_but_never_for_more_than_they_are() -> None:
+    # Variance of the mean: 0.25/3 / 4 = 1/48, so p(1 - p) over it is 12; between 4 groups and 4 x 4 trials.
+    shares = [0.5, 0.25, 0.75, 0.5]
+    assert share_ci([0.0, 1.0, 0.5, 0.5], 4) == pytest.approx(rate_ci(3, 6)), "0.5 / 3 / 4 = 1/24: six trials"
+    assert share_ci(shares, 4) == pytest.approx(rate_ci(8, 16)), "1/96 would be 24 trials, there are 16"
+    assert share_ci(shares, 2) == pytest.approx(rate_ci(4, 8))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share_ci([1.5], 1)
+    assert str(share_ci([], 1).estimate) == "nan"
+
+
+def record(task: int, trial: int, success: bool, reason: str = "") -> MatchRecord:
+    report: dict[str, float | bool | str] = {} if reason else {"success": success, "turns": 3 + task, "ended": "x"}
+    return MatchRecord(
+        f"{task:04d}-{trial:04d}", 0, "clinic", {}, 0, {"doctor": Seating("", "a", 0, False, "brain")},
+        "failed" if reason else "finished", reason, {}, report, (), {}, 0, "", 0.0,
+    )  # fmt: skip
+
+
+def test_what_a_cell_counts() -> None:
+    cell = Cell("a", "terse", "script", tasks=3, trials=2, k=2)
+    for task, trial, success in ((0, 0, True), (0, 1, True), (1, 0, True), (1, 1, False), (2, 0, True)):
+        cell.add(task, record(task, trial, success))
+    for _ in range(2):
+        cell.add(2, record(2, 1, False, "SimulatorFault: odd"))
+    assert cell.matches == 5 and cell.success.estimate == pytest.approx((1 + 0.5 + 1) / 3)
+    assert cell.reliability(1) == cell.success
+    assert cell.reliability(2).estimate == pytest.approx(0.5), "the task with one finished trial has no pass^2"
+    assert cell.fault_rate == rate_ci(2, 7), "faults are no trials and no zeros"
+    assert cell.mean("turns").estimate == pytest.approx(4)
+    told = cell.to_json()
+    assert told["missing"] == 1 and told["successes"] == [2, 1, 1] and told["pass^2"][0] == pytest.approx(0.5)
+    assert told["faults"]["reasons"] == {"SimulatorFault: odd": 2} and set(told["figures"]) == {"success", "turns"}
+
+
+@pytest.mark.parametrize("game", ["clinic", "desk"])
+@pytest.mark.parametrize("person", ["script", "render"])
+def test_a_task_is_the_same_for_all_personas(game: str, person: str) -> None:
+    def hidden(persona: str, seed: int) -> object:
+        made = make_game(GameSpec(name=game, options={"persona": persona, "person": person}))
+        made.reset(seed=seed)
+        if game == "clinic":
+            return made.patient.record.entity, made.budget
+        return made.customer.record.person, made.customer.record.goals
+
+    personas = make_game(GameSpec(name=game)).personas
+    tasks = [{str(hidden(persona, seed)) for persona in personas} for seed in range(20)]
+    assert all(len(met) == 1 for met in tasks) and len(set.union(*tasks)) == 20
+
+
+def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    (far,) = specs.Contenders().load("endpoint:m")
+    assert in_role(far, "clinic", "patient").seating("clinic", "patient").role == "patient"
+    assert in_role(far, "desk", "customer").seating("desk", "customer").role == "desk_customer"
+    assert in_role(far, "desk", "agent").seating("desk", "agent").role == "desk_agent"
+    (tiny,) = specs.Contenders().load("nano")
+    assert in_role(tiny, "clinic", "patient") is tiny, "which can read no sentences"
+    assert in_role(tiny, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", "where it is told"
+    (brain,) = specs.Contenders().load("asker")
+    assert in_role(brain, "clinic", "doctor") is brain
+
+
+# The command.
+
+
+def test_a_matrix_of_the_clinic(tmp_path: Path) -> None:
+    picture, out = tmp_path / "m.png", tmp_path / "m.json"
+    command = ["oracle", "random", "noop", "--game", "clinic", "--persons", "terse,forgetful+oracle", "--tasks", "8"]
+    command += ["--trials", "4", "--k", "3", "--option", "diseases=4"]
+    told = arena("matrix", *command, "--plot", picture, "--out", out)
+    assert told.code == 0, told.err
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for words in ("clinic (diseases=4): 8 tasks × 4 trials", "pass^1", "pass^3", "turns", "forgetful", "+oracle"):
+        assert words in told.out
+    assert "pass^4" not in told.out
+    data = json.loads(out.read_text())
+    assert data["cells"] == played(*command)["cells"], "the same seed gives the same"
+    cells = by_place(data)
+    assert len(cells) == 6 and cells["oracle", "terse"]["words"] == "script"
+    assert cells["oracle", "forgetful+oracle"]["words"] == "oracle"
+    for person in ("terse", "forgetful+oracle"):
+        assert cells["oracle", person]["pass^3"] == pytest.approx(rate_ci(8, 8))
+        assert cells["noop", person]["pass^1"] == pytest.approx(rate_ci(0, 8))
+    guesses = cells["random", "terse"]
+    assert any(0 < won < 4 for won in guesses["successes"]), "trials of a task differ"
+    assert guesses["pass^1"][0] >= guesses["pass^2"][0] >= guesses["pass^3"][0]
+    other = by_place(played(*command, "--seed", "1"))["random", "terse"]
+    assert other["successes"] != guesses["successes"]
+
+
+def test_a_scripted_agent_does_the_same_in_every_trial_with_a_scripted_person() -> None:
+    command = ["random_asker", "--game", "clinic", "--persons", "mistaken", "--tasks", "6", "--trials", "2"]
+    (cell,) = played(*command, "--option", "budget=9")["cells"]
+    assert cell["matches"] == 12 and cell["figures"]["turns"][0] == 10
+    (cell,) = played("asker", *command[1:], "--option", "budget=9")["cells"]
+    assert set(cell["successes"]) <= {0, 2} and cell["pass^1"] == cell["pass^2"]
+
+
+def test_obeying_and_refusing_all_at_the_desk() -> None:
+    command = ["oracle", "obedient", "refuser", "--game", "desk", "--persons", "cooperative", "--tasks", "20"]
+    cells = by_place(played(*command, "--trials", "1", "--option", "goals=1"))
+    oracle, obedient, refuser = (cells[who, "cooperative"] for who in ("oracle", "obedient", "refuser"))
+    assert oracle["success"][0] == 1 and oracle["figures"]["breaches"][0] == 0
+    assert 0 < obedient["success"][0] < 1 and obedient["figures"]["breaches"][0] > 0
+    assert refuser["success"][0] == pytest.approx(1 - obedient["success"][0]), "one goal is denied or done"
+    assert refuser["figures"]["breaches"][0] == 0
+
+
+def test_a_model_words_what_the_script_decides() -> None:
+    command = ["random_asker", "--game", "clinic", "--persons", "cooperative,cooperative+nano", "--tasks", "2"]
+    plain, worded = played(*command, "--trials", "1", "--option", "budget=3")["cells"]
+    assert worded["words"].startswith("nano, version 0, role ")
+    assert worded["figures"]["render_texts"][0] > 0
+    assert worded["successes"] == plain["successes"], "who words it changes nothing of what is said"
+
+
+def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    command = ["oracle", "--game", f"{tmp_path / 'faulty.py'}:Faulty", "--persons", "terse", "--tasks", "12"]
+    told = arena("matrix", *command, "--trials", "1")
+    assert told.code == 0 and "matches failed" in told.out and "the odd ones are out" in told.out
+    (cell,) = played(*command, "--trials", "1")["cells"]
+    assert 0 < cell["missing"] < 12 and cell["success"][0] == 1
+    failed = cell["missing"] * league.ATTEMPTS
+    assert cell["faults"]["rate"] == pytest.approx(rate_ci(failed, failed + cell["matches"]))
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["asker", "--game", "clinic", "--persons", "ters"], "did you mean 'terse'"),
+        (["askr", "--game", "clinic"], "did you mean 'asker'"),
+        (["asker", "--game", "clinc"], "did you mean 'clinic'"),
+        (["asker", "--game", "clinic", "--persons", "terse+smollm2-135m"], "did you mean 'smollm2-135m-instruct'"),
+        (["asker", "--game", "clinic", "--persons", "terse+"], "name whose words"),
+        (["asker", "--game", "clinic", "--persons", "terse+first_legal"], "lists none for patient"),
+        (["asker", "--game", "desk"], "asker plays clinic, not desk"),
+        (["nano", "--game", "clinic", "--role", "docter"], "did you mean 'doctor'"),
+        (["asker", "--game", "clinic", "--trials", "2", "--k", "3"], "--k 3 needs"),
+        (["asker", "--game", "clinic", "--option", "persona=terse"], "--persons"),
+        (["random", "--game", "reasoning"], "simulates no person"),
+        (["random", "--game", "kuhn_poker"], "simulates no person"),
+    ],
+)
+def test_bad_input_is_one_line(command: list[str], says: str) -> None:
+    assert says in refused("matrix", *command)
+
+
+def test_ctrl_c_keeps_the_cells_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add, out = Cell.add, tmp_path / "m.json"
+
+    def interrupted(cell: Cell, task: int, played: MatchRecord) -> None:
+        if cell.person == "forgetful":
+            signal.raise_signal(signal.SIGINT)
+        add(cell, task, played)
+
+    monkeypatch.setattr(Cell, "add", interrupted)
+    command = ["noop", "--game", "clinic", "--persons", "terse,forgetful,mistaken", "--tasks", "2", "--trials", "1"]
+    told = arena("matrix", *command, "--out", out)
+    assert told.code == 130 and f"1 of 3 cells are done and in {out}" in told.err
+    assert [cell["person"] for cell in json.loads(out.read_text())["cells"]] == ["terse"]

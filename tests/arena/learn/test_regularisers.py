@@ -1,0 +1,271 @@
+"""Regularisers: values by hand, and what their gradients are on average, exactly."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.config.experiment import LearnSpec
+from arena.config.parts import choose
+from arena.config.schedules import Clock
+from arena.learn.batches import TokenBatch
+from arena.learn.losses import TokenLoss, policy_gradient
+from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3
+from arena.learn.trainer import PolicyTrainer
+from tests.arena.learn.test_trainer import samples, tiny
+from tests.arena.token_batches import batch, gradient, numbers, tensor
+
+P, Q = tensor(0.5, 0.3, 0.15, 0.05), tensor(0.1, 0.2, 0.3, 0.4)
+
+
+def term(tokens: TokenBatch, name: str, **settings: Any) -> torch.Tensor:
+    return choose("regulariser", name, **settings)(tokens, policy_gradient(tokens))  # type: ignore[no-any-return]
+
+
+def near_reference(now: torch.Tensor, **changes: Any) -> TokenBatch:
+    ones = torch.ones_like(now.detach())
+    return batch(now, now.detach(), ones, reference=tensor(*[-1.0] * len(now)), **changes)
+
+
+# -- KL ----------------------------------------------------------------------------------------------------
+
+
+def test_k1_k2_k3_by_hand() -> None:
+    now = tensor(-1.0 + math.log(2), -1.0, -1.0 - math.log(2))  # d = log 2, 0, -log 2
+    log2 = math.log(2)
+    for estimate, expected in {
+        "k1": [log2, 0.0, -log2],
+        "k2": [log2**2 / 2, 0.0, log2**2 / 2],
+        "k3": [0.5 + log2 - 1, 0.0, 2 - log2 - 1],
+    }.items():
+        found = term(near_reference(now), "kl", weight=0.1, estimate=estimate)
+        assert found.tolist() == pytest.approx([0.1 * x for x in expected]), estimate
+
+
+def test_k3_is_never_negative_nor_infinite() -> None:
+    many = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+    assert (k3(many, torch.zeros_like(many)) >= 0).all()
+    assert torch.isfinite(k3(torch.tensor([-1e4, 0.0]), torch.tensor([0.0, -1e4]))).all()
+
+
+def test_k1_and_k3_are_the_kl_on_average_over_the_policys_own_tokens() -> None:
+    exact = (P * (P / Q).log()).sum().item()
+    for estimate in ("k1", "k3"):
+        assert (P * ESTIMATES[estimate](P.log(), Q.log())).sum().item() == pytest.approx(exact)
+    assert (P * ESTIMATES["k2"](P.log(), Q.log())).sum().item() != pytest.approx(exact, rel=0.05)
+
+
+def mean_gradient(estimate: str, logits: torch.Tensor) -> list[float]:
+    """Over all tokens of the policy, each as often as it is drawn: E[∇ estimate], by the logits."""
+    logprobs = torch.log_softmax(logits, -1)
+    return gradient(logprobs.exp().detach() * ESTIMATES[estimate](logprobs, Q.log()), logits)
+
+
+def test_gradients_of_the_estimates_on_average() -> None:
+    logits = P.log().requires_grad_()
+    policy = torch.log_softmax(logits, -1)
+    reverse = gradient(policy.exp() * (policy - Q.log()), logits)  # of KL(π ‖ ref)
+    forward = gradient(Q * (Q.log() - policy), logits)  # of KL(ref ‖ π)
+    assert mean_gradient("k1", logits) == pytest.approx([0] * 4, abs=1e-12)
+    assert mean_gradient("k2", logits) == pytest.approx(reverse)
+    assert mean_gradient("k3", logits) == pytest.approx(forward)
+    assert forward != pytest.approx(reverse, rel=0.1)
+
+
+def test_near_the_reference_k2_and_k3_pull_alike() -> None:
+    logits = (Q.log() + tensor(1e-3, 0, -1e-3, 2e-3)).requires_grad_()
+    assert mean_gradient("k3", logits) == pytest.approx(mean_gradient("k2", logits), abs=1e-6)
+
+
+@pytest.mark.parametrize("estimate", sorted(ESTIMATES))
+def test_gradients_agree_with_finite_differences(estimate: str) -> None:
+    now = tensor(-1.3, -0.4, -2.0).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: term(near_reference(x), "kl", estimate=estimate), now)
+
+
+def test_the_first_attempt_alone_can_be_held() -> None:
+    now = tensor(-2.0, -2.0, -2.0).requires_grad_()
+    tokens = near_reference(now, places=numbers(0, 1, 2))
+    found = term(tokens, "kl", weight=1.0, estimate="k1", turns=[0, 2])
+    assert found.tolist() == [-1, 0, -1] and gradient(found, now) == [1, 0, 1]
+    for bad in ([], [-1], 0):
+        with pytest.raises(ValueError):
+            choose("regulariser", "kl", turns=bad)
+
+
+def test_weights_follow_their_schedule() -> None:
+    schedule = {"linear": {"start": 1.0, "end": 0.0, "over": 4}}
+    for iteration, scale in ((1, 1.0), (3, 0.5), (9, 0.0)):
+        tokens = near_reference(tensor(-3.0), clock=Clock(iteration, 9))
+        assert term(tokens, "kl", weight=schedule, estimate="k2").item() == pytest.approx(2.0 * scale)
+        assert term(tokens, "entropy", weight=schedule).item() == pytest.approx(-scale)
+
+
+def test_a_constant_weight_of_0_keeps_no_reference() -> None:
+    def holds_on(**kl: Any) -> bool:
+        return LearnSpec(regularisers={"kl": kl, "entropy": {"weight": 0.5}}).holds_on
+
+    assert holds_on() and holds_on(weight=0.1)
+    assert holds_on(weight={"linear": {"start": 0.0, "end": 0.1, "over": 5}})
+    assert not holds_on(weight=0) and not holds_on(weight={"constant": {"value": 0.0}})
+    assert not LearnSpec(regularisers={"entropy_band": {}}).holds_on
+
+
+def test_nobody_is_driven_away_from_the_reference_by_mistake() -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        LearnSpec(regularisers={"kl": {"weight": -0.1}})
+    assert term(near_reference(tensor(-1.0)), "entropy", weight=-0.5).item() == 0.5, "an entropy penalty is allowed"
+
+
+# -- entropy -----------------------------------------------------------------------------------------------
+
+
+def seen(
+    entropy: torch.Tensor, places: torch.Tensor, iteration: int, memory: dict[str, Any], **more: Any
+) -> TokenBatch:
+    """Tokens whose entropies and places matter alone; each place is a turn."""
+    zeros = torch.zeros(len(entropy), dtype=torch.float64)
+    fields = {"places": places, "turns": places, "clock": Clock(iteration, 9), "memory": memory, **more}
+    return batch(zeros, zeros, zeros, entropy=entropy, **fields)
+
+
+def test_the_entropy_band_by_hand() -> None:
+    memory: dict[str, Any] = {}
+    first, second = seen(tensor(1, 4), numbers(0, 1), 1, memory), seen(tensor(2), numbers(0), 1, memory)
+    assert [term(t, "entropy_band").tolist() for t in (first, second)] == [[0, 0], [0]], "there is no past yet"
+    # past of place 0: (1 + 2)/2 = 1.5, so 1.2 to 1.8; of place 1: 4, so 3.2 to 4.8; of place 2: none
+    tokens = seen(tensor(1, 2, 1.5, 5, 3, 9), numbers(0, 0, 0, 1, 1, 2), 2, memory)
+    found = term(tokens, "entropy_band", weight=10.0)
+    assert found.tolist() == pytest.approx([2, 2, 0, 2, 2, 0])
+    # place 0: updates of 1.5 and 1.5; place 1: 4 and 4; place 2: 9
+    assert term(seen(tensor(9), numbers(2), 3, memory), "entropy_band").tolist() == [0]
+    assert memory["entropy_band"]["mean"] == [1.5, 4, 9]
+    assert memory["entropy_band"]["iterations"] == [2, 2, 1]
+
+
+def test_the_past_is_a_mean_over_updates_not_tokens() -> None:
+    memory: dict[str, Any] = {}
+    for iteration, values in ((1, [1.0] * 9), (2, [4.0]), (5, [1.0])):
+        term(seen(tensor(*values), numbers(*[0] * len(values)), iteration, memory), "entropy_band")
+    assert memory["entropy_band"]["mean"] == [2.5], "updates 1 and 2: (1 + 4)/2; that of 5 is not over"
+
+
+def test_the_band_by_turn_is_about_the_turns_mean() -> None:
+    memory: dict[str, Any] = {}
+    term(seen(tensor(1, 1), numbers(0, 1), 1, memory), "entropy_band")
+    values = tensor(0.2, 1.8, 0.2, 0.4).requires_grad_()  # means 1 and .3, the bounds .8 and 1.2
+    found = term(seen(values, numbers(0, 0, 1, 1), 2, memory), "entropy_band", weight=1.0, level="turn")
+    assert found.tolist() == pytest.approx([0, 0, 0.5, 0.5])
+    assert gradient(found, values) == pytest.approx([0, 0, -1, -1])
+
+
+def test_the_released_penalty_has_no_gradient_and_the_hinge_has() -> None:
+    past, low, high, alpha, step = 1.0, 0.8, 1.2, 0.1, 1e-4
+
+    def released(values: torch.Tensor) -> torch.Tensor:
+        return torch.where((values > low * past) & (values < high * past), 0.0, alpha)
+
+    def hinge(values: torch.Tensor) -> torch.Tensor:
+        memory: dict[str, Any] = {}
+        term(seen(tensor(past), numbers(0), 1, memory), "entropy_band")
+        return term(seen(values, numbers(*[0] * len(values)), 2, memory), "entropy_band", weight=alpha)
+
+    values = tensor(0.3, 0.7, 1.0, 1.3, 2.0)
+    slopes = {f: (f(values + step) - f(values - step)) / (2 * step) for f in (released, hinge)}
+    assert released(values).tolist() == pytest.approx([alpha, alpha, 0, alpha, alpha])
+    assert slopes[released].tolist() == [0] * 5
+    assert slopes[hinge].tolist() == pytest.approx([-alpha, -alpha, 0, alpha, alpha])
+    assert gradient(hinge(values.requires_grad_()), values) == pytest.approx(slopes[hinge].tolist())
+
+
+def test_tokens_out_of_the_loss_are_in_no_past() -> None:
+    memory: dict[str, Any] = {}
+    own = torch.tensor([True, False])
+    for iteration in (1, 2):
+        term(seen(tensor(1, 9), numbers(0, 0), iteration, memory, learned=own), "entropy_band")
+    assert memory["entropy_band"]["mean"] == [1]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.floats(0, 5), min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 5))
+def test_a_band_resumed_from_its_json_goes_on_the_same(updates: list[list[float]], stop: int) -> None:
+    through, resumed = ({}, {})  # type: dict[str, Any], dict[str, Any]
+    for iteration, values in enumerate(updates, 1):
+        places = numbers(*range(len(values)))
+        if iteration == stop:
+            resumed = json.loads(json.dumps(resumed))
+        ours, theirs = (term(seen(tensor(*values), places, iteration, m), "entropy_band") for m in (through, resumed))
+        assert torch.equal(ours, theirs)
+    assert through == resumed
+
+
+def test_a_trainer_keeps_the_bands_past_once_per_update() -> None:
+    model = tiny()
+    rule = LearnSpec(lr=1e-4, epochs=2, minibatches=2, token_budget=60, regularisers={"entropy_band": {"weight": 1.0}})
+    trainer = PolicyTrainer("p", model, rule)
+    told = [trainer.update(samples(model, k), np.random.default_rng(k), Clock(k, 3)) for k in (1, 2, 3)]
+    assert [row["entropy_band_term"] > 0 for row in told] == [False, True, True]
+    kept = trainer.memory["entropy_band"]
+    assert kept["iterations"][0] == 2 and kept["mean"][0] == pytest.approx(
+        np.mean([r["entropy"] for r in told]), rel=0.3
+    )
+    assert json.loads(json.dumps(trainer.memory)) == trainer.memory
+
+
+# -- covariance --------------------------------------------------------------------------------------------
+
+
+def covariances(tokens: TokenBatch, clipped: torch.Tensor | None = None, **settings: Any) -> list[int]:
+    """Which tokens lose their loss; that it goes altogether is checked on the way."""
+    loss = -tokens.advantages * tokens.logprobs
+    whole = TokenLoss(loss, torch.zeros_like(tokens.learned) if clipped is None else clipped)
+    left = loss + choose("regulariser", "covariance_clip", **settings)(tokens, whole)
+    slopes, before = gradient(left, tokens.logprobs), gradient(loss, tokens.logprobs)
+    gone = [k for k, (slope, was) in enumerate(zip(slopes, before, strict=True)) if slope != was]
+    assert all(slopes[k] == 0 and left[k] == 0 for k in gone)
+    return gone
+
+
+def test_the_covariance_clip_by_hand() -> None:
+    # mean A = 0, mean logp = -4; covariances 3*3 = 9, 1*1 = 1, -1*0 = 0, -3*-4 = 12
+    now = tensor(-1, -3, -4, -8).requires_grad_()
+    tokens = batch(now, now.detach(), tensor(3, 1, -1, -3))
+    assert covariances(tokens, share=1.0) == [0, 3], "1 is not above 1"
+    assert covariances(tokens, share=1.0, low=0.5) == [0, 1, 3]
+    assert covariances(tokens, share=1.0, high=10.0) == [0]
+    assert covariances(tokens, share=0.5, low=0.5) == [0, 1]
+    assert covariances(tokens) == [0], "one, though 2 % of 4 is less"
+    assert covariances(tokens, share=1.0, clipped=tensor(1, 0, 0, 0) > 0) == [3], "the clip holds 0 already"
+    assert covariances(tokens, share=1.0, low=50.0, high=60.0) == []
+
+
+def test_means_are_those_of_the_tokens_in_the_loss() -> None:
+    now = tensor(-1, -3, -4, -8, -99).requires_grad_()
+    tokens = batch(now, now.detach(), tensor(3, 1, -1, -3, 50), learned=tensor(1, 1, 1, 1, 0) > 0)
+    assert covariances(tokens, share=1.0) == [0, 3]
+
+
+def test_at_most_the_share_is_taken_evenly_spaced_and_always_the_same() -> None:
+    rng = np.random.default_rng(0)
+    now = torch.from_numpy(-rng.exponential(3, 1000)).requires_grad_()
+    tokens = batch(now, now.detach(), torch.from_numpy(rng.normal(0, 2, 1000)))
+    every = covariances(tokens, share=1.0)
+    found = covariances(tokens)
+    assert len(every) > 200 and len(found) == 20 and set(found) < set(every)
+    assert found == [every[k * len(every) // 20] for k in range(20)] == covariances(tokens)
+
+
+def test_nothing_is_taken_where_all_advantages_are_equal() -> None:
+    now = tensor(-1, -3, -40).requires_grad_()
+    assert covariances(batch(now, now.detach(), tensor(2, 2, 2)), share=1.0) == []
+
+
+def test_every_regulariser_works_in_the_trainer_on_nothing_to_learn() -> None:
+    none = batch(*(torch.zeros(0, dtype=torch.float64) for _ in range(3)), reference=torch.zeros(0))
+    for name in REGULARISERS:
+        assert term(none, name).tolist() == []

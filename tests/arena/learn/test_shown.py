@@ -1,0 +1,291 @@
+"""Learning from shown play beside one's own: the sum of two gradients, by schedule, of one's own role's words alone."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from arena.config.experiment import Experiment, LearnSpec, ShownSpec
+from arena.config.layers import compose, set_layer, text_layer, to_yaml
+from arena.config.schedules import Clock
+from arena.errors import ConfigError, GateError
+from arena.lab import Lab
+from arena.learn.batches import Sample
+from arena.learn.trainer import PolicyTrainer
+from arena.store.run import RunFolder
+from tests.arena.babble import FRAME
+from tests.arena.learn.test_trainer import plain_scores, same, samples, terms, tiny, weights
+from tests.arena.test_lab import FILES, Quiet, log
+
+# -- one update --------------------------------------------------------------------------------------------
+
+
+def shown(model: torch.nn.Module, seed: int = 9, count: int = 4) -> list[Sample]:
+    """Streams that nobody sampled: their behaviour is nothing, as that of brains is."""
+    found = samples(model, seed, count, advantage=1.0)
+    return [replace(s, source="shown", behaviour=np.zeros_like(s.behaviour)) for s in found]
+
+
+def rule(weight: Any, **changes: Any) -> LearnSpec:
+    settings: dict[str, Any] = {"regularisers": terms(kl=0.1, entropy=0.05), "grad_clip": 0.0, "betas": (0.5, 0.9)}
+    return LearnSpec(shown=ShownSpec(weight=weight, brains=["random"]), **settings, **changes)
+
+
+def gradient(
+    given: list[Sample],
+    by: LearnSpec,
+    folder: Path,
+    clock: Clock = Clock(),
+) -> dict[str, torch.Tensor]:
+    """Of the first step: exp_avg is then (1 - beta1) times it."""
+    trainer = PolicyTrainer("p", tiny(), by)
+    trainer.update(given, np.random.default_rng(0), clock)
+    trainer.save(folder)
+    return {n: v / 0.5 for n, v in load_file(folder / "optimizer.safetensors").items() if n.endswith("exp_avg")}
+
+
+@pytest.mark.parametrize("budget", [1, 10**6], ids=["one by one", "packed"])
+def test_the_gradient_is_that_of_both_parts(tmp_path: Path, budget: int) -> None:
+    """RL aggregate + weight · mean of -log p over the shown tokens; neither part's size changes the other's mean."""
+    model = tiny()
+    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(model)]
+    lesson = shown(model)
+    mixed = gradient([*lesson[:2], *played, *lesson[2:]], rule(0.7, token_budget=budget), tmp_path)
+    alone = gradient(played, rule(0.7, token_budget=budget), tmp_path)
+    logprobs = torch.cat([plain_scores(model, s)[0] for s in lesson])
+    (-0.7 * logprobs.mean()).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        expected = alone[f"{name}.exp_avg"] + parameter.grad
+        torch.testing.assert_close(mixed[f"{name}.exp_avg"], expected, atol=1e-6, rtol=1e-4)
+
+
+def test_only_the_tokens_to_be_learned_are_imitated(tmp_path: Path) -> None:
+    model = tiny()
+    lesson = shown(model)
+    half = [replace(s, learned=s.places == 0) for s in lesson]
+    found = gradient(half, rule(1.0), tmp_path)
+    logprobs = torch.cat([plain_scores(model, s)[0][torch.from_numpy(s.learned)] for s in half])
+    (-logprobs.mean()).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[f"{name}.exp_avg"], parameter.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_the_weight_follows_its_schedule(tmp_path: Path) -> None:
+    lesson = shown(tiny())
+    fading = rule({"linear": {"start": 1.0, "end": 0.0, "over": 4}})
+    first, second = (gradient(lesson, fading, tmp_path, Clock(k, 9)) for k in (1, 2))
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], 0.75 * value, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("minibatches", [1, 3])
+def test_with_weight_0_nothing_is_shown_to_the_bit(minibatches: int) -> None:
+    model, other = tiny(), tiny()
+    given, by = samples(model), rule({"steps": {"values": [1.0, 0.0], "every": 1}}, minibatches=minibatches)
+    told = PolicyTrainer("p", model, by).update([*given, *shown(model)], np.random.default_rng(0), Clock(2, 2))
+    PolicyTrainer("p", other, by.model_copy(update={"shown": None})).update(given, np.random.default_rng(0))
+    assert same(weights(model), weights(other)) and "shown_loss" not in told
+
+
+def test_every_step_has_its_part_of_what_is_shown() -> None:
+    """Also where there is nothing else to learn from: then the update is behaviour cloning."""
+    for given in (samples(tiny()), []):
+        model = tiny()
+        lesson = shown(model, count=6)
+        trainer = PolicyTrainer("p", model, rule(1.0, lr=3e-3, minibatches=3, epochs=4, gate_tolerance=9.0))
+        before = np.mean([plain_scores(model, s)[0].mean().item() for s in lesson])
+        told = trainer.update([*given, *lesson], np.random.default_rng(0))
+        assert trainer.steps == 12
+        assert np.mean([plain_scores(model, s)[0].mean().item() for s in lesson]) > before + 0.1
+        assert told["shown_loss"] > 0
+
+
+def test_the_gate_does_not_look_at_what_is_shown() -> None:
+    """Nobody sampled it, so it has no behaviour; the gate is as strict as ever with what was played."""
+    for minibatches in (1, 2):
+        model, by = tiny(), rule(1.0, gate_tolerance=0.01, minibatches=minibatches)
+        told = PolicyTrainer("p", model, by).update([*samples(model), *shown(model)], np.random.default_rng(0))
+        assert told["logprob_gap"] < 1e-4
+        wrong = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+        with pytest.raises(GateError, match=r"0\.2[0-9]+ on average"):
+            PolicyTrainer("p", model, by).update([*wrong, *shown(model)], np.random.default_rng(0))
+
+
+# -- what is shown -----------------------------------------------------------------------------------------
+
+CONFIG = """\
+name: mixed
+iterations: 2
+threads: 1
+game: {name: negotiation, options: {illegal: retry, max_turns: 4, talk: false}}
+policies: {shared: {model: nano}}
+seats:
+  opener: {role: nano_opener, policy: shared}
+  responder: {role: nano_responder, policy: random}
+play: {matches: 6, in_flight: 4}
+learn: {lr: 1e-3, minibatches: 2, regularisers: {}, gate_tolerance: 0.01}
+"""
+BRAINS = "learn.shown={brains: [conceder, random], matches: 6, weight: {linear: {start: 1, end: 0, over: 2}}}"
+
+
+def experiment(*assignments: str) -> Experiment:
+    return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
+
+
+def started(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
+    given = experiment(*assignments)
+    return Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet())
+
+
+def kept(folder: Path, iteration: int) -> list[bytes]:
+    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / "shared"
+    return [(where / name).read_bytes() for name in FILES]
+
+
+def said(sample: Sample) -> list[str]:
+    """The text of each of the sample's own turns."""
+    stream = sample.stream
+    turns = sorted({turn for turn in stream.turns if turn >= 0})
+    return [FRAME.decode([i for i, t in zip(stream.ids, stream.turns, strict=True) if t == turn]) for turn in turns]
+
+
+@pytest.fixture(scope="module")
+def shower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a policy and a brain that come to terms now and then."""
+    folder = tmp_path_factory.mktemp("shower") / "run"
+    lab = started(
+        folder, "iterations=1", "play.matches=12", "seats.responder.policy=conceder", "credit.estimator=zero",
+        "policies.shared.imitate={brains: [random], matches: 32, epochs: 10, minibatches: 4, lr: 8e-3}",
+    )  # fmt: skip
+    lab.run()
+    return folder
+
+
+def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> None:
+    lab = started(tmp_path / "run", BRAINS)
+    found = [lab.demonstrations.samples("shared", Clock(k, 2)) for k in (1, 2)]
+    for given in found:
+        assert len(given) == 6 and {s.source for s in given} == {"shown"}
+        for sample in given:
+            own = [i for i, mine in zip(sample.stream.ids, sample.stream.mask, strict=True) if mine]
+            assert sample.learned.all() and len(own) == len(sample.learned)
+            assert own[-1] == FRAME.stop_id and all(t.startswith(("OFFER", "ACCEPT", "WALK")) for t in said(sample))
+    assert [said(s) for s in found[0]] != [said(s) for s in found[1]], "new matches in every iteration"
+    again = lab.demonstrations.samples("shared", Clock(1, 2))
+    assert [s.stream for s in again] == [s.stream for s in found[0]], "and the same after a restart"
+
+
+def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
+    lab = started(tmp_path / "run", BRAINS.replace("over: 2", "over: 1"))
+    assert lab.demonstrations.samples("shared", Clock(1, 2)) and not lab.demonstrations.samples("shared", Clock(2, 2))
+    assert started(tmp_path / "none").demonstrations.samples("shared", Clock(1, 2)) == []
+
+
+@pytest.mark.parametrize("seat", ["opener", "responder"])
+def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat: str) -> None:
+    """Whoever sat there: the opener was a policy, the responder a brain, whose acts are put into the role's words."""
+    other = {"opener": "responder", "responder": "opener"}[seat]
+    lab = started(
+        tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other}.policy=random",
+        f"learn.shown={{run: {shower}, best: 0.5, matches: 4}}",
+    )  # fmt: skip
+    rows = sorted(RunFolder.open(shower).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
+    assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
+    best = {tuple(t["raw"].strip() for t in row["turns"] if t["seat"] == seat) for row in rows[:6]}
+    given = [s for k in range(1, 6) for s in lab.demonstrations.samples("shared", Clock(k, 5))]
+    assert {tuple(text.strip() for text in said(s)) for s in given} == best - {()}
+    for sample in given:
+        assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "shown"
+
+
+def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_path: Path) -> None:
+    lab = started(tmp_path / "run", f"learn.shown={{run: {shower}, best: 1.0, matches: 12}}")
+    rows = list(RunFolder.open(shower).log.rows())
+    kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
+    given = lab.demonstrations.samples("shared", Clock(1, 1))
+    assert len(given) == 12
+    equal = [s.stream for s in given if tuple(s.stream.ids) in kept_streams]
+    assert len(equal) > 6, "but where a policy wrote a word by unusual tokens"
+    for stream in equal:
+        then = kept_streams[tuple(stream.ids)]
+        assert (stream.mask, stream.turns) == (then["mask"], then["turns"])
+
+
+def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_path: Path) -> None:
+    def refused(*assignments: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            lab = started(tmp_path / f"run{len(list(tmp_path.iterdir()))}", *assignments)
+            lab.demonstrations.samples("shared", Clock(1, 1))
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "learn.shown.run" in refused(f"learn.shown={{run: {tmp_path / 'nowhere'}}}")
+    told = refused(f"learn.shown={{run: {shower}}}", "game.options.max_turns=6")
+    assert told.startswith("learn.shown.run: ") and "no finished match of negotiation" in told and "'shared'" in told
+    broken = tmp_path / "broken"
+    shutil.copytree(shower, broken)
+    lab = started(tmp_path / "late", f"learn.shown={{run: {broken}, best: 1.0, matches: 12}}")
+    for item in lab.demonstrations._best["shared"]:
+        item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
+    with pytest.raises(ConfigError, match="comes out otherwise when its replies are played again"):
+        lab.demonstrations.samples("shared", Clock(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("learn.shown={matches: 3}", "give `brains: […]` or `run: FOLDER`"),
+        ("learn.shown={brains: [random], run: x}", "give `brains: […]` or `run: FOLDER`"),
+        ("learn.shown={brains: [random], weight: -1}", "learn.shown.weight: -1 in iteration 1"),
+        (
+            "learn.shown={brains: [random], weight: {linear: {start: 1, end: -1, over: 1}}}",
+            "learn.shown.weight: -1 in iteration 2",
+        ),
+        ("learn.shown={brains: [random], best: 0}", "best"),
+        ("learn.shown={brains: [tit_for_tat]}", "learn.shown.brains: tit_for_tat plays"),
+        ("learn.shown={brains: [randon]}", "did you mean"),
+        ("learn.shown={brains: [random], weights: 1}", "weight"),
+    ],
+)
+def test_bad_settings_are_one_line(tmp_path: Path, assignment: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        started(tmp_path / "run", assignment)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_another_schedule_takes_the_place_of_the_first() -> None:
+    given = experiment(BRAINS, "learn.shown.weight={cosine: {start: 1.0, end: 0.0, over: 3}}")
+    assert given.learn.shown and given.learn.shown.weight.name == "cosine" and given.learn.shown.matches == 6
+    assert compose([text_layer("again", to_yaml(given))]) == given
+
+
+# -- runs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["brains", "run"])
+def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, source: str) -> None:
+    setting = BRAINS if source == "brains" else f"learn.shown={{run: {shower}, weight: 0.5, matches: 4}}"
+    watcher = Quiet()
+    started(tmp_path / "whole", setting, watcher=watcher).run()
+    assert all("shown_loss" in row["learn"]["shared"] for row in watcher.rows)
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    shutil.rmtree(tmp_path / "broken" / "checkpoints" / "0002")
+    Lab(RunFolder.open(tmp_path / "broken"), experiment(setting), Quiet()).run()
+    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    assert kept(tmp_path / "broken", 2) == kept(tmp_path / "whole", 2)
+    assert kept(tmp_path / "whole", 1)[0] != kept(tmp_path / "whole", 2)[0]
+
+
+def test_shown_play_alone_is_behaviour_cloning(tmp_path: Path) -> None:
+    watcher = Quiet()
+    setting = "learn.shown={brains: [random], matches: 16, weight: 1.0}"
+    started(tmp_path / "run", setting, "credit.estimator=zero", "iterations=6", "learn.lr=6e-3", watcher=watcher).run()
+    losses = [row["learn"]["shared"]["shown_loss"] for row in watcher.rows]
+    assert losses[-1] < 0.7 * losses[0]
+    assert watcher.rows[-1]["valid_rate"] > watcher.rows[0]["valid_rate"]

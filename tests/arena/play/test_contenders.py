@@ -1,0 +1,187 @@
+"""Whom a spec means, which role they play, and what is said of those there are not."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import games
+from agents.engines.base import Request
+from agents.engines.in_process import InProcessEngine
+from agents.errors import WeightsError
+from agents.weights import load_model, resolve
+from arena.errors import ConfigError, StoreError
+from arena.evaluate.casting import Casting
+from arena.evaluate.specs import Contenders, before, history, read_spec
+from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
+from arena.play.match import Limits, MatchPlan, play_match
+from tests.arena.kept_run import SEPARATE, kept_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return kept_run(tmp_path / "run", _3="nano-3", _7="nano-7")
+
+
+@pytest.fixture
+def separate(tmp_path: Path) -> Path:
+    return kept_run(tmp_path / "separate", SEPARATE, _2="nano-4")
+
+
+def cast(contender: Contender) -> Casting:
+    assert isinstance(contender, ModelContender) and isinstance(contender.cast, Casting)
+    return contender.cast
+
+
+def role(contender: Contender, game: str, seat: str) -> str:
+    return cast(contender)(game, seat)[1].role
+
+
+def policy(contender: Contender, game: str, seat: str) -> str:
+    return cast(contender)(game, seat)[0].name
+
+
+def module(contender: Contender, policy: str) -> Any:
+    """What the engine computes with for one of a contender's policies."""
+    assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
+    return contender.engine._served[cast(contender).policies[policy].name].model
+
+
+def loaded(spec: str | Path, role: str = "") -> ModelContender:
+    (contender,) = Contenders(role).load(str(spec))
+    assert isinstance(contender, ModelContender)
+    return contender
+
+
+def same_weights(contender: ModelContender, policy: str, model: str) -> bool:
+    expected = load_model(resolve(model)).state_dict()
+    return all(torch.equal(tensor, expected[n]) for n, tensor in module(contender, policy).state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("suffix", "model"), [("", "nano-7"), ("@7", "nano-7"), ("@3:shared", "nano-3"), ("@0", "nano")]
+)
+def test_a_run_is_any_of_the_weights_it_keeps(run: Path, suffix: str, model: str) -> None:
+    contender = loaded(f"{run}{suffix}")
+    assert same_weights(contender, "shared", model)
+    assert contender.seating("kuhn_poker", "first").version == {"nano-7": 7, "nano-3": 3, "nano": 0}[model]
+
+
+def test_first_weights_are_those_after_imitation_where_they_are_kept(tmp_path: Path) -> None:
+    assert same_weights(loaded(f"{kept_run(tmp_path / 'run', _0='nano-5', _2='nano')}@0"), "shared", "nano-5")
+
+
+def test_the_league_pool_keeps_weights_too(run: Path) -> None:
+    pooled = run / "league" / "shared@5"
+    pooled.parent.mkdir()
+    pooled.symlink_to(resolve("nano-5"))
+    assert same_weights(loaded(f"{run}@5"), "shared", "nano-5")
+    assert history(str(run)) == [f"{run}@{k}" for k in (0, 3, 5, 7)]
+
+
+def test_a_model_is_a_name_or_a_folder() -> None:
+    by_name, by_folder = Contenders().load("nano-2", str(resolve("nano-2")))
+    assert isinstance(by_name, ModelContender) and isinstance(by_folder, ModelContender)
+    assert module(by_name, "") is module(by_folder, ""), "the same weights are loaded once"
+
+
+def test_roles(run: Path, separate: Path) -> None:
+    own = loaded(run)
+    assert role(own, "kuhn_poker", "second") == "nano_kuhn"
+    assert role(own, "leduc_poker", "first") == "nano_player", "a tiny model's own"
+    assert role(loaded(run, role="player"), "kuhn_poker", "second") == "player"
+    two = loaded(separate)
+    assert role(two, "negotiation", "responder") == "nano_responder"
+    assert role(loaded(f"{separate}:two"), "nim", "first") == "nano_player", "the run's role for any game"
+
+
+def test_several_policies_take_their_own_seats(separate: Path) -> None:
+    both = loaded(separate)
+    assert policy(both, "negotiation", "responder").endswith("/two")
+    with pytest.raises(ConfigError, match=r"several policies \(one, two\), none at nim's first: name one: .*:one"):
+        policy(both, "nim", "first")
+    assert policy(loaded(f"{separate}:two"), "nim", "first").endswith("/two")
+
+
+def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
+    assert before(f"{run}@7") == f"{run}@0"
+    assert before(f"{separate}:two") == f"{separate}@0:two"
+    for spec in ("random", "nano"):
+        with pytest.raises(ConfigError, match="has no before"):
+            before(spec)
+
+
+def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    brain, far = Contenders().load("mcts:10", "endpoint:some/model")
+    assert isinstance(brain, BrainContender) and isinstance(far, EndpointContender)
+    assert far.role("nim", "first").role == "player"
+    brain.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
+    with pytest.raises(ConfigError, match="mcts"):
+        brain.check("kuhn_poker", games.make("kuhn_poker"), "first")
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("randm", "unknown contender 'randm' — did you mean 'random'"),
+        ("nanoo", "did you mean 'nano'"),
+        ("mcts:many", "mcts"),
+        ("endpoint:", "write endpoint:MODEL"),
+        ("{run}x", "did you mean '{run}'"),
+        ("{run}@4", "keeps no weights of iteration 4; it has: 0, 3, 7"),
+        ("{run}:sharde", "no trained policy 'sharde' — did you mean 'shared'? (it has: shared)"),
+        ("{run}/checkpoints@3", "is not a run folder"),
+        ("", "a contender has no name"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(run: Path, spec: str, says: str) -> None:
+    with pytest.raises((ConfigError, StoreError, WeightsError)) as error:
+        read_spec(spec.format(run=run))
+    assert says.format(run=run) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_without_a_checkpoint_has_its_first_weights_only(tmp_path: Path) -> None:
+    run = kept_run(tmp_path / "run")
+    with pytest.raises(StoreError, match="no valid checkpoint yet"):
+        read_spec(str(run))
+    assert read_spec(f"{run}@0").folders == {"shared": resolve("nano")}
+
+
+def test_an_endpoint_without_a_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        Contenders().load("endpoint:m")
+
+
+def test_the_engine_serves_each_its_own_weights(run: Path) -> None:
+    old, new = Contenders().load(f"{run}@3", f"{run}@7")
+    assert isinstance(old, ModelContender) and isinstance(new, ModelContender)
+    assert old.engine is new.engine
+    ids = tuple(cast(old).policies["shared"].frame.ask("card K"))
+
+    async def reply(contender: ModelContender) -> tuple[float, ...]:
+        request = Request(cast(contender).policies["shared"].name, ids, "k", 4, 1.0, 1.0, 0, frozenset(), (1,))
+        (completion,) = await contender.engine.generate([request])
+        return completion.logprobs
+
+    assert asyncio.run(reply(old)) != asyncio.run(reply(new))
+
+
+def test_the_same_seed_plays_the_same_match(run: Path) -> None:
+    model, brain = Contenders().load(str(run), "random")
+
+    def played(seed: int) -> list[str]:
+        seats: dict[str, Contender] = {"first": model, "second": brain}
+        seating = {seat: who.seating("kuhn_poker", seat) for seat, who in seats.items()}
+        plan, game = MatchPlan("0", 0, "kuhn_poker", {}, 5, seating), games.make("kuhn_poker")
+        players = {seat: who.player(seat, plan, game, seed) for seat, who in seats.items()}
+        record = asyncio.run(play_match(plan, game, players, Limits()))
+        assert record.status == "finished", record.reason
+        return [turn.raw for turn in record.turns]
+
+    assert played(1) == played(1) != played(2)

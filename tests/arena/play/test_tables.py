@@ -1,0 +1,153 @@
+"""Several games in one run: each by its share, each credited by itself, all learned by the policies that play them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
+from arena.lab import Lab
+from arena.store.run import RunFolder
+from tests.arena.test_lab import Quiet, kept, log
+
+ROLE = """\
+role: {name}
+system: "{{{{ seat }}}}"
+turn: |
+  {{% if first and private.card is defined %}}
+  card {{{{ private.card }}}}
+  {{% elif first %}}
+  {{{{ public.pool | join(" ") }}}} {{{{ private["values"] | join(" ") }}}}
+  {{% endif %}}
+  {{% for m in messages %}}
+  {{{{ m.text }}}}
+  {{% endfor %}}
+reply: {{format: free}}
+memory: {{kind: all}}
+sampling: {{temperature: {heat}, max_tokens: 8}}
+"""
+CONFIG = """\
+name: two
+iterations: 2
+threads: 1
+policies:
+  shared:
+    model: nano
+    imitate: {brains: [random], matches: 48, epochs: 2, minibatches: 5, lr: 5e-3}
+tables:
+  - game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
+    seats: {opener: {role: anyone, policy: shared}, responder: {role: anyone, policy: shared}}
+    share: 2.0
+  - game: {name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}
+    seats: {first: {role: anyone, policy: shared}, second: {role: poker, policy: shared}}
+play: {matches: 16, in_flight: 6}
+learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
+"""
+BOTH = {"negotiation", "kuhn_poker"}
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("roles")
+    for name, heat in (("anyone", 1.0), ("poker", 0.8)):
+        (folder / f"{name}.yaml").write_text(ROLE.format(name=name, heat=heat))
+    return folder
+
+
+def experiment(roles: Path, *assignments: str) -> Experiment:
+    return compose([text_layer("test", CONFIG), set_layer(f"roles={roles}"), *map(set_layer, assignments)])
+
+
+def finished(folder: Path, given: Experiment) -> tuple[Lab, list[dict[str, Any]]]:
+    watcher = Quiet()
+    lab = Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher)
+    lab.run()
+    return lab, watcher.rows
+
+
+@pytest.fixture(scope="module")
+def unbroken(roles: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("tables") / "run"
+    return folder, *finished(folder, experiment(roles))
+
+
+def test_every_game_is_played_by_its_share(unbroken: tuple[Path, Lab, Any]) -> None:
+    for k in (1, 2):
+        rows = RunFolder.open(unbroken[0]).log.read(k)
+        assert Counter(row["game"] for row in rows) == {"negotiation": 11, "kuhn_poker": 5}
+        assert [row["id"] for row in rows] == [f"{k:04d}-{i:04d}" for i in range(16)]
+        assert {row["options"].get("max_turns") for row in rows if row["game"] == "negotiation"} == {4}
+
+
+def test_every_game_is_credited_by_itself(unbroken: tuple[Path, Lab, Any]) -> None:
+    """The role `anyone` plays both games, and the mean advantage of its turns is 0 in each of them."""
+    run = RunFolder.open(unbroken[0])
+    for k in (1, 2):
+        rows = {row["id"]: row for row in run.log.read(k)}
+        groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for credit in run.log.credit(k):
+            row = rows[credit.match]
+            key = row["game"], row["seats"][credit.seat]["role"]
+            groups.setdefault(key, []).append((credit.reward, credit.advantage))
+        assert {game for game, role in groups if role == "anyone"} == BOTH
+        for values in groups.values():
+            assert np.mean([advantage for _, advantage in values]) == pytest.approx(0, abs=1e-9)
+        means = [np.mean([reward for reward, _ in groups[game, "anyone"]]) for game in sorted(BOTH)]
+        assert abs(means[0] - means[1]) > 0.5, "one mean for both games would not have been 0 in each"
+
+
+def test_temperatures_are_those_of_the_roles(unbroken: tuple[Path, Lab, Any]) -> None:
+    """The gate of 0.01 compared all log-probabilities under them; `second` of poker alone is cooler."""
+    lab = unbroken[1]
+    assert lab._temperatures() == {"anyone": 1.0, "poker": 0.8}
+    assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in unbroken[2])
+
+
+def test_figures_are_told_game_by_game(unbroken: tuple[Path, Lab, Any]) -> None:
+    row = unbroken[2][-1]
+    assert set(row["payoff"]) == {
+        "negotiation.opener",
+        "negotiation.responder",
+        "kuhn_poker.first",
+        "kuhn_poker.second",
+    }
+    assert {f"{game}.valid_rate" for game in BOTH} < set(row["report"])
+    assert (row["report"]["negotiation.matches"], row["report"]["kuhn_poker.matches"]) == (11, 5)
+    assert set(row["reward"]) == {"negotiation.anyone", "kuhn_poker.anyone", "kuhn_poker.poker"}
+    assert 0 <= row["valid_rate"] <= 1
+    assert set(row["ratings"]) == {"kuhn_poker/anyone/shared", "kuhn_poker/poker/shared"}
+
+
+def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles: Path, tmp_path: Path) -> None:
+    given = experiment(roles, "iterations=1", "policies.shared.imitate.epochs=4")
+    lab, rows = finished(tmp_path / "run", with_policies(given, "separate"))
+    assert set(rows[0]["learn"]) == {"anyone", "poker"} and all(rows[0]["learn"].values())
+    played = {
+        (row["game"], s["policy"]) for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()
+    }
+    assert played == {("negotiation", "anyone"), ("kuhn_poker", "anyone"), ("kuhn_poker", "poker")}
+    assert lab.policies["poker"].version == 1
+
+
+def test_a_run_of_several_games_goes_on_as_if_never_stopped(
+    unbroken: tuple[Path, Lab, Any], roles: Path, tmp_path: Path
+) -> None:
+    given, folder = experiment(roles), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        Lab(
+            RunFolder.create(folder, to_yaml(given), {}), given, Quiet(lambda w, v: (w, v) == ("match", "0002-0012"))
+        ).run()
+    Lab(RunFolder.open(folder), given, Quiet()).run()
+    assert log(folder) == log(unbroken[0])
+    assert kept(folder, 1) == kept(unbroken[0], 1) and kept(folder, 2) == kept(unbroken[0], 2)
+
+
+@pytest.mark.slow
+def test_one_policy_learns_both_games(roles: Path, tmp_path: Path) -> None:
+    _, rows = finished(tmp_path / "run", experiment(roles, "iterations=8", "play.matches=64"))
+    for game in BOTH:
+        first, last = (np.mean([row["report"][f"{game}.valid_rate"] for row in part]) for part in (rows[:2], rows[-2:]))
+        assert last > first + 0.1, game

@@ -1,0 +1,219 @@
+"""A checkpoint is whole, byte for byte, or it is not taken."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.errors import StoreError
+from arena.store import checkpoints
+from arena.store.checkpoints import Checkpoint
+
+
+def fill(folder: Path, mark: str = "a") -> None:
+    weights = folder / "policies" / "shared"
+    weights.mkdir(parents=True)
+    (weights / "model.safetensors").write_bytes(mark.encode() * 300)
+    (weights / "config.json").write_text('{"hidden": 8}')
+    (folder / "state.json").write_text(json.dumps({"mark": mark}))
+    (folder / "empty.json").write_bytes(b"")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    for iteration in (1, 2):
+        checkpoints.write(tmp_path, iteration, fill)
+    return tmp_path
+
+
+def newest(run: Path) -> tuple[int | None, list[str]]:
+    reasons: list[str] = []
+    found = checkpoints.newest_valid(run, reasons.append)
+    return (found.iteration if found else None), reasons
+
+
+def test_what_was_written_is_found_and_described(run: Path) -> None:
+    folder = run / "checkpoints" / "0002"
+    assert newest(run) == (2, [])
+    assert checkpoints.given(run, 1) == Checkpoint(run / "checkpoints" / "0001", 1)
+    manifest = json.loads((folder / "manifest.json").read_text())["manifest"]
+    assert manifest["schema"] == 1 and manifest["iteration"] == 2
+    assert manifest["files"]["policies/shared/config.json"]["size"] == 13
+    assert checkpoints.given(run, 2).policy("shared") == folder / "policies" / "shared"
+    assert newest(run / "nowhere") == (None, [])
+
+
+@pytest.mark.parametrize("name", ["other", "../0001", "", "a/b"])
+def test_an_unknown_policy_is_told(run: Path, name: str) -> None:
+    with pytest.raises(StoreError):
+        checkpoints.given(run, 2).policy(name)
+
+
+def test_a_missing_checkpoint_is_told(run: Path) -> None:
+    with pytest.raises(StoreError, match="has no checkpoint of iteration 7; it has: 1, 2"):
+        checkpoints.given(run, 7)
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def _link(folder: Path) -> None:
+    (folder / "state.json").rename(folder.parent / "elsewhere.json")
+    (folder / "state.json").symlink_to(folder.parent / "elsewhere.json")
+
+
+def _newer(folder: Path) -> None:
+    body = json.loads((folder / "manifest.json").read_text())["manifest"] | {"schema": 99}
+    (folder / "manifest.json").write_text(checkpoints._render(body))
+
+
+def _renamed(folder: Path) -> None:
+    other = folder.parent / "0001" / "manifest.json"
+    shutil.copy(other, folder / "manifest.json")
+
+
+DAMAGE = {
+    "it has no manifest.json": lambda folder: (folder / "manifest.json").unlink(),
+    "torn: it has no manifest": _empty,
+    "state.json is missing": lambda folder: (folder / "state.json").unlink(),
+    "extra.json is not in its manifest": lambda folder: (folder / "extra.json").touch(),
+    "state.json is not as it was written": lambda folder: (folder / "state.json").write_text("{}"),
+    "model.safetensors is not as it was": lambda f: os.truncate(f / "policies/shared/model.safetensors", 100),
+    "state.json is not a plain file": _link,
+    "newer Arena: upgrade": _newer,
+    "its folder was renamed": _renamed,
+    "manifest.json is not as it was": lambda folder: (folder / "manifest.json").write_text("[]"),
+}
+
+
+@pytest.mark.parametrize("reason", DAMAGE)
+def test_a_damaged_checkpoint_is_skipped_and_named(run: Path, reason: str) -> None:
+    DAMAGE[reason](run / "checkpoints" / "0002")
+    found, reasons = newest(run)
+    assert found == 1 and len(reasons) == 1 and reason in reasons[0] and "\n" not in reasons[0]
+    with pytest.raises(StoreError):
+        checkpoints.given(run, 2)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    run = tmp_path_factory.getbasetemp() / "changed"
+    if not run.exists():
+        checkpoints.write(run, 1, fill)
+        checkpoints.write(run, 2, fill)
+    folder = run / "checkpoints" / "0002"
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    path = data.draw(st.sampled_from(files))
+    raw = path.read_bytes()
+    at = data.draw(st.integers(0, len(raw) - 1))
+    if data.draw(st.booleans()):
+        path.write_bytes(raw[:at])
+    else:
+        changed = bytes([raw[at] ^ data.draw(st.integers(1, 255))])
+        path.write_bytes(raw[:at] + changed + raw[at + 1 :])
+    found, reasons = newest(run)
+    path.write_bytes(raw)
+    assert found == 1 and "\n" not in reasons[0]
+    assert newest(run) == (2, [])
+
+
+def test_a_failing_writer_leaves_nothing(run: Path) -> None:
+    def fail(folder: Path) -> None:
+        fill(folder)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.write(run, 3, fail)
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["0001", "0002"]
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "rng.PKL", "policies/pytorch_model.bin"])
+def test_pickles_are_refused(run: Path, name: str) -> None:
+    def pickled(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"x")
+
+    with pytest.raises(StoreError, match="safetensors, JSON and text only"):
+        checkpoints.write(run, 3, pickled)
+    assert checkpoints.iterations(run) == [1, 2]
+
+
+def test_a_checkpoint_can_be_written_again(run: Path) -> None:
+    checkpoints.write(run, 2, lambda folder: fill(folder, "b"))
+    assert json.loads((checkpoints.given(run, 2).folder / "state.json").read_text()) == {"mark": "b"}
+
+
+def test_only_the_newest_are_kept(run: Path) -> None:
+    checkpoints.write(run, 10, fill)
+    checkpoints.write(run, 10000, fill)
+    (run / "checkpoints" / "20000").mkdir()  # torn: not to be counted as one that is kept
+    assert checkpoints.keep(run, 2, also=[1]) == [2]
+    assert checkpoints.keep(run, 2) == [1]
+    assert checkpoints.iterations(run) == [10, 10000, 20000] and newest(run)[0] == 10000
+    assert checkpoints.discard_after(run, 10000) == [20000]
+    with pytest.raises(ValueError):
+        checkpoints.keep(run, 0)
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        sys.path[:0] = sys.argv[2:]
+        from tests.arena.store.test_checkpoints import fill
+        from arena.store import checkpoints
+        for iteration in range(1, 10**6):
+            checkpoints.write(Path(sys.argv[1]), iteration, fill)
+            checkpoints.keep(Path(sys.argv[1]), 2)
+            print(iteration, flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), str(Path(__file__).parents[3])]
+    for trial in range(4):
+        shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        for _ in range(3 + trial):
+            done = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        rest = writer.stdout.read().split()
+        writer.wait()
+        writer.stdout.close()
+        done = int(rest[-1]) if rest else done
+        found, reasons = newest(tmp_path)
+        assert found in (done, done + 1) and not reasons
+        checkpoints.discard_after(tmp_path, done)
+        assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+def test_a_disk_full_inside_safetensors_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    code = """
+        import resource, signal, sys
+        from pathlib import Path
+        import numpy as np
+        from safetensors.numpy import save_file
+        from arena.store import checkpoints
+        from arena.store.files import StoreError
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        try:
+            save = lambda folder: save_file({"w": np.zeros(10**5)}, folder / "model.safetensors")
+            checkpoints.write(Path(sys.argv[1]), 1, save)
+        except StoreError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("disk full while writing") and len(done.stdout.splitlines()) == 1, done
+    assert list((tmp_path / "checkpoints").iterdir()) == []

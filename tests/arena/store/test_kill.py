@@ -1,0 +1,154 @@
+"""Invariant 6: a killed run resumes to the same log and the same weights, bit for bit, whenever it was killed."""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.arena.tiny import (
+    ITERATIONS,
+    TINY,
+    Child,
+    Hurt,
+    Left,
+    Told,
+    arena_child,
+    assert_same,
+    flip_a_byte,
+    left,
+    unbroken,
+)
+
+__all__ = ["unbroken"]
+
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture
+def expected(unbroken: Path) -> Left:
+    return left(unbroken)
+
+
+def command(run: Path) -> list[str | Path]:
+    """What a user types after a kill: resume, or the first command again where there is no run yet."""
+    return ["resume", run, "--json"] if (run / "config.yaml").exists() else [*TINY, "--out", run]
+
+
+def go_on(run: Path, scratch: Path) -> Told:
+    told = arena_child(scratch, *command(run))
+    assert told.code == 0, told.err
+    return told
+
+
+def kill_when(run: Path, scratch: Path, moment: Callable[[], bool]) -> bool:
+    """Run until the moment, then SIGKILL; whether it came before the end."""
+    child = Child(scratch, *command(run))
+    child.until(moment)
+    child.signal(signal.SIGKILL)
+    return child.end().code == KILLED
+
+
+def begun(path: Path) -> Callable[[], bool]:
+    return lambda: path.exists() and (path.is_dir() or path.stat().st_size > 0)
+
+
+def test_the_tiny_run_shows_something(unbroken: Path, expected: Left) -> None:
+    acts = [turn["valid"] for row in expected.matches for turn in row["turns"]]
+    assert any(acts) and not all(acts)
+    assert len({row["report"]["ended"] for row in expected.matches}) > 1
+    assert len({row.advantage for row in expected.credit}) > 3
+    weights = {digest for name, digest in expected.files.items() if name.endswith("/model.safetensors")}
+    assert len(weights) == 3  # of 0000 and the newest two
+
+
+def test_a_run_killed_in_every_phase_ends_as_the_unbroken(tmp_path: Path, expected: Left) -> None:
+    run = tmp_path / "run"
+    moments = {
+        "imitate": begun(run / "config.yaml"),
+        "keep what was imitated": begun(run / "checkpoints" / ".0000.tmp"),
+        "play": begun(run / "log" / "0001.jsonl"),
+        "learn": begun(run / "log" / "0002.credit.parquet"),
+        "seal": begun(run / "log" / "0002.parquet"),
+        "commit": begun(run / "checkpoints" / f".{ITERATIONS:04d}.tmp"),
+    }
+    killed = [kill_when(run, tmp_path / "said", moment) for moment in moments.values()]
+    assert sum(killed) >= len(killed) - 1, killed  # the last may be too quick for us to see
+    go_on(run, tmp_path / "said")
+    assert_same(left(run), expected)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_run_killed_between_two_writes_ends_as_the_unbroken(
+    tmp_path: Path, unbroken: Path, expected: Left, number: int
+) -> None:
+    kill_at_a_write(tmp_path, unbroken, expected, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(2, 12))
+def test_a_run_killed_between_any_two_writes_ends_as_the_unbroken(
+    tmp_path: Path, unbroken: Path, expected: Left, number: int
+) -> None:
+    kill_at_a_write(tmp_path, unbroken, expected, number)
+
+
+def kill_at_a_write(tmp_path: Path, unbroken: Path, expected: Left, number: int) -> None:
+    """SIGKILL before a random one of the fsyncs, renames and removals of the whole run."""
+    steps, run = int((unbroken.parent / "steps").read_text()), tmp_path / "run"
+    step = random.Random(number).randint(1, steps)
+    told = arena_child(tmp_path / "said", *command(run), hurt=Hurt(kill_at_step=step))
+    assert told.code == KILLED, f"step {step} of {steps}: {told}"
+    go_on(run, tmp_path / "said")
+    assert_same(left(run), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(10))
+def test_a_run_killed_at_a_random_moment_ends_as_the_unbroken(
+    tmp_path: Path, unbroken: Path, expected: Left, number: int
+) -> None:
+    moment = random.Random(number).uniform(0.05, 0.95) * float((unbroken.parent / "seconds").read_text())
+    run = tmp_path / "run"
+    while not kill_after(moment, run, tmp_path / "said"):  # the machine is faster now than it was
+        shutil.rmtree(run)
+        moment *= 0.7
+    go_on(run, tmp_path / "said")
+    assert_same(left(run), expected)
+
+
+def kill_after(seconds: float, run: Path, scratch: Path) -> bool:
+    child = Child(scratch, *command(run))
+    time.sleep(seconds)
+    child.signal(signal.SIGKILL)
+    return child.end().code == KILLED
+
+
+@pytest.mark.slow
+def test_separate_processes_from_the_shell_end_alike(tmp_path: Path, expected: Left) -> None:
+    run, python = tmp_path / "run", [sys.executable, "-m", "arena"]
+    first = subprocess.Popen([*python, *TINY, "--out", run], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not begun(run / "log" / "0002.jsonl")() and first.poll() is None:
+        time.sleep(0.002)
+    first.kill()
+    first.wait()
+    done = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert_same(left(run), expected)
+
+
+@pytest.mark.parametrize("file", ["policies/shared/model.safetensors", "manifest.json"])
+def test_a_torn_checkpoint_is_skipped_and_told(tmp_path: Path, unbroken: Path, expected: Left, file: str) -> None:
+    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+    newest = run / "checkpoints" / f"{ITERATIONS:04d}"
+    flip_a_byte(newest / file)
+    told = go_on(run, tmp_path / "said")
+    name = file.rsplit("/", 1)[-1]
+    assert f"checkpoint {newest} is torn" in told.err and name in told.err
+    assert told.err.startswith("arena: ") and told.err.count("\n") == 1
+    assert_same(left(run), expected)

@@ -1,0 +1,660 @@
+"""The run folder: whenever a process dies, what was promised is there and the rest can be dropped."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.stream import Stream
+from arena.errors import StoreError
+from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
+from arena.store import files, matchlog
+from arena.store.files import inside, make_folder, safe_name, write_atomic
+from arena.store.lines import LineWriter, LogError, read_lines
+from arena.store.matchlog import MatchLog
+from arena.store.metrics import MetricsLog
+from arena.store.reader import LogReader, RunReader
+from arena.store.run import RunFolder
+from arena.store.schema import MATCHES, SCHEMA_VERSION
+
+CONFIG = "game: negotiation\n"
+
+
+def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
+    turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
+    fields: dict[str, object] = {
+        "id": f"{iteration:04d}-{number:04d}",
+        "iteration": iteration,
+        "game": "negotiation",
+        "options": {"max_turns": 10},
+        "seed": 2**63 + number,
+        "seats": {"opener": Seating("opener", "shared", 1, True, "model")},
+        "status": "finished",
+        "reason": "",
+        "payoffs": {"opener": 4.0},
+        "report": {"deal": False, "end": "walk"},
+        "turns": (turn,),
+        "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),)},
+        "attempt": 0,
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": 1.5,
+    }
+    return MatchRecord(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def ids(rows: list[dict[str, object]]) -> list[object]:
+    return [row["id"] for row in rows]
+
+
+def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+# The match log
+
+
+def test_an_open_iteration_and_a_sealed_one_read_alike(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    failed = record(3, 1, status="failed", reason="limit")
+    made = [record(3, 2), record(3, 0, text="x\u2028\x00\ud800"), failed]
+    for one in made:
+        log.append(one)
+    before = log.read(3)
+    log.seal(3)
+    assert [p.name for p in tmp_path.iterdir()] == ["0003.parquet"]
+    assert log.read(3) == before and ids(before) == ["0003-0000", "0003-0001", "0003-0002"]
+    assert MatchRecord.from_json(log.read(3)[2]) == made[0]
+    log.seal(3)
+    with pytest.raises(StoreError, match="sealed"):
+        log.append(record(3, 9))
+
+
+def test_matches_of_several_iterations_may_be_under_way(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    for iteration in (1, 0, 1, 10000):
+        log.append(record(iteration, len(log.read(iteration))))
+    log.seal(0)
+    assert log.iterations() == [0, 1, 10000]
+    assert ids(list(log.rows())) == ["0000-0000", "0001-0000", "0001-0001", "10000-0000"]
+
+
+def test_every_match_is_on_the_disk_before_append_returns(tmp_path: Path) -> None:
+    code = """
+        import os, signal, sys
+        sys.path[:0] = sys.argv[2:]
+        from pathlib import Path
+        from tests.arena.store.test_store import record
+        from arena.store.matchlog import MatchLog
+        log = MatchLog(Path(sys.argv[1]))
+        for number in range(5):
+            log.append(record(0, number))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = run_python(code, str(tmp_path), str(Path(__file__).parents[3]))
+    assert done.returncode == -signal.SIGKILL
+    assert len(MatchLog(tmp_path).read(0)) == 5
+
+
+def test_append_calls_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    log.append(record(0, 1))
+    assert len(synced) == 1
+
+
+@given(st.integers(1, 2000))
+@settings(max_examples=40, deadline=None)
+def test_a_torn_last_line_is_as_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    log = MatchLog(folder)
+    log.append(record(0, 0))
+    whole = (folder / "0000.jsonl").stat().st_size
+    log.append(record(0, 1))
+    size = (folder / "0000.jsonl").stat().st_size
+    os.truncate(folder / "0000.jsonl", max(whole, size - cut))
+    again = MatchLog(folder)
+    assert ids(again.read(0)) == ["0000-0000"]
+    again.append(record(0, 2))
+    assert ids(again.read(0)) == ["0000-0000", "0000-0002"]
+    again.seal(0)
+
+
+@pytest.mark.parametrize("line", [b"\x00\x00\x00", b'{"a": 1', b"[1]", b"\xff", b"[" * 10**5])
+def test_a_torn_middle_line_is_named(tmp_path: Path, line: bytes) -> None:
+    garbage = line + b"\n"
+    path = tmp_path / "0000.jsonl"
+    MatchLog(tmp_path).append(record(0, 0))
+    good = path.read_bytes()
+    path.write_bytes(good + garbage + good)
+    with pytest.raises(LogError, match=r"0000\.jsonl:2: this line is damaged"):
+        MatchLog(tmp_path).read(0)
+    with pytest.raises(LogError, match=r"0000\.jsonl:2"):
+        MatchLog(tmp_path).append(record(0, 1))
+    path.write_bytes(good + garbage)
+    assert ids(MatchLog(tmp_path).read(0)) == ["0000-0000"]
+
+
+def test_a_crash_between_sealing_and_tidying_leaves_one_truth(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    open_file = (tmp_path / "0000.jsonl").read_bytes()
+    log.seal(0)
+    (tmp_path / "0000.jsonl").write_bytes(open_file * 2)
+    (tmp_path / ".0001.parquet.tmp").write_bytes(b"half")
+    assert ids(MatchLog(tmp_path).read(0)) == ["0000-0000"] and MatchLog(tmp_path).iterations() == [0]
+    MatchLog(tmp_path).discard_after(0)
+    assert [p.name for p in tmp_path.iterdir()] == ["0000.parquet"]
+
+
+def test_a_match_logged_twice_is_not_sealed(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    log.append(record(0, 0))
+    with pytest.raises(LogError, match="0000-0000 was logged more than once"):
+        log.seal(0)
+    assert not (tmp_path / "0000.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": -1},
+        {"seed": 2**64},
+        {"streams": {"opener": (Stream([2**31], [False], [0.0], [-1]),)}},
+        {"payoffs": {"opener": float("nan")}},
+    ],
+)
+def test_what_could_not_be_sealed_is_not_appended(tmp_path: Path, changes: dict[str, object]) -> None:
+    log = MatchLog(tmp_path)
+    with pytest.raises((LogError, RecordError)) as refusal:
+        log.append(record(0, 0, **changes))
+    assert "\n" not in str(refusal.value) and log.iterations() == []
+
+
+def test_credit_lies_beside_the_log(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    (opener,) = trajectories(record(0, 0))
+    log.append(record(0, 0))
+    log.seal(0)
+    assert log.credit(0) == []
+    log.write_credit(0, [opener.credited([4.0], [-0.25])])
+    assert log.credit(0) == [("0000-0000", 0, "opener", 4.0, -0.25)]
+    assert log.iterations() == [0]
+
+
+def test_later_iterations_are_discarded_in_every_form(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    (opener,) = trajectories(record(0, 0))
+    for iteration in range(4):
+        log.append(record(iteration, 0))
+        if iteration < 3:
+            log.seal(iteration)
+        log.write_credit(iteration, [opener])
+    assert log.discard_after(1) == [2, 3]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "0000.credit.parquet",
+        "0000.parquet",
+        "0001.credit.parquet",
+        "0001.parquet",
+    ]
+    log.append(record(2, 5))
+    assert ids(log.read(2)) == ["0002-0005"]
+    assert MatchLog(tmp_path / "absent").discard_after(0) == []
+
+
+# The schema
+
+
+def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> None:
+    def undocumented(fields: object) -> list[str]:
+        missing = []
+        for field in fields:  # type: ignore[attr-defined]
+            missing += [] if (field.metadata or {}).get(b"doc") else [field.name]
+            inner = field.type.value_type if hasattr(field.type, "value_type") else field.type
+            missing += undocumented(inner) if getattr(inner, "num_fields", 0) else []
+        return missing
+
+    assert undocumented(MATCHES) == []
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    log.seal(0)
+    schema = pq.read_schema(tmp_path / "0000.parquet")
+    assert schema.metadata[b"arena.schema_version"] == str(SCHEMA_VERSION).encode()
+    assert schema.field("seed").metadata[b"doc"]
+
+
+def test_logs_of_schema_version_1_are_read(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    for iteration in (0, 1):
+        log.append(record(iteration, 0, rules=3))
+    log.seal(0)
+    log.close()
+    path, sealed = tmp_path / "0001.jsonl", tmp_path / "0000.parquet"
+    row = json.loads(path.read_text())
+    del row["rules"]
+    path.write_text(json.dumps(row | {"schema": 1}) + "\n")
+    older = pq.read_table(sealed).drop_columns(["rules"])
+    pq.write_table(older.replace_schema_metadata({"arena.schema_version": "1"}), sealed)
+    for iteration in (0, 1):
+        (found,) = log.read(iteration)
+        assert MatchRecord.from_json(found) == record(iteration, 0, rules=0)
+        assert LogReader(tmp_path).table(iteration, ["id", "rules"]).to_pylist() == [
+            {"id": f"{iteration:04d}-0000", "rules": 0}
+        ]
+    log.append(record(1, 1, rules=3))
+    log.seal(1)
+    assert [row["rules"] for row in log.read(1)] == [0, 3], "an open log goes on in the present version"
+
+
+def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    log.append(record(1, 0))
+    log.seal(0)
+    table = pq.read_table(tmp_path / "0000.parquet")
+    pq.write_table(table.replace_schema_metadata({"arena.schema_version": "99"}), tmp_path / "0000.parquet")
+    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 2: upgrade"):
+        log.read(0)
+    pq.write_table(table.replace_schema_metadata({}), tmp_path / "0000.parquet")
+    with pytest.raises(StoreError, match="is not a match log"):
+        log.read(0)
+    path = tmp_path / "0001.jsonl"
+    path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
+    with pytest.raises(StoreError, match=r"0001\.jsonl:1: .*upgrade"):
+        log.read(1)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_damaged_sealed_file_never_reads_as_something_else(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    log = MatchLog(folder)
+    log.append(record(0, 0))
+    right, some = log.read(0), ["id", "turns.seat", "turns.rewards"]
+    log.seal(0)
+    reader = LogReader(folder)
+    table = reader.table(0, some)
+    path = folder / "0000.parquet"
+    raw = bytearray(path.read_bytes())
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(raw)
+    for read, known in ((lambda: reader.read(0), right), (lambda: reader.table(0, some), table)):
+        try:
+            assert read() == known
+        except StoreError as error:
+            assert "\n" not in str(error)
+
+
+# Files
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.json"
+    write_atomic(path, "old")
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StoreError, match=r"disk full while writing .*state\.json; free some space"):
+        write_atomic(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("trouble", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_a_refusing_disk_leaves_the_log_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: int
+) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG, {})
+    run.log.append(record(0, 0))
+    whole = os.write
+
+    def part(descriptor: int, data: bytes) -> int:
+        if len(data) > 100:
+            return whole(descriptor, bytes(data)[:100])
+        raise OSError(trouble, os.strerror(trouble))
+
+    monkeypatch.setattr(os, "write", part)
+    with pytest.raises(StoreError) as refusal:
+        run.log.append(record(0, 1))
+    monkeypatch.undo()
+    assert f"then arena resume {run.path}" in str(refusal.value) and "\n" not in str(refusal.value)
+    run.log.append(record(0, 2))
+    assert ids(run.log.read(0)) == ["0000-0000", "0000-0002"]
+
+
+FILL_THE_DISK = """
+    import resource, signal, sys
+    sys.path[:0] = sys.argv[2:]
+    from pathlib import Path
+    from tests.arena.store.test_store import record
+    from arena.store import checkpoints
+    from arena.store.files import StoreError
+    from arena.store.run import RunFolder
+    root = Path(sys.argv[1])
+    run = RunFolder.create(root / "run", "a: 1", {})
+    if len(sys.argv) == 3:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    kept = 0
+    checkpoints.write(run.path, 0, lambda f: (f / "state.json").write_text("{}") and None)
+    try:
+        checkpoints.write(run.path, 1, lambda f: (f / "state.json").write_bytes(bytes(10**6)) and None)
+    except StoreError as error:
+        print(error)
+    print(checkpoints.newest_valid(run.path).iteration, checkpoints.iterations(run.path))
+    try:
+        while True:
+            run.log.append(record(0, kept, text="x" * 5000))
+            kept += 1
+    except StoreError as error:
+        print(error)
+    print(kept == len(run.log.read(0)) > 3)
+    try:
+        run.metrics.append({"iteration": 0, "x": "y" * 10**6})
+    except StoreError as error:
+        print(error)
+    print(run.metrics.read())
+"""
+
+
+def assert_told(done: subprocess.CompletedProcess[str], run: Path) -> None:
+    assert done.returncode == 0, done.stderr
+    torn, newest, log, complete, metrics, figures = done.stdout.splitlines()
+    rest = f"free some space, then arena resume {run}"
+    assert torn == f"disk full while writing {run}/checkpoints/0001; {rest}"
+    assert log == f"disk full while writing {run}/log/0000.jsonl; {rest}"
+    assert metrics == f"disk full while writing {run}/metrics.jsonl; {rest}"
+    assert (newest, complete, figures) == ("0 [0]", "True", "[]")
+
+
+def test_a_file_size_limit_is_told_as_a_full_disk(tmp_path: Path) -> None:
+    done = run_python(FILL_THE_DISK, str(tmp_path), str(Path(__file__).parents[3]))
+    assert_told(done, tmp_path / "run")
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+    mount = f"mount -t tmpfs -o size=256k tmpfs '{tmp_path}'"
+    try:
+        possible = subprocess.run([*apart, "sh", "-c", mount], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        possible = False
+    if not possible:
+        pytest.skip("a small disk cannot be mounted here")
+    code = textwrap.dedent(FILL_THE_DISK)
+    inner = [sys.executable, "-c", code, str(tmp_path), str(Path(__file__).parents[3]), "/nowhere"]
+    command = [*apart, "sh", "-c", f'{mount} && exec "$@"', "sh", *inner]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert_told(done, tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".", "a.b", "x" * 65, "a\0", "é", "a b", "a\n", "/etc"])
+def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError):
+        safe_name(name, "policy")
+    assert safe_name("Shared_1-a", "policy") == "Shared_1-a"
+
+
+@pytest.mark.parametrize("relative", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b"])
+def test_paths_stay_inside(tmp_path: Path, relative: str) -> None:
+    root = make_folder(tmp_path / "run")
+    (root / "link").symlink_to(tmp_path)
+    with pytest.raises(StoreError, match="leads out of"):
+        inside(root, relative)
+    assert inside(root, "policies/a") == root / "policies" / "a"
+
+
+# Metrics
+
+
+def test_metrics_are_kept_read_and_discarded(tmp_path: Path) -> None:
+    metrics = MetricsLog(tmp_path / "metrics.jsonl")
+    assert metrics.read() == []
+    for iteration in range(3):
+        metrics.append({"iteration": iteration, "reward": {"opener": float("nan")}})
+    with metrics.path.open("ab") as file:
+        file.write(b'{"iteration": 3, "rew')
+    assert [row["iteration"] for row in metrics.read()] == [0, 1, 2]
+    assert metrics.read()[0]["reward"] == {"opener": None}
+    metrics.append({"iteration": 3})
+    metrics.discard_after(0)
+    assert [row["iteration"] for row in metrics.read()] == [0]
+    with pytest.raises(ValueError, match="iteration"):
+        metrics.append({"loss": 1.0})
+
+
+def test_a_line_writer_closes_once(tmp_path: Path) -> None:
+    with LineWriter(tmp_path / "new" / "x.jsonl") as writer:
+        writer.append({"a": "\u2028"})
+        writer.close()
+    assert read_lines(tmp_path / "new" / "x.jsonl") == [{"a": "\u2028"}]
+
+
+# The run folder
+
+
+def test_a_run_is_created_once(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    run = RunFolder.create(path, CONFIG, {"python": "3.11", "load": float("nan")})
+    assert RunReader(path).config() == CONFIG
+    assert RunReader(path).environment() == {"python": "3.11", "load": None}
+    assert RunFolder.open(path).path == run.path
+    with pytest.raises(StoreError, match=f"already holds a run: arena resume {path}, or choose"):
+        RunFolder.create(path, CONFIG, {})
+    assert RunReader(path).config() == CONFIG
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(StoreError, match=r"is not empty \(it holds 'thesis.tex'\): choose another --out"):
+        RunFolder.create(tmp_path, CONFIG, {})
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(StoreError, match="is a file"):
+        RunFolder.create(tmp_path / "thesis.tex", CONFIG, {})
+
+
+def test_what_a_killed_creation_left_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".environment.json.tmp").write_text("{")
+    (tmp_path / "environment.json").write_text("{}")
+    (tmp_path / "run.lock").touch()
+    with pytest.raises(StoreError, match=r"is not a run folder: it has no config\.yaml"):
+        RunFolder.open(tmp_path)
+    RunFolder.create(tmp_path, CONFIG, {})
+
+
+@pytest.mark.parametrize("kind", [RunFolder.open, RunReader])
+def test_no_run_is_told(tmp_path: Path, kind: type) -> None:
+    with pytest.raises(StoreError, match="is not a run folder"):
+        kind(tmp_path)
+    with pytest.raises(StoreError, match="there is no folder"):
+        kind(tmp_path / "nowhere")
+
+
+def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG, {})
+    code = """
+        import sys
+        from arena.store.run import RunFolder, StoreError
+        try:
+            with RunFolder.open(sys.argv[1]).lock():
+                print("mine")
+        except StoreError as error:
+            print(error)
+    """
+    with run.lock():
+        told = run_python(code, str(run.path)).stdout.strip()
+        assert told == f"{run.path} is in use by process {os.getpid()}"
+    assert run_python(code, str(run.path)).stdout.strip() == "mine"
+    (run.path / "run.pid").write_text("999999")  # as a killed process leaves it
+    with run.lock():
+        pass
+
+
+def test_everything_after_an_iteration_is_dropped(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG, {})
+    for iteration in range(3):
+        run.log.append(record(iteration, 0))
+        run.log.seal(iteration)
+        run.metrics.append({"iteration": iteration})
+        run.checkpoint(iteration, lambda folder: (folder / "state.json").write_text("{}") and None)
+    (run.path / "checkpoints" / "0002" / "state.json").write_text("{ }")
+    reasons: list[str] = []
+    newest = run.newest_valid(reasons.append)
+    assert newest is not None and newest.iteration == 1 and "0002 is torn: state.json" in reasons[0]
+    assert run.discard_after(1) == [2]
+    assert run.log.iterations() == [0, 1] and len(run.metrics.read()) == 2
+    assert run.newest_valid() == newest
+
+
+# The reader
+
+
+def test_a_match_is_found_by_its_id(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG, {})
+    run.log.append(record(0, 1))
+    reader = RunReader(run.path)
+    assert reader.match("0000-0001")["payoffs"] == {"opener": 4.0}
+    for wrong in ("0000-0002", "9-1", "x", "", "²-1"):
+        with pytest.raises(StoreError, match="has no match"):
+            reader.match(wrong)
+    with pytest.raises(StoreError, match="did you mean '0000-0001'"):
+        reader.match("0000-0010")
+
+
+def test_streams_can_be_left_out(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    log.seal(0)
+    assert "streams" not in LogReader(tmp_path).read(0, streams=False)[0]
+    assert LogReader(tmp_path).read(0)[0]["streams"]["opener"][0]["ids"] == [1, 2]
+
+
+def test_columns_of_an_open_iteration_and_of_a_sealed_one_are_alike(tmp_path: Path) -> None:
+    log, reader = MatchLog(tmp_path), LogReader(tmp_path)
+    for number in (2, 0, 1):
+        log.append(record(0, number))
+    some = ["turns.rewards", "turns.index", "id", "payoffs", "seats.policy"]
+    table = reader.table(0, some)
+    log.seal(0)
+    assert reader.table(0, some).equals(table) and reader.table(0, ["id"]).equals(table.select(["id"]))
+    assert table.to_pylist()[2] == {
+        "id": "0000-0002",
+        "payoffs": [{"seat": "opener", "value": 4.0}],
+        "seats": [{"policy": "shared"}],
+        "turns": [{"index": 0, "rewards": [{"name": "deal", "value": 4.0}]}],
+    }
+    assert reader.table(9, some).equals(table.slice(0, 0))
+
+
+def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path) -> None:
+    log, reader = MatchLog(tmp_path), LogReader(tmp_path)
+    log.append(record(0, 0))
+    log.seal(0)
+    table, path = reader.table(0, ["id", "turns.raw"]), tmp_path / "0000.parquet"
+    raw, group = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(0)
+    for chunk in (group.column(i) for i in range(group.num_columns)):
+        if chunk.path_in_schema not in ("id", "turns.list.element.raw"):
+            begin = chunk.dictionary_page_offset or chunk.data_page_offset
+            raw[begin + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(raw)
+    assert reader.table(0, ["id", "turns.raw"]).equals(table)
+    with pytest.raises(LogError, match="cannot be read"):
+        reader.table(0, ["id", "turns"])
+
+
+def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    reader = LogReader(tmp_path)
+    first_look = reader._sealed
+    looks = []
+
+    def sealed_meanwhile(iteration: int, columns: list[str]) -> object:
+        found = first_look(iteration, columns)
+        if not looks:
+            log.seal(iteration)
+        looks.append(found)
+        return found
+
+    monkeypatch.setattr(reader, "_sealed", sealed_meanwhile)
+    assert ids(reader.read(0)) == ["0000-0000"] and looks[0] is None
+
+
+def test_a_damaged_environment_is_told(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG, {})
+    (run.path / "environment.json").write_text("[1")
+    with pytest.raises(StoreError, match=r"environment\.json is damaged"):
+        RunReader(run.path).environment()
+
+
+def test_the_reader_loads_neither_torch_nor_the_players() -> None:
+    code = """
+        import arena.store.reader, sys
+        assert not {m.split(".")[0] for m in sys.modules} & {"torch", "transformers", "agents", "games"}
+    """
+    assert run_python(code).returncode == 0
+
+
+def test_json_lines_are_read_by_plain_json(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0, text="\u2028\n\ud800"))
+    (line,) = (tmp_path / "0000.jsonl").read_text("ascii").splitlines()
+    assert json.loads(line)["turns"][0]["raw"] == "\u2028\n\ufffd"
+    assert files.CONFIG == "config.yaml"
+
+
+def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    batch = matchlog.MatchBatch(log)
+    for number in range(1000):
+        batch.add(record(0, number))
+    assert len(log.read(0)) == 1000, "1,000 are written together"
+    batch.add(record(1, 0))
+    batch.flush()
+    batch.flush()
+    assert (len(log.read(0)), len(log.read(1))) == (1000, 1)
+
+
+def test_a_match_is_on_the_disk_though_no_other_ends(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    batch = matchlog.MatchBatch(log)
+    batch.add(record(0, 0))
+    assert log.read(0) == [], "it waits for others at first"
+    for _ in range(300):
+        if log.read(0):
+            break
+        time.sleep(0.1)
+    assert len(log.read(0)) == 1
+    batch.add(record(0, 1))
+    batch.flush()
+    assert len(log.read(0)) == 2, "and nothing is written twice"
+
+
+def test_what_could_not_be_written_in_time_is_told_to_the_next(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(0, 0))
+    log.seal(0)
+    batch = matchlog.MatchBatch(log)
+    batch.add(record(0, 1))
+    batch._late()
+    with pytest.raises(StoreError, match="is sealed"):
+        batch.add(record(0, 2))
+    with pytest.raises(StoreError, match="is sealed"):
+        batch.flush()
