@@ -53,6 +53,6 @@ class Player(Protocol):
     async def act(self, view: View) -> Act:
         """Answers one view with one act; never raises for what the view's text contains.
 
-        Who never waits may have `answer` too, the same without `async`: then that is asked.
+        Who never waits for anything may say so, `waits = False`: then nobody watches the clock, which takes time too.
         """
         ...

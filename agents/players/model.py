@@ -131,6 +131,7 @@ class BrainPlayer:
     streams: Sequence[Stream] = ()
     stream_keys: Sequence[str] = ()
     version = 0
+    waits = False
 
     def __init__(self, brain: Brain) -> None:
         self.brain = brain

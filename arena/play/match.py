@@ -166,10 +166,10 @@ async def _walk(
         _check(limits, count, tokens, begun - clock)
         view = _view(seat, count, game.observe(seat), game.infos[seat])
         player = players[seat]
-        if answer := getattr(player, "answer", None):  # it never waits, so nothing could interrupt it
-            act = answer(view)
-        else:
+        if getattr(player, "waits", True):
             act = await _in_time(player, view, limits.turn_seconds)
+        else:
+            act = await player.act(view)
         if blocks:
             await asyncio.to_thread(game.step, act.action)
         else:
