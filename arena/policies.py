@@ -67,9 +67,9 @@ class Policies(Mapping[str, Policy]):
             policy.version += name in self.trainers
             self.engine.publish(name, policy.version, policy.weights)
 
-    def hold_on_to(self, first: Callable[[str], Path]) -> None:
-        """From now on each trained policy's own beginning, its reference, is what its `first` folder holds."""
-        self._beginnings = {name: first(name) for name in self.trainers} if self.holds_on else {}
+    def hold_on_to(self, beginnings: Mapping[str, Path]) -> None:
+        """From now on each trained policy's own beginning, its reference, is what its folder among these holds."""
+        self._beginnings = dict(beginnings) if self.holds_on else {}
         for name in self.trainers:
             self.engine.retire(reference_name(name))
         self._referenced.clear()

@@ -245,7 +245,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a policy's weights as a folder that transformers' from_pretrained and vLLM load."""
-    from arena.export import export as write
+    from arena.store.export import export as write
 
     found = write(run, policy, to, iteration)
     print(json.dumps({"folder": str(to), "iteration": found}) if as_json else f"{to}: {policy} after iteration {found}")

@@ -215,7 +215,7 @@ def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) ->
     ]
     opener, responder = kept(folder, 2, "nano_opener"), kept(folder, 2, "nano_responder")
     assert opener[0] != responder[0] and opener[1] != responder[1]
-    assert set(lab.ratings.state()) == {"nano_opener/nano_opener", "nano_responder/nano_responder"}
+    assert set(lab.parts.ratings.state()) == {"nano_opener/nano_opener", "nano_responder/nano_responder"}
     for row in RunFolder.open(folder).log.rows():
         assert {t["seat"]: t["policy"] for t in row["turns"]}.items() <= {
             ("opener", "nano_opener"),

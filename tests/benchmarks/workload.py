@@ -111,7 +111,7 @@ def play(lab: Lab, k: int) -> Played:
 
 def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
     """What the trainer would learn from these matches, the KL to the reference left out."""
-    return samples_of(lab.credit(k, played.records).credited, lab._temperatures())
+    return samples_of(lab.credit(k, played.records).credited, lab.parts.temperatures)
 
 
 def device_of(lab: Lab) -> torch.device:

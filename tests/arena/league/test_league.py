@@ -150,7 +150,7 @@ def test_the_folder_holds_what_the_checkpoints_hold(unbroken: tuple[Path, Lab]) 
 def test_ratings_and_win_rates_know_the_past(unbroken: tuple[Path, Lab]) -> None:
     folder, lab = unbroken
     names = {"poker/shared", "poker/random", *(f"poker/shared@{v}" for v in range(5))}
-    assert set(state(folder, 4)["ratings"]) == names == set(lab.ratings.state())
+    assert set(state(folder, 4)["ratings"]) == names == set(lab.parts.ratings.state())
     assert state(folder, 4)["ratings"]["poker/shared@4"] == state(folder, 4)["ratings"]["poker/shared"]
     row = RunFolder.open(folder).reader.metrics()[-1]
     assert set(row["ratings"]) == {"poker/shared", "poker/shared@past", "poker/random"}

@@ -169,7 +169,7 @@ def shower(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", BRAINS)
-    found = [lab.demonstrations.samples("shared", Clock(k, 2)) for k in (1, 2)]
+    found = [lab.parts.demonstrations.samples("shared", Clock(k, 2)) for k in (1, 2)]
     for given in found:
         assert len(given) == 6 and {s.source for s in given} == {"shown"}
         for sample in given:
@@ -177,14 +177,15 @@ def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> No
             assert sample.learned.all() and len(own) == len(sample.learned)
             assert own[-1] == FRAME.stop_id and all(t.startswith(("OFFER", "ACCEPT", "WALK")) for t in said(sample))
     assert [said(s) for s in found[0]] != [said(s) for s in found[1]], "new matches in every iteration"
-    again = lab.demonstrations.samples("shared", Clock(1, 2))
+    again = lab.parts.demonstrations.samples("shared", Clock(1, 2))
     assert [s.stream for s in again] == [s.stream for s in found[0]], "and the same after a restart"
 
 
 def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", BRAINS.replace("over: 2", "over: 1"))
-    assert lab.demonstrations.samples("shared", Clock(1, 2)) and not lab.demonstrations.samples("shared", Clock(2, 2))
-    assert started(tmp_path / "none").demonstrations.samples("shared", Clock(1, 2)) == []
+    shown = lab.parts.demonstrations
+    assert shown.samples("shared", Clock(1, 2)) and not shown.samples("shared", Clock(2, 2))
+    assert started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2)) == []
 
 
 @pytest.mark.parametrize("seat", ["opener", "responder"])
@@ -198,7 +199,7 @@ def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat:
     rows = sorted(RunFolder.open(shower).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
     assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
     best = {tuple(t["raw"].strip() for t in row["turns"] if t["seat"] == seat) for row in rows[:6]}
-    given = [s for k in range(1, 6) for s in lab.demonstrations.samples("shared", Clock(k, 5))]
+    given = [s for k in range(1, 6) for s in lab.parts.demonstrations.samples("shared", Clock(k, 5))]
     assert {tuple(text.strip() for text in said(s)) for s in given} == best - {()}
     for sample in given:
         assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "shown"
@@ -208,7 +209,7 @@ def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_pat
     lab = started(tmp_path / "run", f"learn.shown={{run: {shower}, best: 1.0, matches: 12}}")
     rows = list(RunFolder.open(shower).log.rows())
     kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
-    given = lab.demonstrations.samples("shared", Clock(1, 1))
+    given = lab.parts.demonstrations.samples("shared", Clock(1, 1))
     assert len(given) == 12
     equal = [s.stream for s in given if tuple(s.stream.ids) in kept_streams]
     assert len(equal) > 6, "but where a policy wrote a word by unusual tokens"
@@ -221,7 +222,7 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
     def refused(*assignments: str) -> str:
         with pytest.raises(ConfigError) as caught:
             lab = started(tmp_path / f"run{len(list(tmp_path.iterdir()))}", *assignments)
-            lab.demonstrations.samples("shared", Clock(1, 1))
+            lab.parts.demonstrations.samples("shared", Clock(1, 1))
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -231,10 +232,10 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
     broken = tmp_path / "broken"
     shutil.copytree(shower, broken)
     lab = started(tmp_path / "late", f"learn.shown={{run: {broken}, best: 1.0, matches: 12}}")
-    for item in lab.demonstrations._best["shared"]:
+    for item in lab.parts.demonstrations._best["shared"]:
         item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
     with pytest.raises(ConfigError, match="comes out otherwise when its replies are played again"):
-        lab.demonstrations.samples("shared", Clock(1, 1))
+        lab.parts.demonstrations.samples("shared", Clock(1, 1))
 
 
 @pytest.mark.parametrize(

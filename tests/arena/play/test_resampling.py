@@ -54,7 +54,7 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
     for rounds in (0, 1, 30):
         lab = dealt(tmp_path / str(rounds), warm, f"play.resample={rounds}")
         records = {k: lab.play(k).records for k in range(1, 7)}
-        sizes[rounds] = [len(lab.crediting.credit(k, found).credited) for k, found in records.items()]
+        sizes[rounds] = [len(lab.parts.crediting.credit(k, found).credited) for k, found in records.items()]
         for k, found in records.items():
             assert [r.id for r in found] == [f"{k:04d}-{i:04d}" for i in range(len(found))], "numbering goes on"
             deals = [r.seed for r in found[::8]]
@@ -89,12 +89,12 @@ def test_selection_is_asked_often_and_credit_remembers_once(
     rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
     one = dealt(tmp_path / "one", warm, "play.resample=30", *rules)
     records = one.play(1).records
-    assert one.crediting.state() == {"memory": {}, "replay": {}}
-    one.crediting.credit(1, records)
+    assert one.parts.crediting.state() == {"memory": {}, "replay": {}}
+    one.parts.crediting.credit(1, records)
     other = dealt(tmp_path / "other", warm, *rules)
-    other.crediting.credit(1, records)
-    assert one.crediting.state() == other.crediting.state() and one.crediting.state()["replay"]
-    assert one.crediting.state()["memory"]["counting"] == 1 and one.crediting.state()["memory"]["rae"]
+    other.parts.crediting.credit(1, records)
+    assert one.parts.crediting.state() == other.parts.crediting.state() and one.parts.crediting.state()["replay"]
+    assert one.parts.crediting.state()["memory"]["counting"] == 1 and one.parts.crediting.state()["memory"]["rae"]
 
 
 def resampled(warm: str) -> Experiment:

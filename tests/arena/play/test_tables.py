@@ -102,7 +102,7 @@ def test_every_game_is_credited_by_itself(unbroken: tuple[Path, Lab, Any]) -> No
 def test_temperatures_are_those_of_the_roles(unbroken: tuple[Path, Lab, Any]) -> None:
     """The gate of 0.01 compared all log-probabilities under them; `second` of poker alone is cooler."""
     lab = unbroken[1]
-    assert lab._temperatures() == {"anyone": 1.0, "poker": 0.8}
+    assert lab.parts.temperatures == {"anyone": 1.0, "poker": 0.8}
     assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in unbroken[2])
 
 
