@@ -4,6 +4,7 @@ An engine serves `weights`, a policy's version whatever that is made of: the mod
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,9 @@ class Policy:
 
         WeightsError or ChatError where that cannot be.
         """
-        from agents.weights import load_tokenizer
-
-        tokenizer = load_tokenizer(source)
+        tokenizer, frame = speech_of(source)
         model = load_module(folder) if train else None
-        return Policy(name, source, model, tokenizer, ChatFrame(tokenizer), train)
+        return Policy(name, source, model, tokenizer, frame, train)
 
     @property
     def weights(self) -> Any:
@@ -52,6 +51,20 @@ class Policy:
         with quietly():
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def speech_of(folder: Path) -> tuple[Any, ChatFrame]:
+    """A folder's tokenizer and chat frame, read once for all who ask; WeightsError or ChatError where there is none."""
+    files = [path for path in folder.glob("*") if path.suffix in (".json", ".jinja")]
+    return _speech(folder, max((path.stat().st_mtime_ns for path in files), default=0))
+
+
+@lru_cache(maxsize=8)
+def _speech(folder: Path, changed: int) -> tuple[Any, ChatFrame]:
+    from agents.weights import load_tokenizer
+
+    tokenizer = load_tokenizer(folder)
+    return tokenizer, ChatFrame(tokenizer)
 
 
 def trainable(model: Any) -> dict[str, Any]:

@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.chat import ChatFrame
 from agents.engines.loop import wait
 from agents.errors import EndpointError
 from agents.model_folder import check_folder
 from agents.players.model import BrainPlayer
 from agents.players.simple import Random
-from agents.weights import available, load_tokenizer, resolve
+from agents.policy import speech_of
+from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.paths import anchored
 from arena.credit.gold import answer_in, gold_of
@@ -90,7 +90,7 @@ def _check_weights(experiment: Experiment) -> list[str]:
     notes = []
     for folder in dict.fromkeys(resolve(policy.model) for policy in experiment.policies.values()):
         check_folder(folder)
-        if ChatFrame(load_tokenizer(folder)).forgeable:
+        if speech_of(folder)[1].forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
     return notes
 
