@@ -1,6 +1,6 @@
 """docs/architecture.md says what is: its tree is made of the modules' own first lines, and what it names is there.
 
-    python -m tests.test_architecture    # renews the tree
+python -m tests.test_architecture    # renews the tree
 """
 
 import ast

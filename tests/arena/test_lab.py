@@ -14,7 +14,8 @@ from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_po
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
 from arena.lab import Lab
-from arena.records import MatchRecord, trajectories
+from arena.play.match import MatchPlan
+from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
 
 CONFIG = """\
@@ -299,3 +300,20 @@ def test_a_match_that_cannot_be_finished_is_in_the_log_and_stops_the_run(warm: s
     failed = [row for row in RunFolder.open(tmp_path / "run").log.rows() if row["status"] == "failed"]
     assert failed[-1]["id"] == f"{failed[-2]['id']}-r1" and failed[-1]["seed"] == failed[-2]["seed"]
     assert all(row["payoffs"] == {} and "token limit" in row["reason"] for row in failed)
+
+
+def test_a_watcher_who_wants_them_hears_of_turns(tmp_path: Path) -> None:
+    class Viewer(Quiet):
+        """Wants every turn, as it is taken."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns: list[tuple[str, int, str]] = []
+
+        def turn(self, plan: MatchPlan, turn: Turn) -> None:
+            self.turns.append((plan.id, turn.index, turn.raw))
+
+    viewer, given = Viewer(), experiment("policies.shared.imitate=null", "iterations=1")
+    lab = start(tmp_path / "run", given, viewer)
+    records, failures = lab.play(1)
+    assert sorted(viewer.turns) == sorted((r.id, t.index, t.raw) for r in [*records, *failures] for t in r.turns)

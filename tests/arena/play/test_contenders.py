@@ -2,22 +2,28 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 import games
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import WeightsError
+from agents.role import load_role
 from agents.weights import load_model, resolve
+from arena.config.experiment import GameSpec
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import Casting
 from arena.evaluate.specs import Contenders, before, history, read_spec
-from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
+from arena.play.contenders import BrainContender, Contender, EndpointContender, HumanContender, ModelContender
+from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
-from tests.arena.kept_run import SEPARATE, kept_run
+from arena.play.tables import Table
+from tests.arena.kept_run import SEPARATE, SHARED, kept_run
 
 
 @pytest.fixture
@@ -185,3 +191,26 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
         return [turn.raw for turn in record.turns]
 
     assert played(1) == played(1) != played(2)
+
+
+def test_everybody_is_called_the_same_in_a_run_and_out_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    loaded = [*Contenders().load("nano", "random", "endpoint:m"), HumanContender(Console())]
+    kinds = [contender.seating("kuhn_poker", "first").kind for contender in loaded]
+    assert kinds == ["model", "brain", "endpoint", "human"]
+    role, names = load_role("player"), ("nano", "random", "endpoint:m")
+    table = Table(GameSpec(name="kuhn_poker"), {"first": role})
+    policies: dict[str, Any] = {"nano": SimpleNamespace(version=0, trained=False)}
+    assert [seatings(table, {"first": name}, policies)["first"].kind for name in names] == kinds[:3]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_everybody_computes_as_their_run_did_in_any_order(tmp_path: Path, order: tuple[int, int]) -> None:
+    half = kept_run(tmp_path / "half", SHARED + "precision: bf16\n", _1="nano-3")
+    specs = [str(half), "nano-3"]
+    by_spec = {contender.name: contender for contender in Contenders().load(*(specs[i] for i in order))}
+    precisions = {}
+    for name, contender in by_spec.items():
+        assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
+        precisions[name] = contender.engine.bf16
+    assert precisions == {str(half): True, "nano-3": False}

@@ -1,0 +1,67 @@
+"""What can be refused is refused before a run's folder exists, and before `runs/latest` moves."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agents.weights import resolve
+from arena.config.layers import compose, set_layer, text_layer
+from arena.preflight import preflight
+from tests.arena.kept_run import kept_run
+from tests.arena.test_lab import CONFIG
+from tests.arena.tiny import NO_IMITATION, TINY, refused
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an earlier run that `runs/latest` points to."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    kept_run(tmp_path / "runs" / "earlier", _3="nano-3")
+    (tmp_path / "runs" / "latest").symlink_to("earlier")
+    return tmp_path
+
+
+def folder(place: Path, name: str, **changes: object) -> Path:
+    """A copy of nano's folder with another tokenizer_config.json."""
+    made = place / name
+    shutil.copytree(resolve("nano"), made)
+    config = json.loads((made / "tokenizer_config.json").read_text())
+    (made / "tokenizer_config.json").write_text(json.dumps(config | changes))
+    (made / "chat_template.jinja").unlink(missing_ok=True)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("learn.shown={run: runs/nowhere}", "learn.shown.run: there is no folder runs/nowhere"),
+        ("learn.shown={run: runs/earlier}", "has no finished match of negotiation"),
+        ("seats.responder.policy=endpoint:gpt", "OPENAI_API_KEY"),
+        ("seats.responder.policy=randm", "did you mean 'random'"),
+        ("policies.shared.model=nanoo", "did you mean 'nano'"),
+        ("policies.shared.model=empty", "no model folder"),
+        ("policies.shared.model=silent", "chat template"),
+        ("evaluate={games: [{name: kuhn_pokr}]}", "did you mean 'kuhn_poker'"),
+        ("evaluate={games: [{name: kuhn_poker}], against: [runs/latest@9]}", "keeps no weights of iteration 9"),
+        ("seats.responder.role=nowhere.yaml", "nowhere.yaml"),
+        ("game.name=race.py:Race", "race.py (arena list games)"),
+    ],
+)
+def test_nothing_is_left_of_a_run_that_is_refused(place: Path, setting: str, says: str) -> None:
+    (place / "empty").mkdir()
+    if "silent" in setting:
+        folder(place, "silent", chat_template=None)
+    assert says in refused(*TINY, *NO_IMITATION, "--set", setting)
+    assert sorted(path.name for path in (place / "runs").iterdir()) == ["earlier", "latest"]
+    assert (place / "runs" / "latest").readlink() == Path("earlier")
+
+
+def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
+    found = preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda what: None)
+    assert isinstance(found.experiment.threads, int)
+    assert [table.game.name for table in found.tables] == ["negotiation"]
+    assert set(found.roles) == {"nano_opener", "nano_responder"} and found.notes == []
