@@ -70,12 +70,12 @@ def dialogue(run: Run, match: str) -> str:
 
     Control characters are removed, so the text is safe to print; it holds no markup.
     """
-    found = run.matches[run.matches["id"] == match]
-    if found.empty:
+    rows = run.matches[run.matches["id"] == match]
+    if rows.empty:
         near = get_close_matches(match[:64], run.matches["id"].tolist(), n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
         raise StoreError(f"{run.path} has no match '{printable(match[:64])}'{hint}")
-    head = found.iloc[0]
+    head = rows.iloc[0]
     lines = [f"match {printable(match)} of {printable(head['game'])}, iteration {head['iteration']}"]
     for turn in run.turns[run.turns["match"] == match].to_dict("records"):
         lines += _spoken({str(name): value for name, value in turn.items()})
@@ -99,9 +99,9 @@ def _ending(match: pd.Series[Any]) -> list[str]:
     lines = []
     for kind in ("payoff", "report"):
         cells = {name: match[name] for name in match.index if name.startswith(f"{kind}.")}
-        told = {name[len(kind) + 1 :]: value for name, value in cells.items() if not pd.isna(value)}
-        listed = ", ".join(f"{printable(name)} {_figure(value)}" for name, value in told.items())
-        lines += [f"{kind}: {listed}"] if told else []
+        figures = {name[len(kind) + 1 :]: value for name, value in cells.items() if not pd.isna(value)}
+        listed = ", ".join(f"{printable(name)} {_figure(value)}" for name, value in figures.items())
+        lines += [f"{kind}: {listed}"] if figures else []
     return lines
 
 

@@ -91,8 +91,8 @@ def build(
     temperatures = {name: role.sampling.temperature for name, role in roles.items()}
     gold = gold_of(experiment.credit)
 
-    def measured(needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
-        return measure(needs, found, policies, temperatures, gold, critic)
+    def measured(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
+        return measure(needs, trajectories, policies, temperatures, gold, critic)
 
     crediting = Crediting(experiment, measured, run.reader.log, state.get("credit", {}))
     limits = Limits(**experiment.play.limits.model_dump())

@@ -79,8 +79,8 @@ def environment() -> dict[str, Any]:
 
 def examine() -> list[Finding]:
     """All checks, in the order a user would care."""
-    found = versions()
-    train = [name for name in ("torch", "transformers", "deepspeed", "safetensors") if found[name] == "missing"]
+    installed = versions()
+    train = [name for name in ("torch", "transformers", "deepspeed", "safetensors") if installed[name] == "missing"]
     free = shutil.disk_usage(Path.cwd()).free
     memory = _memory()
     clash = shadowed()
@@ -90,7 +90,7 @@ def examine() -> list[Finding]:
         Finding(
             "learning",
             not train,
-            ", ".join(f"{n} {found[n]}" for n in ("torch", "transformers", "deepspeed")),
+            ", ".join(f"{n} {installed[n]}" for n in ("torch", "transformers", "deepspeed")),
             f"pip install 'arena-selfplay[train]' ({', '.join(train)} missing)",
         ),
         Finding("device", True, _device()),
@@ -103,7 +103,7 @@ def examine() -> list[Finding]:
         ),
         Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB"),
         _home(),
-        Finding("vllm", True, found["vllm"] if found["vllm"] != "missing" else "not installed (optional)"),
+        Finding("vllm", True, installed["vllm"] if installed["vllm"] != "missing" else "not installed (optional)"),
     ]
 
 

@@ -118,21 +118,21 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Of each trained policy against each other one it met, `shared vs random`."""
-    met: dict[str, list[float]] = {}
-    for learner, opponent, score in (found for record in records for found in scores(record)):
-        met.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
-    return {pair: _mean(found) for pair, found in sorted(met.items())}
+    by_pair: dict[str, list[float]] = {}
+    for learner, opponent, score in (result for record in records for result in scores(record)):
+        by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
+    return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
 
 def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
     """Mean mu of who played, by name."""
     known = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for name, policy in sorted(played):
         if name in known:
-            found.setdefault(name.removesuffix(policy) + _together(policy), []).append(known[name][0])
-    return {name: _mean(mus) for name, mus in sorted(found.items())}
+            by_name.setdefault(name.removesuffix(policy) + _together(policy), []).append(known[name][0])
+    return {name: _mean(mus) for name, mus in sorted(by_name.items())}
 
 
 def _together(policy: str) -> str:

@@ -119,9 +119,9 @@ class Policies(Mapping[str, Policy]):
 
     def _bring(self, name: str, pool: Pool) -> None:
         """Load and serve a past version, such as `shared@12`, if it is not there; it is the latest used."""
-        found = version_of(name)
-        assert found is not None, name
-        policy, version = found
+        parsed = version_of(name)
+        assert parsed is not None, name
+        policy, version = parsed
         if name not in self._past:
             self._past[name] = self[policy].past(name, version, pool.path(policy, version))
             self.engine.publish(name, version, self._past[name].weights)

@@ -73,13 +73,13 @@ class Trajectory:
 
     def contexts(self) -> dict[int, list[int]]:
         """By turn's index, the ids that stood in its stream before its first sampled token."""
-        found: dict[int, list[int]] = {}
+        prefixes: dict[int, list[int]] = {}
         for stream in self.streams:
             places = np.flatnonzero(stream.mask)
             turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[places], return_index=True)
             starts = zip(turns.tolist(), places[firsts].tolist(), strict=True)
-            found |= {turn: stream.ids[:place] for turn, place in starts}
-        return found
+            prefixes |= {turn: stream.ids[:place] for turn, place in starts}
+        return prefixes
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
         """A copy whose turns carry these, one of each per turn; ValueError for any other number."""
@@ -199,7 +199,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
     """One trajectory per seat that took a turn or has a stream, in seat order; none for a failed match."""
     if record.status != "finished":
         return []
-    found = [
+    candidates = [
         Trajectory(
             match=record.id,
             game=record.game,
@@ -215,7 +215,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
         )
         for seat, seating in record.seats.items()
     ]
-    return [trajectory for trajectory in found if trajectory.turns or trajectory.streams]
+    return [trajectory for trajectory in candidates if trajectory.turns or trajectory.streams]
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:

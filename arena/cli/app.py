@@ -200,8 +200,8 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
             {"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}}
             for c in changes(folder)
         ]
-        told = {"run": str(folder), "changes": rows, "match": best}
-        print(json.dumps(told | ({"evaluation": compared.to_json()} if compared else {})))
+        summary = {"run": str(folder), "changes": rows, "match": best}
+        print(json.dumps(summary | ({"evaluation": compared.to_json()} if compared else {})))
         return
     metrics = RunReader(folder).metrics()
     show_changes(console, changes(folder), metrics)
@@ -247,8 +247,10 @@ def export(
     """Write a policy's weights as a folder that transformers' from_pretrained and vLLM load."""
     from arena.store.export import export as write
 
-    found = write(run, policy, to, iteration)
-    print(json.dumps({"folder": str(to), "iteration": found}) if as_json else f"{to}: {policy} after iteration {found}")
+    number = write(run, policy, to, iteration)
+    print(
+        json.dumps({"folder": str(to), "iteration": number}) if as_json else f"{to}: {policy} after iteration {number}"
+    )
 
 
 @app.command("list")

@@ -46,10 +46,10 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     if kind == "roles":
         from agents.role import list_roles, load_role
 
-        found = list_roles(role_folders)
+        roles = list_roles(role_folders)
         return [
             {"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)}
-            for name, p in found.items()
+            for name, p in roles.items()
         ]
     if kind == "policies":
         return _policies()

@@ -35,14 +35,14 @@ def credit(
     from arena.credit.compare import compare
     from arena.evaluate.specs import experiment_of
 
-    found = compare(run, experiment_of(run), parsed(estimators), iteration)
-    shown = match or found.most_disputed()
-    if not (found.turns["match"] == shown).any():
+    comparison = compare(run, experiment_of(run), parsed(estimators), iteration)
+    shown = match or comparison.most_disputed()
+    if not (comparison.turns["match"] == shown).any():
         raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")
     if as_json:
-        print(json.dumps(_plain(found)))
+        print(json.dumps(_plain(comparison)))
     else:
-        show_comparison(Console(highlight=False), run, found, shown)
+        show_comparison(Console(highlight=False), run, comparison, shown)
 
 
 def parsed(text: str) -> list[Chosen]:
@@ -63,12 +63,12 @@ def parsed(text: str) -> list[Chosen]:
         raise ConfigError(f"--estimators: {where + ': ' if where else ''}{first['msg']}") from None
 
 
-def _plain(found: Comparison) -> dict[str, object]:
+def _plain(comparison: Comparison) -> dict[str, object]:
     """All tables as JSON values; NaN becomes null."""
     tables = {
-        "overview": found.overview().rename_axis("estimator").reset_index(),
-        "correlations": found.correlations().rename_axis("estimator").reset_index(),
-        "bias": found.bias().reset_index(),
-        "turns": found.turns,
+        "overview": comparison.overview().rename_axis("estimator").reset_index(),
+        "correlations": comparison.correlations().rename_axis("estimator").reset_index(),
+        "bias": comparison.bias().reset_index(),
+        "turns": comparison.turns,
     }
     return {name: json.loads(table.to_json(orient="records", double_precision=15)) for name, table in tables.items()}

@@ -80,17 +80,17 @@ def eval_(
     who, *rest = loader.load(*wanted)
     first = rest.pop(0) if before else None
     games = [game_spec(spec.name, option, [who]) for spec in games]
-    met = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
+    opponents = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
     for spec in games:
-        check([who, *met[spec.name]], spec)
+        check([who, *opponents[spec.name]], spec)
     players = [who, first] if first else [who]
-    total = sum(matches_of(p, spec, _met_by(p, who, met[spec.name]), matches) for p in players for spec in games)
+    total = sum(matches_of(p, spec, _met_by(p, who, opponents[spec.name]), matches) for p in players for spec in games)
     with progress(total, as_json) as step:
-        found = [
-            [r for spec in games for r in evaluate(p, _met_by(p, who, met[spec.name]), spec, matches, seed, step)]
+        results = [
+            [r for spec in games for r in evaluate(p, _met_by(p, who, opponents[spec.name]), spec, matches, seed, step)]
             for p in reversed(players)
         ]
-    after, old = found[-1], found[0] if before else []
+    after, old = results[-1], results[0] if before else []
     data = {"contender": contender, "seed": seed, "results": [r.to_json() for r in after]}
     if before:
         data |= {"before": [r.to_json() for r in old], "changes": changes(old, after)}
@@ -134,16 +134,16 @@ def tournament_(
     loaded = Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
     spec = game_spec(game, option, loaded)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
-        found = tournament(loaded, spec, matches, seed, step)
+        standings = tournament(loaded, spec, matches, seed, step)
     if plot:
         from arena.evaluate.tournament_plot import plot as draw
 
-        draw(found, plot)
-    close({"seed": seed, **found.to_json()}, out, as_json)
+        draw(standings, plot)
+    close({"seed": seed, **standings.to_json()}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_standings
 
-        show_standings(console, found)
+        show_standings(console, standings)
 
 
 def exploit(
@@ -174,24 +174,24 @@ def exploit(
     console, known = Console(highlight=False), Known()
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name) if history else [name])]
-    loader, found = specs.Contenders(role, doing()), dict[str, Exploitability]()
+    loader, exploitabilities = specs.Contenders(role, doing()), dict[str, Exploitability]()
     spec: GameSpec | None = None
     for name in dict.fromkeys(names):
         (contender,) = loader.load(name)
         spec = spec or game_spec(game, option, [contender])
-        found[name] = exploitability_of(contender, spec, known)
+        exploitabilities[name] = exploitability_of(contender, spec, known)
         loader.unload(contender)
     assert spec is not None
     rows = [
         {"contender": n, "nash_conv": e.nash_conv, "exploitability": e.exploitability, "gains": e.gains,
          "value": e.value, "legal_mass": e.legal_mass, "states": e.states}
-        for n, e in found.items()
+        for n, e in exploitabilities.items()
     ]  # fmt: skip
     close({"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_exploitabilities
 
-        show_exploitabilities(console, spec, found)
+        show_exploitabilities(console, spec, exploitabilities)
 
 
 def compare(run: Path, quiet: bool) -> Compared | None:

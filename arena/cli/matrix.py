@@ -118,12 +118,12 @@ def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
-    found = {(cell.agent, cell.person): cell for cell in cells}
+    by_pair = {(cell.agent, cell.person): cell for cell in cells}
     console.print(Text(printable(title), style="bold"), soft_wrap=True)
     figures = {
-        f"pass^{k}": {at: interval(c.reliability(k)) for at, c in found.items()} for k in range(1, cells[0].k + 1)
+        f"pass^{k}": {at: interval(c.reliability(k)) for at, c in by_pair.items()} for k in range(1, cells[0].k + 1)
     }
-    figures["turns"] = {at: number(c.mean("turns").estimate, "{:.1f}") for at, c in found.items()}
+    figures["turns"] = {at: number(c.mean("turns").estimate, "{:.1f}") for at, c in by_pair.items()}
     for name, values in figures.items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for n, column in enumerate((name, *persons)):

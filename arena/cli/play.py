@@ -83,7 +83,7 @@ def make_game(name: str, options: dict[str, Any]) -> Any:
 def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
     """From `SEAT=WHO` to who sits at each seat, in the game's order; ConfigError for seats that cannot be filled so."""
     names: list[str] = list(game.possible_agents)
-    found: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     for assignment in assignments:
         place, equals, who = (part.strip() for part in assignment.partition("="))
         if not equals or not who:
@@ -92,13 +92,13 @@ def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
         if name not in names:
             known = ", ".join(f"{number} {name}" for number, name in enumerate(names))
             raise ConfigError(f"--seat: there is no seat '{place}'{nearest(place, names)} (the seats: {known})")
-        if name in found:
-            raise ConfigError(f"--seat: two are to sit at {name}: {found[name]} and {who}")
-        found[name] = who
+        if name in assigned:
+            raise ConfigError(f"--seat: two are to sit at {name}: {assigned[name]} and {who}")
+        assigned[name] = who
     for name in names:
-        if name not in found:
+        if name not in assigned:
             raise ConfigError(f"--seat: nobody sits at {name}: add --seat {name}=random, or {name}={HUMAN}")
-    return {name: found[name] for name in names}
+    return {name: assigned[name] for name in names}
 
 
 def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:

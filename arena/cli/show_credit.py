@@ -18,11 +18,11 @@ _SAID = 60
 """Characters of a turn that are shown beside its advantages."""
 
 
-def show_comparison(console: Console, run: Path, found: Comparison, match: str) -> None:
+def show_comparison(console: Console, run: Path, comparison: Comparison, match: str) -> None:
     """The estimators' overview, how alike they are, whom they favour, and one match turn by turn."""
-    count = f"{len(found.turns)} turns of {found.turns['match'].nunique()} matches"
+    count = f"{len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches"
     console.print(Text(f"{run}: {count}", style="bold"), soft_wrap=True)
-    overview = found.overview()
+    overview = comparison.overview()
     silent = [name for name, zeros in overview["zeros"].items() if zeros == 1]
     for name in ("zeros", "praised"):
         overview[name] = overview[name].map("{:.0%}".format)
@@ -31,18 +31,18 @@ def show_comparison(console: Console, run: Path, found: Comparison, match: str) 
         alone = "nothing in its groups differs; groups of one deal need play.group above 1"
         console.print(Text(f"0 on every turn: {', '.join(map(str, silent))} ({alone})", style="dim"), soft_wrap=True)
     console.print(Text("\ncorrelation over all turns"))
-    _print(console, found.correlations())
+    _print(console, comparison.correlations())
     console.print(Text("\nmean advantage by role, in deviations of the estimator (0 favours nobody)"))
-    _print(console, _titled(found.bias()))
+    _print(console, _titled(comparison.bias()))
     console.print(Text(f"\nmatch {match}, turn by turn (arena show {run} {match})"), soft_wrap=True)
-    _show_match(console, run, found, match)
+    _show_match(console, run, comparison, match)
 
 
-def _show_match(console: Console, run: Path, found: Comparison, match: str) -> None:
+def _show_match(console: Console, run: Path, comparison: Comparison, match: str) -> None:
     """Every turn of the match; those of nobody in training without numbers."""
-    own = found.turns[found.turns["match"] == match].set_index("turn")
+    own = comparison.turns[comparison.turns["match"] == match].set_index("turn")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("turn", "reward", *found.estimators):
+    for name in ("turn", "reward", *comparison.estimators):
         table.add_column(name, justify="right")
     table.add_column("said", overflow="ellipsis", no_wrap=True, max_width=_SAID)
     for turn in RunReader(run).match(match)["turns"]:
@@ -50,9 +50,9 @@ def _show_match(console: Console, run: Path, found: Comparison, match: str) -> N
         seat = Text(f"{turn['seat']}: ", style="cyan").append(said)
         if turn["index"] in own.index:
             row = own.loc[turn["index"]]
-            figures = [_number(row[name]) for name in ("reward", *found.estimators)]
+            figures = [_number(row[name]) for name in ("reward", *comparison.estimators)]
         else:
-            figures = [""] * (1 + len(found.estimators))
+            figures = [""] * (1 + len(comparison.estimators))
         table.add_row(str(turn["index"] + 1), *figures, seat)
     print_table(console, table)
 

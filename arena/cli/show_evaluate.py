@@ -18,10 +18,10 @@ from arena.plain import printable
 from arena.statistics import Interval
 
 
-def interval(found: Interval, form: str = "{:.2f}") -> str:
+def interval(ci: Interval, form: str = "{:.2f}") -> str:
     """`0.54 [0.49, 0.59]`; the estimate alone where the data give no interval."""
-    estimate, low, high = (cell(value, form) for value in found)
-    return estimate if found.low != found.low else f"{estimate} [{low}, {high}]"
+    estimate, low, high = (cell(value, form) for value in ci)
+    return estimate if ci.low != ci.low else f"{estimate} [{low}, {high}]"
 
 
 def shortened(names: Iterable[str]) -> dict[str, str]:
@@ -140,13 +140,13 @@ def _show_cycles(console: Console, s: Standings) -> None:
         _say(console, f"  and {len(report.cycles) - 10} more (--json lists them)", "dim")
 
 
-def show_exploitabilities(console: Console, game: Any, found: Mapping[str, Exploitability]) -> None:
+def show_exploitabilities(console: Console, game: Any, exploitabilities: Mapping[str, Exploitability]) -> None:
     """A line per contender."""
-    first, short = next(iter(found.values())), shortened(found)
+    first, short = next(iter(exploitabilities.values())), shortened(exploitabilities)
     one, *_ = seats = list(first.gains)
     _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
     table = _table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
-    for name, e in found.items():
+    for name, e in exploitabilities.items():
         gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")
         cells = [short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass]
         table.add_row(*map(Text, cells))

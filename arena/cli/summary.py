@@ -36,12 +36,12 @@ def changes(run: Path) -> list[Change]:
         [row for row in reader.log.read(k, streams=False) if row["status"] == "finished"]
         for k in (numbers[0], numbers[-1])
     ]
-    found = []
+    comparisons = []
     for name, figure in _figures(ends[1]):
         first, last = ([v for row in rows if (v := figure(row)) is not None] for rows in ends)
         if first and last:
-            found.append(Change(name, mean_ci(first), mean_ci(last), difference_ci(first, last)))
-    return found
+            comparisons.append(Change(name, mean_ci(first), mean_ci(last), difference_ci(first, last)))
+    return comparisons
 
 
 Figure = Callable[[Row], float | None]
@@ -50,25 +50,25 @@ Figure = Callable[[Row], float | None]
 def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
     """The figures to compare: valid acts, then each game's own and its payoffs."""
     games = sorted({str(row["game"]) for row in rows})
-    found: list[tuple[str, Figure]] = [("valid-act rate", _valid)]
+    figures: list[tuple[str, Figure]] = [("valid-act rate", _valid)]
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
-        found += [(f"{title}{name}", _of(game, figure)) for name, figure in _game_figures(sample)]
-    return found
+        figures += [(f"{title}{name}", _of(game, figure)) for name, figure in _game_figures(sample)]
+    return figures
 
 
 def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
     """What matches like this one tell."""
-    found: list[tuple[str, Figure]] = []
+    figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
-        found.append(("deal rate", lambda row: float(row["report"]["deal"])))
-    found.append(("mean payoff", _mean_payoff))
+        figures.append(("deal rate", lambda row: float(row["report"]["deal"])))
+    figures.append(("mean payoff", _mean_payoff))
     for seat in sample["payoffs"]:
-        found.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
+        figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
     if "efficiency" in sample["report"]:
-        found.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
-    return found
+        figures.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
+    return figures
 
 
 def _of(game: str, figure: Figure) -> Figure:

@@ -119,8 +119,8 @@ def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
 def table(kind: str) -> Mapping[str, Callable[..., Any]]:
     """All parts of a kind by name."""
     module, _, name = TABLES[kind].partition(":")
-    found: Mapping[str, Callable[..., Any]] = getattr(import_module(module), name)
-    return found
+    parts: Mapping[str, Callable[..., Any]] = getattr(import_module(module), name)
+    return parts
 
 
 def needs(*measures: str) -> Callable[[Any], Any]:
@@ -170,8 +170,8 @@ def _choose(kind: str, value: Any) -> Chosen:
     if not isinstance(name, str) or name not in known:
         if not isinstance(name, str) or not name:
             raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(known)}")
-        told = f"unknown {kind} '{name}'{nearest(name, list(known))} (arena list {plural(kind)})"
-        raise PydanticCustomError("part_error", told.replace("{", "{{").replace("}", "}}"))
+        message = f"unknown {kind} '{name}'{nearest(name, list(known))} (arena list {plural(kind)})"
+        raise PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
     try:
         settings = _model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
@@ -210,20 +210,20 @@ def _told(name: str, parameter: Parameter) -> str:
 def _renamed(error: ValidationError, kind: str, name: str) -> ValidationError:
     """The same errors below the part's name, with the nearest setting for one that does not exist."""
     known = list(_settings(table(kind)[name]))
-    found: list[InitErrorDetails] = []
+    errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         what: Any = fault["type"]
         if what == "extra_forbidden" and len(fault["loc"]) == 1:
             listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
-            told = f"unknown setting of {kind} {name}{nearest(str(fault['loc'][0]), known) or listed}"
-            what = PydanticCustomError("part_error", told.replace("{", "{{").replace("}", "}}"))
+            message = f"unknown setting of {kind} {name}{nearest(str(fault['loc'][0]), known) or listed}"
+            what = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
         elif what in ("part_error", "value_error"):
             what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
         details: InitErrorDetails = {"type": what, "loc": (name, *fault["loc"]), "input": fault["input"]}
         if "ctx" in fault and isinstance(what, str):
             details["ctx"] = fault["ctx"]
-        found.append(details)
-    return ValidationError.from_exception_data(f"{kind} {name}", found)
+        errors.append(details)
+    return ValidationError.from_exception_data(f"{kind} {name}", errors)
 
 
 def _parts_in(value: Any) -> list[Chosen]:

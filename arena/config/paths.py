@@ -63,9 +63,9 @@ def _model(name: str) -> str:
 
 def _contender(spec: str) -> str:
     """A run's folder, before what says which of its weights, or a model's."""
-    found = re.fullmatch(r"(.+?)((?:@\d{1,9})?(?::[A-Za-z0-9_-]{1,64})?)", spec)
-    if found and Path(absolute(found[1]), "config.yaml").is_file():
-        return absolute(found[1]) + found[2]
+    match = re.fullmatch(r"(.+?)((?:@\d{1,9})?(?::[A-Za-z0-9_-]{1,64})?)", spec)
+    if match and Path(absolute(match[1]), "config.yaml").is_file():
+        return absolute(match[1]) + match[2]
     return _model(spec) if Path(absolute(spec), "config.json").is_file() else spec
 
 

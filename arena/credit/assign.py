@@ -41,13 +41,13 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
     if not selection.kept.all():
         batch, rewards, selection = _without_dropped(batch, rewards, selection)
     batch = batch.counting(selection.counted)
-    found = rule.estimator(batch, rewards)
-    tokens = found.values if isinstance(found, TokenAdvantages) else None
+    estimate = rule.estimator(batch, rewards)
+    tokens = estimate.values if isinstance(estimate, TokenAdvantages) else None
     if rule.transforms:
-        tokens = spread(batch, found) if tokens is None else tokens
+        tokens = spread(batch, estimate) if tokens is None else tokens
         for transform in rule.transforms:
             tokens = transform(batch, tokens)
-    advantages = found if tokens is None else gathered(batch, tokens)
+    advantages = estimate if tokens is None else gathered(batch, tokens)
     return _by_trajectory(batch, rewards, advantages, tokens, selection)
 
 

@@ -96,14 +96,14 @@ class TurnBatch:
     @cached_property
     def token_turns(self) -> Ints:
         """[N] the turn, as a row of this batch, that sampled each token."""
-        found = []
+        parts = []
         for start, trajectory in zip(self.starts, self.trajectories, strict=False):
             rows = {turn.index: start + k for k, turn in enumerate(trajectory.turns)}
             for stream in trajectory.streams:
                 own = np.asarray(stream.turns, np.int64)[np.asarray(stream.mask, bool)]
                 indices, inverse = np.unique(own, return_inverse=True)
-                found.append(np.array([rows[i] for i in indices.tolist()], np.int64)[inverse])
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+                parts.append(np.array([rows[i] for i in indices.tolist()], np.int64)[inverse])
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     @cached_property
     def turn_tokens(self) -> Ints:
@@ -180,14 +180,14 @@ class TurnBatch:
 
         One pass over the places, all trajectories at once: trajectories of 10 turns cost 10 vector operations.
         """
-        found = values.astype(np.float64, copy=True)
+        sums = values.astype(np.float64, copy=True)
         order = np.argsort(self.place, kind="stable")
         bounds = np.searchsorted(self.place[order], np.arange(int(self.place.max(initial=-1)) + 2))
         for k in range(len(bounds) - 3, -1, -1):
             rows = order[bounds[k] : bounds[k + 1]]
             rows = rows[~self.last[rows]]
-            found[rows] += carry[rows] * found[rows + 1]
-        return found
+            sums[rows] += carry[rows] * sums[rows + 1]
+        return sums
 
 
 def _dense(labels: Ints) -> Ints:

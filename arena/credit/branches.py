@@ -11,8 +11,8 @@ _ID = re.compile(r"(.+)-b(\d+)(-r\d+)?")
 
 def parting(match: str) -> tuple[str, int] | None:
     """From a match's id: the match that it is a branch of, and the first turn that is new; None if it is no branch."""
-    found = _ID.fullmatch(match)
-    return (found[1], int(found[2])) if found else None
+    parsed = _ID.fullmatch(match)
+    return (parsed[1], int(parsed[2])) if parsed else None
 
 
 class Pair(NamedTuple):

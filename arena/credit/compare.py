@@ -49,9 +49,9 @@ class Comparison:
     def correlations(self, method: str = "pearson") -> pd.DataFrame:
         """Between each two estimators over all turns; NaN for one that says the same of every turn."""
         constant = [name for name in self.estimators if self.turns[name].std(ddof=0) < ZERO]
-        found = self.turns[self.estimators].corr(method=method)  # type: ignore[arg-type]
-        found.loc[constant, :] = found.loc[:, constant] = np.nan
-        return found
+        matrix = self.turns[self.estimators].corr(method=method)  # type: ignore[arg-type]
+        matrix.loc[constant, :] = matrix.loc[:, constant] = np.nan
+        return matrix
 
     def bias(self) -> pd.DataFrame:
         """Mean advantage of each role, in deviations of the estimator: whether a role is told it does well anyway."""
@@ -83,14 +83,14 @@ def compare(
     judges = [_Judge(chosen, experiment) for chosen in estimators]
     frames = []
     for k in reader.iterations():
-        found = trained(map(MatchRecord.from_json, reader.log.read(k)))
-        if not found:
+        trajectories = trained(map(MatchRecord.from_json, reader.log.read(k)))
+        if not trajectories:
             continue
-        batch = TurnBatch(found, Clock(k, experiment.iterations))
+        batch = TurnBatch(trajectories, Clock(k, experiment.iterations))
         rewards = _rewards(reader, k, batch, experiment.credit)
-        said = [judge(batch, rewards) for judge in judges]
+        advantages = [judge(batch, rewards) for judge in judges]
         if iterations is None or k in iterations:
-            frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, said, strict=True))))
+            frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, advantages, strict=True))))
     if not frames:
         raise ConfigError(f"{run} has no turn of a trained policy to give credit to: choose another run or iteration")
     table = pd.concat(frames, ignore_index=True)
@@ -111,15 +111,15 @@ class _Judge:
         """[T] what it says of an iteration's turns, before its critic learns what came of them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
         measures = self.critic.look(batch.trajectories) if self.critic else {}
-        found = self.estimator(replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
-        said = gathered(batch, found.values) if isinstance(found, TokenAdvantages) else found
+        estimate = self.estimator(replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
+        advantages = gathered(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
         if self.critic:
             cuts = batch.starts[1:-1]
-            parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(said, cuts), strict=True)
+            parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), strict=True)
             self.critic.fit(
                 [Credited(t, r, a) for t, r, a in parts], generator(self.seed, batch.clock.iteration, "critic")
             )
-        return said
+        return advantages
 
 
 def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
@@ -134,15 +134,15 @@ def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
 def column_names(estimators: Sequence[Chosen]) -> list[str]:
     """A name for each estimator: its own, with its settings where two would have the same."""
     bare = [chosen.name for chosen in estimators]
-    told = [
+    names = [
         f"{c.name}({', '.join(f'{name}={value}' for name, value in c.plain()[c.name].items())})"
         if bare.count(c.name) > 1 and isinstance(c.plain(), dict)
         else c.name
         for c in estimators
     ]
-    if len(set(told)) < len(told):
-        raise ConfigError(f"{next(n for n in told if told.count(n) > 1)} is named twice: take one out")
-    return told
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{next(n for n in names if names.count(n) > 1)} is named twice: take one out")
+    return names
 
 
 def _rewards(reader: RunReader, k: int, batch: TurnBatch, spec: CreditSpec) -> Floats:

@@ -28,12 +28,12 @@ class Gold(NamedTuple):
 def gold_of(rule: CreditSpec) -> Gold | None:
     """How the stages want `gold` asked for, if any wants it; ConfigError where two want it differently."""
     asked = [stage.whole().settings for stage in rule.stages if "gold" in stage.needs]
-    found = {Gold(settings["gold"], settings["before"]) for settings in asked}
-    if len(found) > 1:
+    golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
+    if len(golds) > 1:
         raise ConfigError(
             "credit.stages: two stages ask for the right answer differently: give both the same `gold` and `before`"
         )
-    return found.pop() if found else None
+    return golds.pop() if golds else None
 
 
 def beliefs(trajectories: Sequence[Trajectory], frame: ChatFrame, look: Look, gold: Gold) -> list[NDArray[np.float32]]:
@@ -43,13 +43,13 @@ def beliefs(trajectories: Sequence[Trajectory], frame: ChatFrame, look: Look, go
     There `gold.before` and the answer follow instead, as content. Costs a forward pass over every turn's context:
     a few trajectories are asked at a time, as the contexts of long ones are much larger than their streams.
     """
-    found: list[NDArray[np.float32]] = []
+    by_trajectory: list[NDArray[np.float32]] = []
     for start in range(0, len(trajectories), _AT_ONCE):
         asked = [_asked(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
         streams = [stream for own in asked for stream in own]
         means = np.array([scores.logprobs.mean() for scores in look(streams, [1.0] * len(streams))], np.float32)
-        found += np.split(means, np.cumsum([len(own) for own in asked])[:-1])
-    return found
+        by_trajectory += np.split(means, np.cumsum([len(own) for own in asked])[:-1])
+    return by_trajectory
 
 
 _AT_ONCE = 64

@@ -62,31 +62,33 @@ class Crediting:
 
     def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
         """What every turn of a trained policy earned and was worth."""
-        found = trained(records)
+        trajectories = trained(records)
         if self._replay is None:
-            return Credit(assign(self._batch(k, found, self.rule.needs, self._memory), self.rule), [])
-        batch, rewards = self._tried(k, found)
-        heard = self._replay.inject(batch, rewards)
-        credited = assign(self._batch(k, heard, self.rule.needs, self._memory), self.rule)
+            return Credit(assign(self._batch(k, trajectories, self.rule.needs, self._memory), self.rule), [])
+        batch, rewards = self._tried(k, trajectories)
+        injected = self._replay.inject(batch, rewards)
+        credited = assign(self._batch(k, injected, self.rule.needs, self._memory), self.rule)
         again = self._replay.again(batch, rewards, credited)
         return Credit(credited, again) if self._replay.own_step else Credit(credited + again, [])
 
-    def _tried(self, k: int, found: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
+    def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
         """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""
         needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
-        batch = self._batch(k, found, needs, deepcopy(self._memory))
+        batch = self._batch(k, trajectories, needs, deepcopy(self._memory))
         return batch, turn_rewards(batch, self.rule)
 
-    def _batch(self, k: int, found: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]) -> TurnBatch:
+    def _batch(
+        self, k: int, trajectories: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]
+    ) -> TurnBatch:
         clock = Clock(k, self.experiment.iterations)
         rng = generator(self.experiment.seed, k, "credit")
-        return TurnBatch(found, clock, rng, memory, self._measures(k, needs, found))
+        return TurnBatch(trajectories, clock, rng, memory, self._measures(k, needs, trajectories))
 
-    def _measures(self, k: int, needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
+    def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         """What is needed of each trajectory; each is measured once in an iteration, however often credit is tried."""
         if k != self._iteration:
             self._iteration, self._known = k, {}
-        new = [t for t in found if any((name, t.match, t.seat) not in self._known for name in needs)]
+        new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]
         for name, arrays in self._measured(needs, new).items():
             self._known |= {(name, t.match, t.seat): array for t, array in zip(new, arrays, strict=True)}
-        return {name: [self._known[name, t.match, t.seat] for t in found] for name in needs}
+        return {name: [self._known[name, t.match, t.seat] for t in trajectories] for name in needs}

@@ -35,29 +35,29 @@ def measure(
     critic: Critic | None = None,
 ) -> Measures:
     """Each wanted measure of each trajectory; temperatures are by role, `gold` says how the answer is asked for."""
-    found: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
+    measures: Measures = {name: [np.zeros(0, np.float32)] * len(trajectories) for name in wanted}
     by_policy: dict[str, list[int]] = defaultdict(list)
     for i, trajectory in enumerate(trajectories):
         by_policy[trajectory.policy].append(i)
     for policy, members in by_policy.items() if wanted else ():
         streams = [s for i in members for s in trajectories[i].streams]
         per_stream = [temperatures[trajectories[i].role] for i in members for _ in trajectories[i].streams]
-        said: dict[str, list[NDArray[np.float32]]] = {}
+        by_stream: dict[str, list[NDArray[np.float32]]] = {}
         if wanted & {"old", "entropy"}:
             scores = policies.trainers[policy].look(streams, per_stream)
-            said |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
+            by_stream |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
         if "reference" in wanted:
-            said["reference"] = policies.reference_scores(policy, streams, per_stream)
+            by_stream["reference"] = policies.reference_scores(policy, streams, per_stream)
         if "gold" in wanted:
             assert gold is not None, "who wants `gold` says how the answer is asked for"
             asked, look = [trajectories[i] for i in members], policies.trainers[policy].look
             for i, belief in zip(members, beliefs(asked, policies[policy].frame, look, gold), strict=True):
-                found["gold"][i] = belief
-        for name in wanted & said.keys():
-            rest = iter(said[name])
+                measures["gold"][i] = belief
+        for name in wanted & by_stream.keys():
+            rest = iter(by_stream[name])
             for i in members:
                 own = [next(rest) for _ in trajectories[i].streams]
-                found[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
-    return found | (
+                measures[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
+    return measures | (
         critic.look(trajectories) if critic and wanted & frozenset().union(*given_by_critics().values()) else {}
     )

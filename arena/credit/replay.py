@@ -173,21 +173,21 @@ class SelfImitation:
         """What of the remembered is worth more than the median by now, when it is enough."""
         score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
-        known = [Entry(*row) for row in self.memory.get("admitted", [])]
-        known = [e for e in known if batch.clock.iteration - e.iteration <= self.tolerate]
-        known += self._admitted(batch, score, tasks, credited)
+        entries = [Entry(*row) for row in self.memory.get("admitted", [])]
+        entries = [e for e in entries if batch.clock.iteration - e.iteration <= self.tolerate]
+        entries += self._admitted(batch, score, tasks, credited)
         median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
-        weight, found = self.weight(batch.clock), list[Credited]()
-        for policy in sorted({e.policy for e in known}) if weight > 0 else ():
-            better = [e for e in known if e.policy == policy and e.score > median[e.task]]
+        weight, replayed = self.weight(batch.clock), list[Credited]()
+        for policy in sorted({e.policy for e in entries}) if weight > 0 else ():
+            better = [e for e in entries if e.policy == policy and e.score > median[e.task]]
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
                 old = recalled(self.log, drawn, batch.trajectories)
-                found += [self._worth(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
-                known = [e for e in known if e.policy != policy]
-        self.memory["admitted"] = [[*e] for e in known]
-        return found
+                replayed += [self._worth(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
+                entries = [e for e in entries if e.policy != policy]
+        self.memory["admitted"] = [[*e] for e in entries]
+        return replayed
 
     def _remember_groups(self, batch: TurnBatch, score: Floats, tasks: Sequence[str]) -> None:
         """Add the mean and the deviation of each of the batch's groups to their task's history."""

@@ -47,9 +47,9 @@ def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) 
 
 def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
     """[K] the number of each turn's pair of answers, -1 for none, by the place of its trajectory."""
-    found: dict[int, NDArray[np.int64]] = {}
+    numbers: dict[int, NDArray[np.int64]] = {}
     for number, pair in enumerate(pairs([item.trajectory for item in credited])):
         for one in (pair.first, pair.second):
             none = np.full(len(credited[one].trajectory.turns), -1, np.int64)
-            found.setdefault(one, none)[pair.place] = number
-    return found
+            numbers.setdefault(one, none)[pair.place] = number
+    return numbers

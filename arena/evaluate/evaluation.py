@@ -196,15 +196,15 @@ def _figures(played: list[list[Played | None]], held: list[list[str]], scored: b
 
     def measured(p: Played, own: Sequence[str]) -> dict[str, float]:
         acts = sum(p.acts[seat] for seat in own)
-        found = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
-        found |= {"win": float(p.score(own) == 1)} if scored else {}
-        found |= {"turns": float(sum(p.acts.values()))}
-        return found | {n: float(v) for n, v in p.report.items() if n not in found and not isinstance(v, str)}
+        figures = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
+        figures |= {"win": float(p.score(own) == 1)} if scored else {}
+        figures |= {"turns": float(sum(p.acts.values()))}
+        return figures | {n: float(v) for n, v in p.report.items() if n not in figures and not isinstance(v, str)}
 
     by_deal = zip(*played, strict=True)
     deals = [[measured(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
-    names = list(dict.fromkeys(name for row in deals for found in row for name in found))
-    return {name: [_mean([found[name] for found in row if name in found]) for row in deals] for name in names}
+    names = list(dict.fromkeys(name for row in deals for figures in row for name in figures))
+    return {name: [_mean([figures[name] for figures in row if name in figures]) for row in deals] for name in names}
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -229,14 +229,14 @@ def play(
         for i, table in enumerate(tables)
         for deal in range(deals)
     ]  # fmt: skip
-    found: dict[str, Played] = {}
+    played: dict[str, Played] = {}
     failed: Counter[str] = Counter()
 
     async def one(plan: MatchPlan) -> MatchRecord:
         table, deal = (int(part) for part in plan.id.split("-")[:2])
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
-            found[f"{table:04d}-{deal:04d}"] = _kept(record)
+            played[f"{table:04d}-{deal:04d}"] = _kept(record)
         return replace(record, turns=(), streams={})  # nobody needs them any more
 
     def note(record: MatchRecord) -> None:
@@ -246,7 +246,7 @@ def play(
             ended()
 
     wait(play_all(plans, one, note, IN_FLIGHT))
-    return [[found.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
+    return [[played.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
 
 
 def _kept(record: MatchRecord) -> Played:

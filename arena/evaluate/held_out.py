@@ -69,14 +69,14 @@ def held_out(
     loader = specs.Contenders()
     last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in spec.games]
-    for who, game, met in work:
-        check([who, *met], game)
+    for who, game, opponents in work:
+        check([who, *opponents], game)
     step = begin(sum(matches_of(*each, spec.matches) for each in work))
-    played = [evaluate(who, met, game, spec.matches, seed, step) for who, game, met in work]
+    played = [evaluate(who, opponents, game, spec.matches, seed, step) for who, game, opponents in work]
     half = len(spec.games)
-    found = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
-    write_atomic(run / FILE, json.dumps({"seed": seed, **found.to_json()}, indent=1) + "\n")
-    return found
+    compared = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
+    write_atomic(run / FILE, json.dumps({"seed": seed, **compared.to_json()}, indent=1) + "\n")
+    return compared
 
 
 def _met(who: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:

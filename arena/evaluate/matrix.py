@@ -49,8 +49,8 @@ class Person:
 
     def deal(self, game: GameSpec) -> GameSpec:
         """The game with this person in it."""
-        told = {"persona": self.persona, "person": SCRIPT if self.voice is None else "render"}
-        return GameSpec(name=game.name, options={**game.options, **told})
+        options = {"persona": self.persona, "person": SCRIPT if self.voice is None else "render"}
+        return GameSpec(name=game.name, options={**game.options, **options})
 
 
 @dataclass
@@ -127,7 +127,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
     personas: Sequence[str] = getattr(make_game(game), "personas", ())
     if not personas:
         raise ConfigError(f"{game.name} simulates no person: use arena eval")
-    found = []
+    persons = []
     for text in texts or personas:
         persona, plus, voice = text.partition("+")
         if persona not in personas:
@@ -135,8 +135,8 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
         if plus and not voice:
             raise ConfigError(f"--persons {text}: name whose words they are, such as {persona}+smollm2-135m-instruct")
-        found.append((persona, voice))
-    return found
+        persons.append((persona, voice))
+    return persons
 
 
 def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:

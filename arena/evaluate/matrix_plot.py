@@ -24,13 +24,11 @@ def plot(cells: Sequence[Cell], title: str, path: Path) -> None:
     for axis, k in zip(axes[:, 0], shown, strict=True):
         values = [[float("nan")] * len(persons) for _ in agents]
         for cell in cells:
-            row, column, found = agents.index(cell.agent), persons.index(cell.person), cell.reliability(k)
-            values[row][column] = found.estimate
-            told = (
-                f"{found.estimate:.2f}\n{found.low:.2f}–{found.high:.2f}" if found.estimate == found.estimate else "–"
-            )
-            shade = "white" if found.estimate > 0.6 else "black"
-            axis.text(column, row, told, ha="center", va="center", fontsize=7, color=shade)
+            row, column, rate = agents.index(cell.agent), persons.index(cell.person), cell.reliability(k)
+            values[row][column] = rate.estimate
+            label = f"{rate.estimate:.2f}\n{rate.low:.2f}–{rate.high:.2f}" if rate.estimate == rate.estimate else "–"
+            shade = "white" if rate.estimate > 0.6 else "black"
+            axis.text(column, row, label, ha="center", va="center", fontsize=7, color=shade)
         axis.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axis.set_xticks(range(len(persons)), [name.replace("+", "\n+") for name in persons], rotation=30, ha="right")
         axis.set_yticks(range(len(agents)), agents)

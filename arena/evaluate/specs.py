@@ -69,10 +69,10 @@ def read_spec(spec: str) -> Source:
         return Source(spec, "brain", {})
     if not spec.strip():
         raise ConfigError("a contender has no name: give a brain, a run folder, a model or endpoint:MODEL")
-    found = _RUN.fullmatch(spec)
-    path = Path(found["path"] if found else spec).expanduser()
-    if found and (path / CONFIG).is_file():
-        return _read_run(spec, path, found["iteration"], found["policy"])
+    match = _RUN.fullmatch(spec)
+    path = Path(match["path"] if match else spec).expanduser()
+    if match and (path / CONFIG).is_file():
+        return _read_run(spec, path, match["iteration"], match["policy"])
     if path.exists() and str(path) != str(Path(spec).expanduser()):
         raise StoreError(f"{path} is not a run folder, such as runs/latest")
     try:
@@ -124,7 +124,7 @@ def newest(run: Path) -> int:
 def kept(run: Path) -> list[int]:
     """The iterations whose weights can still be had, the first ones (0) included, ascending."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
-    return sorted({0, *checkpoints.iterations(run), *(found[1] for found in versions if found)})
+    return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
 
 def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
@@ -196,16 +196,16 @@ class Contenders:
 
 def before(spec: str) -> str:
     """The spec of a run's first weights, from one of any of its weights; ConfigError for other contenders."""
-    found, source = _RUN.fullmatch(spec), read_spec(spec)
-    if found is None or source.experiment is None:
+    match, source = _RUN.fullmatch(spec), read_spec(spec)
+    if match is None or source.experiment is None:
         raise ConfigError(f"{spec} has no before: only a run does, such as runs/latest")
-    return f"{found['path']}@0" + (f":{found['policy']}" if found["policy"] else "")
+    return f"{match['path']}@0" + (f":{match['policy']}" if match["policy"] else "")
 
 
 def history(spec: str) -> list[str]:
     """The specs of all weights that a run still keeps, oldest first; any other contender's own."""
-    found, source = _RUN.fullmatch(spec), read_spec(spec)
-    if found is None or source.experiment is None:
+    match, source = _RUN.fullmatch(spec), read_spec(spec)
+    if match is None or source.experiment is None:
         return [spec]
-    policy = f":{found['policy']}" if found["policy"] else ""
-    return [f"{found['path']}@{iteration}{policy}" for iteration in kept(Path(found["path"]).expanduser())]
+    policy = f":{match['policy']}" if match["policy"] else ""
+    return [f"{match['path']}@{iteration}{policy}" for iteration in kept(Path(match["path"]).expanduser())]

@@ -53,11 +53,11 @@ def rotational_share(payoffs: np.ndarray) -> np.ndarray:
 def cyclic(payoffs: np.ndarray) -> dict[tuple[int, int, int], np.ndarray]:
     """By triple in the order of beating, (i, j, k) or (i, k, j): bool [...], whether each beats the next."""
     above = antisymmetric(payoffs) > 1e-12
-    found = {}
+    cycles = {}
     for i, j, k in combinations(range(payoffs.shape[-1]), 3):
         for a, b, c in ((i, j, k), (i, k, j)):
-            found[a, b, c] = above[..., a, b] & above[..., b, c] & above[..., c, a]
-    return found
+            cycles[a, b, c] = above[..., a, b] & above[..., b, c] & above[..., c, a]
+    return cycles
 
 
 def transitivity(names: Sequence[str], payoffs: np.ndarray, drawn: np.ndarray, level: float = 0.95) -> Transitivity:

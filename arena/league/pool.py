@@ -27,8 +27,8 @@ def version_name(policy: str, version: int) -> str:
 
 def version_of(name: str) -> tuple[str, int] | None:
     """The policy and the version of `shared@12`; None for other names."""
-    found = _VERSION.fullmatch(name)
-    return (found[1], int(found[2])) if found else None
+    match = _VERSION.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
 
 
 class Pool:
@@ -93,11 +93,11 @@ class Pool:
 
 def _listed(run: Path) -> set[int]:
     """Versions that any of the run's checkpoints lists."""
-    found: set[int] = set()
+    versions: set[int] = set()
     for k in checkpoints.iterations(run):
         try:
             state: dict[str, Any] = json.loads((run / "checkpoints" / f"{k:04d}" / "state.json").read_text())
-            found.update(*state["league"]["pool"].values())
+            versions.update(*state["league"]["pool"].values())
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             continue  # a torn checkpoint lists nothing that could be relied on
-    return found
+    return versions

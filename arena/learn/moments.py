@@ -17,12 +17,12 @@ class Moments:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Every moment there is, on the CPU, by parameter and moment name."""
-        found = {
+        moments = {
             f"{name}.{key}": self._get(parameter, key)
             for name, parameter in self.model.named_parameters()
             for key in MOMENTS
         }
-        return {name: value.detach().cpu().contiguous() for name, value in found.items() if value is not None}
+        return {name: value.detach().cpu().contiguous() for name, value in moments.items() if value is not None}
 
     def load(self, state: dict[str, torch.Tensor], steps: int) -> None:
         """Take up what `state` gave, after so many steps."""

@@ -19,8 +19,8 @@ from arena.learn.batches import Floats, Sample
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
     """The samples with an answer whose pair is whole, and nothing else of them in the loss."""
     held = [_answers(sample) for sample in samples]
-    found, counts = np.unique(np.concatenate([*held, np.zeros(0, np.int64)]), return_counts=True)
-    whole = found[counts == 2]
+    unique, counts = np.unique(np.concatenate([*held, np.zeros(0, np.int64)]), return_counts=True)
+    whole = unique[counts == 2]
     return [
         replace(sample, learned=_tokens(sample, whole))
         for sample, numbers in zip(samples, held, strict=True)
@@ -51,11 +51,11 @@ def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):
         for number in _answers(sample).tolist():
             sums[number][i] = change[_tokens(sample, number)].sum()
-    found = [np.zeros(len(sample.advantages), np.float32) for sample in samples]
+    rivals = [np.zeros(len(sample.advantages), np.float32) for sample in samples]
     for number, both in sums.items():
         for (i, _), (_, rival) in zip(both.items(), reversed(both.items()), strict=True):
-            found[i][_tokens(samples[i], number)] = rival
-    return found
+            rivals[i][_tokens(samples[i], number)] = rival
+    return rivals
 
 
 def _answers(sample: Sample) -> NDArray[np.int64]:

@@ -124,11 +124,11 @@ def entropy_band(
     times its entropy weight .001): .8/1.2, 1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
     """
     scale: float = weight(tokens.clock)
-    past, found = _entropy_past(tokens), tokens.entropy
+    past, entropies = _entropy_past(tokens), tokens.entropy
     if level == "turn":
-        found = tokens.mean_by(tokens.turns, found)
-    usual = torch.as_tensor(past, dtype=found.dtype, device=found.device)[tokens.places]
-    outside = torch.relu(low * usual - found) + torch.relu(found - high * usual)
+        entropies = tokens.mean_by(tokens.turns, entropies)
+    usual = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]
+    outside = torch.relu(low * usual - entropies) + torch.relu(entropies - high * usual)
     return scale * torch.where(usual.isnan(), torch.zeros_like(outside), outside)
 
 

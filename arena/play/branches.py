@@ -30,13 +30,13 @@ class Branch:
 
     def replies(self, seat: str) -> dict[int, Completion]:
         """What a model wrote at the seat before the parting, by turn, as it was sampled."""
-        found = {}
+        completions = {}
         for turn in self.turns(seat):
             stream, begin, end = place_of(self.match.streams[seat], turn.index)
-            said = tuple(stream.ids[begin:end]), tuple(stream.logprobs[begin:end])
+            sampled = tuple(stream.ids[begin:end]), tuple(stream.logprobs[begin:end])
             finish: Literal["stop", "length"] = "length" if turn.finish == "length" else "stop"
-            found[turn.index] = Completion(*said, finish, turn.version)
-        return found
+            completions[turn.index] = Completion(*sampled, finish, turn.version)
+        return completions
 
     def strayed(self, record: MatchRecord) -> str:
         """What makes a match another one than this branch, in one line; "" if all is the same until they part."""

@@ -107,14 +107,14 @@ class Demonstrations:
             table = self.lineup.table(plan)
             contenders: dict[str, Contender] = {}
             for seat, seating in plan.seats.items():
-                found: Contender = self.lineup.contender(seating.policy, seat, table)
-                if not isinstance(found, BrainContender):
+                contender: Contender = self.lineup.contender(seating.policy, seat, table)
+                if not isinstance(contender, BrainContender):
                     brain = brains[int(rng.integers(len(brains)))]
-                    if isinstance(found, ModelContender):
-                        found = _Demonstrator(found, brain)
+                    if isinstance(contender, ModelContender):
+                        contender = _Demonstrator(contender, brain)
                     else:
-                        found = BrainContender(brain, seating.role)
-                contenders[seat] = found
+                        contender = BrainContender(brain, seating.role)
+                contenders[seat] = contender
             return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
 
         return await play_all(plans, play, lambda record: None, 1, 1)
@@ -140,7 +140,7 @@ class Demonstrations:
         return await play_match(kept.plan, table.make_game(), players, Limits())
 
     async def _again(self, drawn: Sequence[_Kept]) -> list[Trajectory]:
-        found = []
+        replayed = []
         for kept in drawn:
             record = await self._retold(kept)
             acts, before = [turn.action for turn in record.turns], [turn["action"] for turn in kept.row["turns"]]
@@ -150,20 +150,20 @@ class Demonstrations:
                     f"({record.reason or 'other acts or payoffs'}): its game or a reply format has changed since; "
                     "show a run with those of this one"
                 )
-            found += [t for t in trajectories(record) if t.seat == kept.seat]
-        return found
+            replayed += [t for t in trajectories(record) if t.seat == kept.seat]
+        return replayed
 
     def _kept(self, learner: str) -> list[_Kept]:
         """The matches to draw from for a learner."""
-        found = []
+        kept = []
         for table, seat, row in _best_matches(self.experiment, self.lineup.tables, learner):
             held = self.experiment.all_tables()[self.lineup.tables.index(table)].seats
             holders = {each: its.policy for each, its in held.items()}
             seats = seatings(table, holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(row["id"], row["iteration"], game.name, dict(game.options), row["seed"], seats)
-            found.append(_Kept(plan, seat, row))
-        return found
+            kept.append(_Kept(plan, seat, row))
+        return kept
 
     def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:
         temperatures = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
@@ -184,16 +184,16 @@ def _best_matches(
     spec = experiment.learn.shown
     if spec is None or spec.run is None:
         return []
-    rows, found = _finished(spec.run), []
+    rows, best = _finished(spec.run), []
     for table, held in zip(tables, experiment.all_tables(), strict=True):
         same = [row for row in rows if (row["game"], row["options"]) == (table.game.name, table.game.options)]
         for seat in (seat for seat, its in held.seats.items() if its.policy == learner):
             ranked = sorted(same, key=lambda row, seat=seat: (-row["payoffs"][seat], row["id"]))  # type: ignore[misc]
-            found += [(table, seat, row) for row in ranked[: ceil(spec.best * len(same))]]
-    if not found:
+            best += [(table, seat, row) for row in ranked[: ceil(spec.best * len(same))]]
+    if not best:
         games = " or ".join(sorted({f"{t.game.name} {t.game.options or ''}".strip() for t in tables}))
         raise ConfigError(f"learn.shown.run: {spec.run} has no finished match of {games} to show '{learner}'")
-    return found
+    return best
 
 
 def _finished(run: str) -> list[dict[str, Any]]:

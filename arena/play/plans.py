@@ -42,8 +42,8 @@ def iteration_plans(
 
     specs = experiment.all_tables()
     counts = apportion(experiment.play.deals if deals is None else deals, [spec.share for spec in specs])
-    found = zip(specs, tables, counts, strict=True)
-    return _plans(experiment.seed, k, [(t, s) for spec, t, n in found for s in seats(spec, t, n)], group, before)
+    counted = zip(specs, tables, counts, strict=True)
+    return _plans(experiment.seed, k, [(t, s) for spec, t, n in counted for s in seats(spec, t, n)], group, before)
 
 
 def branch_plans(
@@ -55,14 +55,14 @@ def branch_plans(
     """
     planned = {plan.id: plan for plan in plans}
     rng = generator(experiment.seed, k, "branch", *list(planned)[:1])
-    found = []
+    branches = []
     for record in records:
         own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
         plan = planned[record.id.removesuffix(f"-r{record.attempt}")]
         for turn in sorted(rng.permutation(own)[: experiment.play.branch].tolist()):
             branch = Branch(record, int(turn))
-            found.append(replace(plan, id=branch.id, branch=branch))
-    return found
+            branches.append(replace(plan, id=branch.id, branch=branch))
+    return branches
 
 
 def demonstration_plans(
@@ -72,8 +72,10 @@ def demonstration_plans(
     pairs = zip(experiment.all_tables(), tables, strict=True)
     own = [(spec, t) for spec, t in pairs if learner in {seat.policy for seat in spec.seats.values()}]
     counts = apportion(count, [spec.share for spec, _ in own])
-    found = zip(own, counts, strict=True)
-    return _plans(experiment.seed, k, [(t, _configured(spec, t, policies)) for (spec, t), n in found for _ in range(n)])
+    counted = zip(own, counts, strict=True)
+    return _plans(
+        experiment.seed, k, [(t, _configured(spec, t, policies)) for (spec, t), n in counted for _ in range(n)]
+    )
 
 
 def _configured(spec: TableSpec, table: Table, policies: Mapping[str, Policy]) -> dict[str, Seating]:

@@ -163,13 +163,13 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> set[str]:
-    found = set()
+    paths = set()
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise StoreError(f"checkpoint {folder} is torn: {path.name} is not a plain file")
         if path.is_file() and path != folder / MANIFEST:
-            found.add(path.relative_to(folder).as_posix())
-    return found
+            paths.add(path.relative_to(folder).as_posix())
+    return paths
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

@@ -141,8 +141,8 @@ def require_run(path: Path) -> Path:
 
 def _native_code(error: Exception) -> int | None:
     """The errno inside an error of a Rust library (safetensors), which has it in its text only."""
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else None
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None
 
 
 def _explain(code: int, path: Path, doing: str) -> str:

@@ -75,7 +75,7 @@ class LogReader:
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""
         names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        return sorted({int(found[1]) for name in names if (found := _LOG_FILE.fullmatch(name))})
+        return sorted({int(match[1]) for name in names if (match := _LOG_FILE.fullmatch(name))})
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""

@@ -72,14 +72,14 @@ class RunFolder:
         StoreError when there are checkpoints and none is whole: nothing is played over what they belong to.
         """
         torn: list[str] = []
-        found = self.newest_valid(torn.append)
-        if found is None and torn:
+        newest = self.newest_valid(torn.append)
+        if newest is None and torn:
             folder = self.path / "checkpoints"
             raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
-        if found is not None:
+        if newest is not None:
             for why in torn:
-                note(f"{why}; going on from iteration {found.iteration}")
-        return found
+                note(f"{why}; going on from iteration {newest.iteration}")
+        return newest
 
     def discard_after(self, iteration: int) -> list[int]:
         """Drop logs, credit, metrics and checkpoints of later iterations; returns the iterations dropped."""

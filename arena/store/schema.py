@@ -166,14 +166,14 @@ def brought_up(table: Any, schema: Any, columns: Collection[str]) -> Any:
 
 def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> int:
     """The schema's version; LogError when the Parquet metadata of the file at `path` is not ours or is too new."""
-    found = (metadata or {}).get(_VERSION_KEY, b"")
-    if not found.isdigit():
+    version = (metadata or {}).get(_VERSION_KEY, b"")
+    if not version.isdigit():
         raise LogError(f"{path} is not a match log of Arena: it names no schema version")
-    if int(found) > SCHEMA_VERSION:
+    if int(version) > SCHEMA_VERSION:
         raise LogError(
-            f"{path} has schema version {int(found)}, this Arena reads up to {SCHEMA_VERSION}: upgrade arena-selfplay"
+            f"{path} has schema version {int(version)}, this Arena reads up to {SCHEMA_VERSION}: upgrade arena-selfplay"
         )
-    return int(found)
+    return int(version)
 
 
 @contextmanager

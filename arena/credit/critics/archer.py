@@ -206,8 +206,8 @@ class Archer:
             return seen, said
         rows = rng.integers(older, size=self.settings.fresh)
         anew = spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
-        told = torch.from_numpy(texts(anew, self.settings.features, _GRAMS)).half()
-        return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, told])
+        fresh = torch.from_numpy(texts(anew, self.settings.features, _GRAMS)).half()
+        return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
     def _draws(self, own: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For each step, rows of the replay for Q and rows of the spoken ones for V."""

@@ -34,10 +34,10 @@ class Linear:
         """Let the past fade and add these turns with their returns."""
         trajectories = [c.trajectory for c in credited]
         rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
-        seen, found = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
-        figures = explained(self._values(seen), found)
+        seen, returns = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
+        figures = explained(self._values(seen), returns)
         self.squares = self.decay * self.squares + seen.T @ seen
-        self.products = self.decay * self.products + seen.T @ found
+        self.products = self.decay * self.products + seen.T @ returns
         return figures
 
     def save(self, folder: Path) -> None:
@@ -54,8 +54,8 @@ class Linear:
         self.squares, self.products = state["squares"], state["products"]
 
     def _seen(self, trajectories: Sequence[Trajectory]) -> Floats:
-        found = states(trajectories, self.features)
-        return np.concatenate([np.ones((len(found), 1)), found], 1)
+        features = states(trajectories, self.features)
+        return np.concatenate([np.ones((len(features), 1)), features], 1)
 
     def _values(self, seen: Floats) -> Floats:
         return np.asarray(seen @ np.linalg.solve(self.squares + self.ridge, self.products))

@@ -51,7 +51,7 @@ def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generato
                 seed=(*drawn, i),
             )
         )
-    found = wait(engine.generate(requests))
+    replies = wait(engine.generate(requests))
     for request in requests:
         engine.forget(request.key)
-    return [frame.decode(reply.ids) for frame, reply in zip(frames, found, strict=True)]
+    return [frame.decode(reply.ids) for frame, reply in zip(frames, replies, strict=True)]

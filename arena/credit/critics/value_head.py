@@ -71,12 +71,12 @@ class _Learner:
 
     def look(self, streams: Sequence[Stream]) -> list[Floats]:
         """The values of every stream's sampled tokens, without gradient."""
-        found: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
+        by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
         with torch.no_grad():
             for batch in pack(streams, [1.0] * len(streams), self.token_budget):
                 for i, values in split_rows(batch, self.model(batch.to(self.device))):
-                    found[i] = values
-        return found
+                    by_stream[i] = values
+        return by_stream
 
     def step(
         self,
@@ -162,8 +162,8 @@ class ValueHead:
         figures: dict[str, float] = {}
         for policy in sorted({c.trajectory.policy for c in credited}):
             own = [c for c in credited if c.trajectory.policy == policy]
-            told = self._teach(self._learner(policy), own, rng)
-            figures |= {f"{policy}.{name}": value for name, value in told.items()}
+            stats = self._teach(self._learner(policy), own, rng)
+            figures |= {f"{policy}.{name}": value for name, value in stats.items()}
         return figures
 
     def save(self, folder: Path) -> None:
@@ -181,8 +181,8 @@ class ValueHead:
     def _teach(self, learner: _Learner, own: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         batch = TurnBatch([c.trajectory for c in own])
         streams = [s for c in own for s in c.trajectory.streams]
-        found = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
-        returns = np.split(found, np.cumsum([s.sampled for s in streams]))[:-1]
+        targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
+        returns = np.split(targets, np.cumsum([s.sampled for s in streams]))[:-1]
         old = learner.look(streams) if self.clip is not None else None
         errors, counts = [], []
         for _ in range(self.epochs):
@@ -190,7 +190,7 @@ class ValueHead:
                 error, count = learner.step(streams, returns, old, part.tolist(), self.clip, self.grad_clip)
                 errors.append(error)
                 counts.append(count)
-        error, variance = sum(errors) / max(1, sum(counts)), float(found.var()) if len(found) else 0.0
+        error, variance = sum(errors) / max(1, sum(counts)), float(targets.var()) if len(targets) else 0.0
         return {"error": error} | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
     def _learner(self, policy: str) -> _Learner:
@@ -209,9 +209,9 @@ class ValueHead:
 def _first(trajectory: Trajectory, tokens: Floats) -> Floats:
     """[K] the value of each turn's first token; 0 for a turn without any."""
     turns, first = np.unique(TurnBatch([trajectory]).token_turns, return_index=True)
-    found = np.zeros(len(trajectory.turns), np.float32)
-    found[turns] = tokens[first]
-    return found
+    values = np.zeros(len(trajectory.turns), np.float32)
+    values[turns] = tokens[first]
+    return values
 
 
 def _steps(path: Path) -> int:

@@ -45,8 +45,8 @@ def texts(written: Sequence[str], features: int, grams: int = 1) -> Floats:
 
 def _facts(trajectory: Trajectory, place: int) -> Hashes:
     agent = f"{trajectory.game} {trajectory.role} {trajectory.policy}"
-    told = (f"game {trajectory.game}", f"role {trajectory.role}", f"agent {agent}", f"turn {place} of {agent}")
-    return np.array([_hash(fact) for fact in told], np.uint64)
+    facts = (f"game {trajectory.game}", f"role {trajectory.role}", f"agent {agent}", f"turn {place} of {agent}")
+    return np.array([_hash(fact) for fact in facts], np.uint64)
 
 
 def _heard(turn: Turn) -> Hashes:
@@ -69,7 +69,7 @@ def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) ->
     """[rows, features] the sum over each row's runs of up to `grams` words; the same word differs from kind to kind."""
     owner = np.repeat(np.arange(len(rows)), np.array([len(row) for row in rows], np.int64))
     run = words = np.concatenate([np.zeros(0, np.uint64), *rows])
-    found = np.zeros(len(rows) * features)
+    sums = np.zeros(len(rows) * features)
     for size in range(1, grams + 1):
         if size > 1:  # a run is mixed from the one that is a word shorter and the word that follows it
             run = _mixed(run[:-1]) ^ words[size - 1 :]
@@ -77,8 +77,8 @@ def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) ->
         number = _mixed(run[within] ^ np.uint64(_hash(f"{size} {kind}")))
         feature = (number >> np.uint64(1)) % np.uint64(features)
         sign = 2.0 * (number & np.uint64(1)).astype(np.float64) - 1.0
-        found += np.bincount(owner[: len(run)][within] * features + feature.astype(np.int64), sign, len(found))
-    return found.reshape(len(rows), features)
+        sums += np.bincount(owner[: len(run)][within] * features + feature.astype(np.int64), sign, len(sums))
+    return sums.reshape(len(rows), features)
 
 
 def _mixed(numbers: Hashes) -> Hashes:

@@ -28,16 +28,16 @@ def weighted_sum(
     the list and its name. Zero where the parts cancel.
     """
     kept: dict[str, Any] = batch.memory.get("weighted_sum", {})
-    found = []
+    estimates = []
     for number, part in enumerate(parts):
         key = f"{number} {part.estimator.name}"
         own = kept.get(key, {})
-        found.append(part.estimator(batch.remembering(own), rewards))
+        estimates.append(part.estimator(batch.remembering(own), rewards))
         if own:
             batch.memory["weighted_sum"] = kept
             kept[key] = own
     weights = [part.weight for part in parts]
-    if not any(isinstance(one, TokenAdvantages) for one in found):
-        return np.asarray(sum(w * one for w, one in zip(weights, found, strict=True)))
-    tokens = [one.values if isinstance(one, TokenAdvantages) else spread(batch, one) for one in found]
+    if not any(isinstance(one, TokenAdvantages) for one in estimates):
+        return np.asarray(sum(w * one for w, one in zip(weights, estimates, strict=True)))
+    tokens = [one.values if isinstance(one, TokenAdvantages) else spread(batch, one) for one in estimates]
     return TokenAdvantages(np.asarray(sum(w * one for w, one in zip(weights, tokens, strict=True))))

@@ -28,9 +28,9 @@ def shuffled(
     which turn gets which is broken. Where tokens differ, a turn takes over the tokens of the turn it draws, stretched
     or shortened to its own length. The same seed deals the same. Zero as often as the estimator's own.
     """
-    found, groups = of(batch, rewards), batch.groups(by)
-    if not isinstance(found, TokenAdvantages):
-        return np.asarray(found[_dealt(batch, np.arange(len(groups)), groups)])
+    estimate, groups = of(batch, rewards), batch.groups(by)
+    if not isinstance(estimate, TokenAdvantages):
+        return np.asarray(estimate[_dealt(batch, np.arange(len(groups)), groups)])
     spoken = np.flatnonzero(batch.turn_tokens > 0)
     source = np.arange(len(groups))
     source[spoken] = _dealt(batch, spoken, groups[spoken])
@@ -40,7 +40,7 @@ def shuffled(
     place = np.arange(len(order)) - starts[turns]
     drawn = source[turns]
     values = np.empty(len(order))
-    values[order] = found.values[order][
+    values[order] = estimate.values[order][
         starts[drawn] + place * batch.turn_tokens[drawn] // np.maximum(batch.turn_tokens[turns], 1)
     ]
     return TokenAdvantages(values)
@@ -48,6 +48,6 @@ def shuffled(
 
 def _dealt(batch: TurnBatch, rows: Ints, groups: Ints) -> Ints:
     """The same rows, dealt at random within each group."""
-    found = np.empty_like(rows)
-    found[np.argsort(groups, kind="stable")] = rows[np.lexsort((batch.rng.random(len(rows)), groups))]
-    return found
+    dealt = np.empty_like(rows)
+    dealt[np.argsort(groups, kind="stable")] = rows[np.lexsort((batch.rng.random(len(rows)), groups))]
+    return dealt

@@ -108,9 +108,9 @@ def _earned(batch: TurnBatch, rewards: Floats) -> Floats:
     """[N] each turn's reward at its last token."""
     turns = batch.token_turns
     at = np.searchsorted(turns, np.arange(len(rewards)), side="right") - 1
-    found = at >= 0
-    found[found] = batch.owner[turns[at[found]]] == batch.owner[found]
-    return np.bincount(at[found], rewards[found], len(turns)).astype(np.float64)
+    spoken = at >= 0
+    spoken[spoken] = batch.owner[turns[at[spoken]]] == batch.owner[spoken]
+    return np.bincount(at[spoken], rewards[spoken], len(turns)).astype(np.float64)
 
 
 def _gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:
@@ -128,9 +128,9 @@ def _backward(values: Floats, carry: Floats) -> Floats:
 
     Each pass doubles how far ahead every step has looked (Hillis and Steele's scan), so a thousand tokens cost ten.
     """
-    found, carry, span = values.astype(np.float64, copy=True), carry.copy(), 1
-    while span < len(found) and carry.any():
-        found[:-span] += carry[:-span] * found[span:]
+    sums, carry, span = values.astype(np.float64, copy=True), carry.copy(), 1
+    while span < len(sums) and carry.any():
+        sums[:-span] += carry[:-span] * sums[span:]
         carry[:-span] *= carry[span:]
         span *= 2
-    return found
+    return sums

@@ -18,8 +18,8 @@ def grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
     are equal. Source: GRPO (Shao et al. 2024); verl and TRL divide by the same deviation (TRL adds 1e-4), but verl
     gives a group of one its bare return.
     """
-    found = relative(batch, batch.totals(rewards), batch.trajectory_groups(by), std=True)
-    return found[batch.owner]
+    advantages = relative(batch, batch.totals(rewards), batch.trajectory_groups(by), std=True)
+    return advantages[batch.owner]
 
 
 def dr_grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:

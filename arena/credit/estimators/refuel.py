@@ -14,8 +14,8 @@ def refuel(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0) -> Float
     R' - R. Zero everywhere else, where both answers are the same ids, and where both led to the same return. It is
     what the loss `refuel` regresses on; with `policy_gradient` it is RLOO of two answers. Source: Gao et al. 2024.
     """
-    values, found = batch.returns(rewards, gamma), np.zeros(len(rewards))
+    values, advantages = batch.returns(rewards, gamma), np.zeros(len(rewards))
     for pair in pairs(batch.trajectories):
         first, second = batch.starts[[pair.first, pair.second]] + pair.place
-        found[first], found[second] = values[first] - values[second], values[second] - values[first]
-    return found
+        advantages[first], advantages[second] = values[first] - values[second], values[second] - values[first]
+    return advantages

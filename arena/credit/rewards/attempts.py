@@ -48,14 +48,14 @@ def repetition(
     return {"repetition": -weight * on_last(batch, penalties)}
 
 
-def _answer(said: str, read: re.Pattern[str] | None) -> str | None:
+def _answer(text: str, read: re.Pattern[str] | None) -> str | None:
     """The answer in a text, normalised; None where it holds none."""
     if read is not None:
-        found = read.search(said)
-        if found is None:
+        match = read.search(text)
+        if match is None:
             return None
-        said = found[1 if read.groups else 0] or ""
-    return " ".join(said.casefold().split())
+        text = match[1 if read.groups else 0] or ""
+    return " ".join(text.casefold().split())
 
 
 def self_correction(
@@ -81,13 +81,13 @@ def self_correction(
     right = column(batch, rewards, part)
     first = np.flatnonzero((batch.place == 0) & ~batch.last)
     bonus = alpha * (right[first + 1] - right[first])
-    found = np.zeros(len(right))
+    values = np.zeros(len(right))
     if credited == "all":
-        found[batch.starts[batch.owner[first] + 1] - 1] = bonus
+        values[batch.starts[batch.owner[first] + 1] - 1] = bonus
     else:
-        found[first + 1] = bonus
-        found[first] = -bonus if credited == "second" else 0.0
-    return {"self_correction": found}
+        values[first + 1] = bonus
+        values[first] = -bonus if credited == "second" else 0.0
+    return {"self_correction": values}
 
 
 def margin(

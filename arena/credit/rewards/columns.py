@@ -43,8 +43,8 @@ def holding(batch: TurnBatch, pattern: str, text: Text) -> Bools:
 
 def text_of(turn: Turn, text: Text) -> str:
     """One of the turn's texts."""
-    found: str = getattr(turn, text)
-    return found
+    value: str = getattr(turn, text)
+    return value
 
 
 def on_last(batch: TurnBatch, values: Floats) -> Floats:
@@ -60,7 +60,7 @@ def earlier(batch: TurnBatch, values: Floats, units: Ints) -> tuple[Floats, Floa
     def before(weights: Floats) -> Floats:
         table = np.zeros((rows, width + 1))
         table[:, 1:] = np.bincount(cells, weights, rows * width).reshape(rows, width).cumsum(1)
-        found: Floats = table[units, batch.place]
-        return found
+        sums: Floats = table[units, batch.place]
+        return sums
 
     return before(values), before(np.ones(len(values)))

@@ -48,12 +48,12 @@ def gate(
     `parts`. Zero: every gated part of a trajectory that fails.
     """
     passed = np.ones(len(batch.lengths), bool)
-    found = {}
+    gated = {}
     for part, threshold in on.items():
         own = column(batch, rewards, part)
-        found[part] = own * passed[batch.owner]
+        gated[part] = own * passed[batch.owner]
         passed = passed & (batch.totals(own) > threshold)
-    return found | {part: column(batch, rewards, part) * passed[batch.owner] for part in parts}
+    return gated | {part: column(batch, rewards, part) * passed[batch.owner] for part in parts}
 
 
 def dense(
@@ -96,7 +96,7 @@ def shuffle(
     """
     values, groups = column(batch, rewards, part), batch.groups(by)
     rows = np.flatnonzero(~batch.last | last)
-    found = values.copy()
+    shuffled = values.copy()
     drawn = np.lexsort((batch.rng.random(len(rows)), groups[rows]))
-    found[rows[np.argsort(groups[rows], kind="stable")]] = values[rows[drawn]]
-    return {part: found}
+    shuffled[rows[np.argsort(groups[rows], kind="stable")]] = values[rows[drawn]]
+    return {part: shuffled}
