@@ -126,12 +126,12 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
     """Mean mu of who played, by name."""
-    known = ratings.state()
+    rated = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
     by_name: dict[str, list[float]] = {}
     for name, policy in sorted(played):
-        if name in known:
-            by_name.setdefault(name.removesuffix(policy) + _together(policy), []).append(known[name][0])
+        if name in rated:
+            by_name.setdefault(name.removesuffix(policy) + _together(policy), []).append(rated[name][0])
     return {name: _mean(mus) for name, mus in sorted(by_name.items())}
 
 

@@ -67,12 +67,15 @@ def matrix_(
     loader = Contenders("", doing(), EndpointSpec(max_tokens=max_tokens))
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
     loaded = loader.load(*dict.fromkeys(agents), *voices)
-    rows, heard = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
+    rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = game_spec(game, option, rows)
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: the persons of a matrix are those of --persons")
     first, second = make_game(GameSpec(name=game, options={**spec.options, "person": "render"})).possible_agents
-    rows, words = [in_role(who, game, first, role) for who in rows], {w.name: in_role(w, game, second) for w in heard}
+    rows, words = (
+        [in_role(who, game, first, role) for who in rows],
+        {w.name: in_role(w, game, second) for w in speakers},
+    )
     people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
     cells, total = list[Cell](), len(rows) * len(people)
     with progress(total * tasks * trials, as_json) as step:

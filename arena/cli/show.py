@@ -31,12 +31,12 @@ NARROWEST = 12
 """Cells that a folded name keeps."""
 
 
-def show_changes(console: Console, compared: Iterable[Change], rows: list[dict[str, Any]]) -> None:
+def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
     """The last iteration against the first, with 95 % intervals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "first", "last", "difference"):
         table.add_column(name, overflow="fold", no_wrap=bool(name))
-    for change in compared:
+    for change in comparisons:
         verdict = ("▲" if change.difference.estimate > 0 else "▼") if change.clear else "≈"
         first, last, difference = (_interval(i) for i in (change.first, change.last, change.difference))
         table.add_row(change.name, first, last, f"{verdict} {difference}")

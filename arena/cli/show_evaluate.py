@@ -114,8 +114,8 @@ def show_standings(console: Console, s: Standings) -> None:
     _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
     matrix = _table("", *(str(place) for place, _ in enumerate(names, 1)))
     for place, name in enumerate(names, 1):
-        met = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
-        matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *met]))
+        payoffs = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
+        matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *payoffs]))
     print_table(console, matrix)
     _show_cycles(console, s)
     if rated and bool(np.isnan(s.table["alpha_rank"]).all()):

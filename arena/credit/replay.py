@@ -98,20 +98,20 @@ class Success:
         firsts = np.unique(groups, return_index=True)[1]
         tasks, drawn = self._tasks(batch), dict[int, Entry]()
         for i in firsts[failed[firsts]].tolist():
-            if known := self.memory.get(tasks[i]):
-                drawn[i] = Entry(*known[int(batch.rng.integers(len(known)))])
-        heard = list(batch.trajectories)
+            if successes := self.memory.get(tasks[i]):
+                drawn[i] = Entry(*successes[int(batch.rng.integers(len(successes)))])
+        injected = list(batch.trajectories)
         for i, old in zip(drawn, recalled(self.log, list(drawn.values())), strict=True):
-            heard[i] = replace(old, seed=heard[i].seed)
-        return heard
+            injected[i] = replace(old, seed=injected[i].seed)
+        return injected
 
     def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
         """Nothing; remembers the successes of the batch, which is as it was played."""
         score, tasks = scores(batch, rewards, self.of), self._tasks(batch)
         for i in np.flatnonzero(score > self.above).tolist():
-            one, known = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
-            known.append([*Entry(one.match, one.seat, one.policy, tasks[i], float(score[i]))])
-            del known[: -self.keep]
+            one, successes = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
+            successes.append([*Entry(one.match, one.seat, one.policy, tasks[i], float(score[i]))])
+            del successes[: -self.keep]
         return []
 
     def _tasks(self, batch: TurnBatch) -> list[str]:
@@ -223,15 +223,15 @@ class SelfImitation:
 
 def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
     """The trajectories of these entries, marked as replayed: of those that are held, or from the run's match log."""
-    known = {(one.match, one.seat): one for one in held}
-    absent = [entry for entry in entries if (entry.match, entry.seat) not in known]
+    by_seat = {(one.match, one.seat): one for one in held}
+    absent = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
     for iteration in sorted({entry.iteration for entry in absent}):
         for row in log.read(iteration, ids={entry.match for entry in absent if entry.iteration == iteration}):
-            known |= {(one.match, one.seat): one for one in trajectories(MatchRecord.from_json(row))}
+            by_seat |= {(one.match, one.seat): one for one in trajectories(MatchRecord.from_json(row))}
     for entry in absent:
-        if (entry.match, entry.seat) not in known:
+        if (entry.match, entry.seat) not in by_seat:
             raise StoreError(f"{log.folder} has no match {entry.match}, which is to be replayed: it was removed")
-    return [replace(known[entry.match, entry.seat], replayed=True) for entry in entries]
+    return [replace(by_seat[entry.match, entry.seat], replayed=True) for entry in entries]
 
 
 def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:

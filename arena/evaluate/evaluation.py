@@ -150,9 +150,9 @@ def evaluate(
     PlayError when most of them do.
     """
     seats = tuple(make_game(game).possible_agents)
-    met = list(opponents) if len(seats) > 1 else [contender]
-    check([contender, *met], game)
-    return [_result(contender, other, game, seats, matches, seed, ended) for other in met]
+    others = list(opponents) if len(seats) > 1 else [contender]
+    check([contender, *others], game)
+    return [_result(contender, other, game, seats, matches, seed, ended) for other in others]
 
 
 def deals_for(matches: int, lineups: int) -> int:

@@ -49,7 +49,7 @@ def check_spec(experiment: Experiment) -> None:
     trained = [name for name, policy in experiment.policies.items() if policy.train]
     for n, game in enumerate(spec.games):
         tables = [table for table in experiment.all_tables() if table.game.name == game.name]
-        held = {seat for table in tables for seat, given in table.seats.items() if given.policy in trained}
+        held = {seat for table in tables for seat, holder in table.seats.items() if holder.policy in trained}
         if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1:
             raise ConfigError(
                 f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and "
@@ -86,8 +86,8 @@ def _met(who: Contender, game: GameSpec, others: list[Contender]) -> list[Conten
     return [who] if cooperative(made) or not others else others
 
 
-def matches_of(who: Contender, game: GameSpec, met: Sequence[Contender], matches: int) -> int:
+def matches_of(who: Contender, game: GameSpec, opponents: Sequence[Contender], matches: int) -> int:
     """How many matches an evaluation plays: every deal once in each lineup."""
     seats = make_game(game).possible_agents
-    tables = [lineups(who, other, seats) for other in (met or [who])]
+    tables = [lineups(who, other, seats) for other in (opponents or [who])]
     return sum(deals_for(matches, len(table)) * len(table) for table in tables)

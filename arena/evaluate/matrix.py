@@ -142,8 +142,8 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
 def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
     """The contender in this role or, "", in the one written for its seat, if it has none of its own and can read it."""
     if isinstance(who, EndpointContender) and (chosen := role or written_for(game, seat)):
-        given = load_role(chosen)
-        return replace(who, role=lambda game, seat: given)
+        loaded = load_role(chosen)
+        return replace(who, role=lambda game, seat: loaded)
     if isinstance(who, ModelContender) and isinstance(cast := who.cast, Casting):
         own = cast.experiment is not None or cast.tiny
         if chosen := role or ("" if own else written_for(game, seat)):

@@ -199,5 +199,5 @@ def _ratings(
 
 
 def _report(names: Sequence[str], payoff: np.ndarray, rng: np.random.Generator) -> Transitivity:
-    known = np.nan_to_num(payoff)
-    return transitivity(names, known.mean(-1), _resampled(known, rng))
+    filled = np.nan_to_num(payoff)
+    return transitivity(names, filled.mean(-1), _resampled(filled, rng))

@@ -94,17 +94,17 @@ class Matchmaker:
         trained = [seat for seat, seating in seats.items() if seating.trained]
         if len(trained) < 2:
             return [dict(seats)] * count
-        met = [opponent for opponent in self.opponents if opponent.met_in(k)]
-        weights = np.array([opponent.weight for opponent in met])
+        opponents = [opponent for opponent in self.opponents if opponent.met_in(k)]
+        weights = np.array([opponent.weight for opponent in opponents])
         turn = Counter[int]()
         arranged = []
-        for drawn in rng.choice(len(met), size=count, p=weights / weights.sum()).tolist():
-            if met[drawn].play == "self":
+        for drawn in rng.choice(len(opponents), size=count, p=weights / weights.sum()).tolist():
+            if opponents[drawn].play == "self":
                 arranged.append(dict(seats))
                 continue
             learner = trained[(k + turn[drawn]) % len(trained)]
             turn[drawn] += 1
-            arranged.append(self._opposed(met[drawn], game, seats, learner, policies, rng))
+            arranged.append(self._opposed(opponents[drawn], game, seats, learner, policies, rng))
         return arranged
 
     def _opposed(

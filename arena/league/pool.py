@@ -79,8 +79,8 @@ class Pool:
             return
         listed = self.versions | _listed(self.run)
         for folder in sorted(self.folder.iterdir()):
-            known = version_of(folder.name)
-            if folder.name.endswith(TEMPORARY) or (known and known[1] not in listed):
+            parsed = version_of(folder.name)
+            if folder.name.endswith(TEMPORARY) or (parsed and parsed[1] not in listed):
                 remove(folder)
 
     def check(self, policies: Iterable[str]) -> None:

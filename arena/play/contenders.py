@@ -175,9 +175,9 @@ class EndpointContender:
     def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
         """A player that asks the endpoint."""
         turns = plan.branch.turns(seat) if plan.branch else []
-        said = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
+        answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)
-        return self.endpoint.player(model_of(self.name), self.role(plan.game, seat), number(place), said)
+        return self.endpoint.player(model_of(self.name), self.role(plan.game, seat), number(place), answers)
 
     def leave(self, player: SeatedPlayer) -> None:
         """Nothing is kept."""

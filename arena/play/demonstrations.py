@@ -86,8 +86,8 @@ class Demonstrations:
             return []
         if self.spec.brains:
             return self.by_brains(learner, clock.iteration, self.spec.brains, self.spec.matches)
-        known, rng = self._best[learner], generator(self.experiment.seed, clock.iteration, "shown", learner)
-        drawn = [known[i] for i in rng.permutation(len(known))[: self.spec.matches].tolist()]
+        kept, rng = self._best[learner], generator(self.experiment.seed, clock.iteration, "shown", learner)
+        drawn = [kept[i] for i in rng.permutation(len(kept))[: self.spec.matches].tolist()]
         return self._samples(wait(self._again(drawn)))
 
     def by_brains(self, learner: str, k: int, brains: Sequence[str], matches: int) -> list[Sample]:
@@ -124,7 +124,7 @@ class Demonstrations:
         table, turns = self.lineup.table(kept.plan), kept.row["turns"]
         role, policy = table.roles[kept.seat], self.lineup.policies[kept.plan.seats[kept.seat].policy]
         brain = kept.row["seats"][kept.seat]["kind"] == "brain"
-        said = {
+        replies = {
             turn["index"]: spoken(
                 policy.frame,
                 role.write(turn["action"]) if brain else turn["raw"],
@@ -136,7 +136,7 @@ class Demonstrations:
         acts = Recital({turn["index"]: turn["action"] for turn in turns})
         players: dict[str, SeatedPlayer] = {seat: BrainPlayer(acts) for seat in kept.plan.seats}
         key = f"{kept.plan.id}/{kept.seat}"
-        players[kept.seat] = ChatPlayer(role, policy.frame, policy.name, key, (), recalled(said))
+        players[kept.seat] = ChatPlayer(role, policy.frame, policy.name, key, (), recalled(replies))
         return await play_match(kept.plan, table.make_game(), players, Limits())
 
     async def _again(self, drawn: Sequence[_Kept]) -> list[Trajectory]:

@@ -64,5 +64,5 @@ def endpoint_for(experiment: Experiment) -> Endpoint | None:
     EndpointError where it cannot be asked.
     """
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
-    met = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    return Endpoint(experiment.endpoint) if any(name.startswith(PREFIX) for name in (*held, *met)) else None
+    opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
+    return Endpoint(experiment.endpoint) if any(name.startswith(PREFIX) for name in (*held, *opponents)) else None

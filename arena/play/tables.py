@@ -135,7 +135,7 @@ def _check_sampling(role: Role, policy: str) -> None:
 
 def _check_role_names(tables: Sequence[Table]) -> None:
     """Credit, ratings and the log know roles by name: one name is one role in a run."""
-    known: dict[str, Role] = {}
+    roles: dict[str, Role] = {}
     for role in (role for table in tables for role in table.roles.values()):
-        if known.setdefault(role.role, role) != role:
+        if roles.setdefault(role.role, role) != role:
             raise ConfigError(f"two different roles are called '{role.role}': give one of them another `role:` name")

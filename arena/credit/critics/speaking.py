@@ -25,8 +25,8 @@ class Context(NamedTuple):
 
 def contexts(trajectory: Trajectory) -> list[Context]:
     """Of each turn in order: its stream up to its first sampled token."""
-    asked = trajectory.contexts()
-    return [Context(trajectory.policy, trajectory.role, tuple(asked[turn.index])) for turn in trajectory.turns]
+    prefixes = trajectory.contexts()
+    return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
 
 
 def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:

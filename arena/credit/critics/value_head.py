@@ -152,9 +152,9 @@ class ValueHead:
         tokens: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for policy in sorted({t.policy for t in trajectories}):
             own = [i for i, t in enumerate(trajectories) if t.policy == policy]
-            said = iter(self._learner(policy).look([s for i in own for s in trajectories[i].streams]))
+            values = iter(self._learner(policy).look([s for i in own for s in trajectories[i].streams]))
             for i in own:
-                tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(said) for _ in trajectories[i].streams)])
+                tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(values) for _ in trajectories[i].streams)])
         return {"token_values": tokens, "values": [_first(t, v) for t, v in zip(trajectories, tokens, strict=True)]}
 
     def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:

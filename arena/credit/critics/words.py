@@ -50,8 +50,8 @@ def _facts(trajectory: Trajectory, place: int) -> Hashes:
 
 
 def _heard(turn: Turn) -> Hashes:
-    said = [_words(f"{m['sender']}: {m['text']}") for m in turn.messages]
-    return np.concatenate(said) if said else np.zeros(0, np.uint64)
+    messages = [_words(f"{m['sender']}: {m['text']}") for m in turn.messages]
+    return np.concatenate(messages) if messages else np.zeros(0, np.uint64)
 
 
 @lru_cache(maxsize=1 << 16)

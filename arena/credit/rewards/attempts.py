@@ -42,7 +42,7 @@ def repetition(
     penalties = np.zeros(len(batch.lengths))
     for row, trajectory in enumerate(batch.trajectories):
         texts = (text_of(turn, text) for turn in trajectory.turns if turn.valid)
-        answers = [answer for said in texts if (answer := _answer(said, read)) is not None]
+        answers = [answer for content in texts if (answer := _answer(content, read)) is not None]
         if answers:
             penalties[row] = 1.0 - len(set(answers)) / len(answers)
     return {"repetition": -weight * on_last(batch, penalties)}
