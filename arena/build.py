@@ -107,10 +107,10 @@ def build(
 
 def beginnings(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
     """What the KL holds on to, by policy: its weights before learning from reward, after a warm start if it has one."""
-    kept = run.path / "checkpoints" / "0000"
+    warm_start = run.path / "checkpoints" / "0000"
     return {
-        name: checkpoints.verify(kept).policy(name)
-        if experiment.policies[name].imitate and kept.is_dir()
+        name: checkpoints.verify(warm_start).policy(name)
+        if experiment.policies[name].imitate and warm_start.is_dir()
         else policies[name].source
         for name in policies.trainers
     }

@@ -185,8 +185,8 @@ class Lab:
             learned[name] = self._update(
                 k, name, credited, "learn", self.parts.demonstrations.samples(name, self._clock(k))
             )
-            again = self._update(k, name, recalled, "replay")
-            learned[name] |= {f"replay_{what}": value for what, value in again.items()}
+            replay_stats = self._update(k, name, recalled, "replay")
+            learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()}
         return learned
 
     def _update(

@@ -72,10 +72,8 @@ def matrix_(
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: the persons of a matrix are those of --persons")
     first, second = make_game(GameSpec(name=game, options={**spec.options, "person": "render"})).possible_agents
-    rows, words = (
-        [in_role(who, game, first, role) for who in rows],
-        {w.name: in_role(w, game, second) for w in speakers},
-    )
+    rows = [in_role(who, game, first, role) for who in rows]
+    words = {w.name: in_role(w, game, second) for w in speakers}
     people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
     cells, total = list[Cell](), len(rows) * len(people)
     with progress(total * tasks * trials, as_json) as step:

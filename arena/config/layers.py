@@ -154,8 +154,8 @@ def _check_critic(rule: CreditSpec) -> None:
 def _check_groups(experiment: Experiment) -> None:
     """Who compares matches of one deal has more than one of them."""
     credit = experiment.credit
-    named = (credit.estimator, *credit.stages, *credit.select)
-    for part in (inner for one in named for inner in (one, *one.parts)):
+    parts = (credit.estimator, *credit.stages, *credit.select)
+    for part in (inner for one in parts for inner in (one, *one.parts)):
         if experiment.play.group == 1 and "seed" in (part.whole().settings.get("by") or ()):
             raise ConfigError(
                 f"credit: {part.name} compares matches of one deal, and each deal is played once: set play.group, such "

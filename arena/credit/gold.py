@@ -45,10 +45,10 @@ def beliefs(trajectories: Sequence[Trajectory], frame: ChatFrame, look: Look, go
     """
     by_trajectory: list[NDArray[np.float32]] = []
     for start in range(0, len(trajectories), _AT_ONCE):
-        asked = [_asked(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
-        streams = [stream for own in asked for stream in own]
+        questions = [_asked(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
+        streams = [stream for own in questions for stream in own]
         means = np.array([scores.logprobs.mean() for scores in look(streams, [1.0] * len(streams))], np.float32)
-        by_trajectory += np.split(means, np.cumsum([len(own) for own in asked])[:-1])
+        by_trajectory += np.split(means, np.cumsum([len(own) for own in questions])[:-1])
     return by_trajectory
 
 

@@ -68,8 +68,8 @@ class Crediting:
         batch, rewards = self._tried(k, trajectories)
         injected = self._replay.inject(batch, rewards)
         credited = assign(self._batch(k, injected, self.rule.needs, self._memory), self.rule)
-        again = self._replay.again(batch, rewards, credited)
-        return Credit(credited, again) if self._replay.own_step else Credit(credited + again, [])
+        replayed = self._replay.again(batch, rewards, credited)
+        return Credit(credited, replayed) if self._replay.own_step else Credit(credited + replayed, [])
 
     def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
         """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""

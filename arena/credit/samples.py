@@ -22,13 +22,13 @@ def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) 
     for number, item in enumerate(credited):
         indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
         learned = np.ones(len(indices), bool) if item.learned is None else item.learned
-        taken = 0
+        offset = 0
         for stream in item.trajectory.streams:
             own = np.asarray(stream.mask, bool)
             count = int(own.sum())
             places = np.searchsorted(indices, np.asarray(stream.turns, np.int64)[own])
-            advantages = item.advantages[places] if item.tokens is None else item.tokens[taken : taken + count]
-            taken += count
+            advantages = item.advantages[places] if item.tokens is None else item.tokens[offset : offset + count]
+            offset += count
             if learned[places].any():
                 samples.append(
                     Sample(

@@ -70,10 +70,10 @@ def transitivity(names: Sequence[str], payoffs: np.ndarray, drawn: np.ndarray, l
         if as_played[i, j, k] or holds.mean() > 0.1
     ]
     share = sum(holds.astype(float) for holds in resampled.values()) / max(1, triples)
-    now = sum(map(bool, as_played.values())) / max(1, triples)
+    observed = sum(map(bool, as_played.values())) / max(1, triples)
     return Transitivity(
         sorted(cycles, key=lambda cycle: -cycle.probability),
-        _interval(now, np.broadcast_to(share, len(drawn)), level),
+        _interval(observed, np.broadcast_to(share, len(drawn)), level),
         _interval(float(rotational_share(payoffs)), rotational_share(drawn), level),
     )
 

@@ -18,12 +18,12 @@ from arena.learn.batches import Floats, Sample
 
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
     """The samples with an answer whose pair is whole, and nothing else of them in the loss."""
-    held = [_answers(sample) for sample in samples]
-    unique, counts = np.unique(np.concatenate([*held, np.zeros(0, np.int64)]), return_counts=True)
+    answers = [_answers(sample) for sample in samples]
+    unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
     whole = unique[counts == 2]
     return [
         replace(sample, learned=_tokens(sample, whole))
-        for sample, numbers in zip(samples, held, strict=True)
+        for sample, numbers in zip(samples, answers, strict=True)
         if np.isin(numbers, whole).any()
     ]
 

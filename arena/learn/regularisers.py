@@ -138,9 +138,9 @@ def _entropy_past(tokens: TokenBatch) -> np.ndarray:
     What an iteration has seen is kept apart until the clock shows the next one.
     """
     last = int(tokens.places.max()) + 1 if len(tokens.places) else 0
-    kept: dict[str, Any] = tokens.memory.setdefault("entropy_band", {"now": tokens.clock.iteration})
-    mean, iterations, sums, counts = (_padded(kept.get(name, []), last) for name in _KEPT)
-    if kept["now"] != tokens.clock.iteration:
+    memory: dict[str, Any] = tokens.memory.setdefault("entropy_band", {"now": tokens.clock.iteration})
+    mean, iterations, sums, counts = (_padded(memory.get(name, []), last) for name in _KEPT)
+    if memory["now"] != tokens.clock.iteration:
         seen = counts > 0
         iterations += seen
         mean += np.where(seen, sums / np.maximum(counts, 1.0) - mean, 0.0) / np.maximum(iterations, 1.0)
@@ -149,8 +149,8 @@ def _entropy_past(tokens: TokenBatch) -> np.ndarray:
     sums += np.bincount(places, tokens.entropy.detach()[tokens.learned].double().cpu().numpy(), len(sums))
     counts += np.bincount(places, minlength=len(counts))
     values = (mean, iterations, sums, counts)
-    kept.update({name: value.tolist() for name, value in zip(_KEPT, values, strict=True)})
-    kept["now"] = tokens.clock.iteration
+    memory.update({name: value.tolist() for name, value in zip(_KEPT, values, strict=True)})
+    memory["now"] = tokens.clock.iteration
     return np.where(iterations > 0, mean, np.nan)
 
 

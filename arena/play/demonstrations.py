@@ -157,8 +157,8 @@ class Demonstrations:
         """The matches to draw from for a learner."""
         kept = []
         for table, seat, row in _best_matches(self.experiment, self.lineup.tables, learner):
-            held = self.experiment.all_tables()[self.lineup.tables.index(table)].seats
-            holders = {each: its.policy for each, its in held.items()}
+            seat_specs = self.experiment.all_tables()[self.lineup.tables.index(table)].seats
+            holders = {each: holder.policy for each, holder in seat_specs.items()}
             seats = seatings(table, holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(row["id"], row["iteration"], game.name, dict(game.options), row["seed"], seats)
@@ -185,9 +185,9 @@ def _best_matches(
     if spec is None or spec.run is None:
         return []
     rows, best = _finished(spec.run), []
-    for table, held in zip(tables, experiment.all_tables(), strict=True):
+    for table, table_spec in zip(tables, experiment.all_tables(), strict=True):
         same = [row for row in rows if (row["game"], row["options"]) == (table.game.name, table.game.options)]
-        for seat in (seat for seat, its in held.seats.items() if its.policy == learner):
+        for seat in (seat for seat, holder in table_spec.seats.items() if holder.policy == learner):
             ranked = sorted(same, key=lambda row, seat=seat: (-row["payoffs"][seat], row["id"]))  # type: ignore[misc]
             best += [(table, seat, row) for row in ranked[: ceil(spec.best * len(same))]]
     if not best:

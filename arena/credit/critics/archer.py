@@ -157,17 +157,17 @@ class Archer:
         tensors |= {f"target.{n}": t for n, t in self.target.state_dict().items()}
         tensors |= {f"{n}.{key}": slot[key] for n, slot in slots.items() for key in MOMENTS if key in slot}
         save_file(tensors, folder / _NETWORKS)
-        kept = self.buffer
-        ids = torch.tensor([i for context in kept.contexts for i in context.ids], dtype=torch.int32)
-        sizes = torch.tensor([len(context.ids) for context in kept.contexts], dtype=torch.int32)
-        columns = {"states": kept.states, "replies": kept.replies, "rewards": kept.rewards, "last": kept.last}
+        buffer = self.buffer
+        ids = torch.tensor([i for context in buffer.contexts for i in context.ids], dtype=torch.int32)
+        sizes = torch.tensor([len(context.ids) for context in buffer.contexts], dtype=torch.int32)
+        columns = {"states": buffer.states, "replies": buffer.replies, "rewards": buffer.rewards, "last": buffer.last}
         save_file({**columns, "ids": ids, "sizes": sizes}, folder / _BUFFER)
-        who = [[context.policy, context.role] for context in kept.contexts]
+        who = [[context.policy, context.role] for context in buffer.contexts]
         (folder / "archer.json").write_text(json.dumps({"fits": self.fits, "contexts": who}))
 
     def load(self, folder: Path) -> None:
         """The same again."""
-        tensors, kept = load_file(folder / _NETWORKS), load_file(folder / _BUFFER)
+        tensors, columns = load_file(folder / _NETWORKS), load_file(folder / _BUFFER)
         state = json.loads((folder / "archer.json").read_text())
         self.fits = state["fits"]
         for name, networks in (("online.", self.networks), ("target.", self.target)):
@@ -177,9 +177,9 @@ class Archer:
             if moments:
                 step = torch.tensor(float(self.fits * self.settings.steps))
                 self.optimizer.state[parameter] = {"step": step, **moments}
-        ids = kept["ids"].split(kept["sizes"].tolist()) if len(kept["sizes"]) else ()
+        ids = columns["ids"].split(columns["sizes"].tolist()) if len(columns["sizes"]) else ()
         asked = [Context(p, r, tuple(i.tolist())) for (p, r), i in zip(state["contexts"], ids, strict=True)]
-        self.buffer = TurnBuffer(kept["states"], kept["replies"], kept["rewards"], kept["last"], asked)
+        self.buffer = TurnBuffer(columns["states"], columns["replies"], columns["rewards"], columns["last"], asked)
 
     # -- one iteration -----------------------------------------------------------------------------------
 
@@ -222,13 +222,13 @@ class Archer:
         self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[float, float]:
         """One step of Adam on both, then the targets follow; the losses of Q and V before it."""
-        kept = self.buffer
-        following = kept.states[(rows + 1).clamp(max=len(kept) - 1)].float()
-        pairs = torch.cat([kept.states[rows], kept.replies[rows]], 1).float()
+        buffer = self.buffer
+        following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
+        pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
         here, said = own[0][spoken_rows].float(), own[1][spoken_rows].float()
         with torch.no_grad():
-            later = torch.where(kept.last[rows], 0.0, self.settings.gamma * self.target.v(following))
-            q_target, v_target = kept.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
+            later = torch.where(buffer.last[rows], 0.0, self.settings.gamma * self.target.v(following))
+            q_target, v_target = buffer.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
         q_loss = twin_loss(self.networks.q(pairs), q_target)
         v_loss = twin_loss(self.networks.v(here), v_target)
         self.optimizer.zero_grad()

@@ -27,15 +27,15 @@ def weighted_sum(
     Each part remembers on its own, also beside another of its name: under `memory["weighted_sum"]`, by its number in
     the list and its name. Zero where the parts cancel.
     """
-    kept: dict[str, Any] = batch.memory.get("weighted_sum", {})
+    memories: dict[str, Any] = batch.memory.get("weighted_sum", {})
     estimates = []
     for number, part in enumerate(parts):
         key = f"{number} {part.estimator.name}"
-        own = kept.get(key, {})
+        own = memories.get(key, {})
         estimates.append(part.estimator(batch.remembering(own), rewards))
         if own:
-            batch.memory["weighted_sum"] = kept
-            kept[key] = own
+            batch.memory["weighted_sum"] = memories
+            memories[key] = own
     weights = [part.weight for part in parts]
     if not any(isinstance(one, TokenAdvantages) for one in estimates):
         return np.asarray(sum(w * one for w, one in zip(weights, estimates, strict=True)))
