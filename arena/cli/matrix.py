@@ -104,9 +104,9 @@ def _tell(
 
         draw(cells, title, plot)
     machine = {name: value for name, value in environment().items() if name != "command"}
-    asked = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
+    invocation = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
     dealt = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
-    close(asked | dealt | {"cells": [cell.to_json() for cell in cells]}, out, as_json)
+    close(invocation | dealt | {"cells": [cell.to_json() for cell in cells]}, out, as_json)
     if not as_json:
         _show(console, title, cells)
 

@@ -178,8 +178,10 @@ class Archer:
                 step = torch.tensor(float(self.fits * self.settings.steps))
                 self.optimizer.state[parameter] = {"step": step, **moments}
         ids = columns["ids"].split(columns["sizes"].tolist()) if len(columns["sizes"]) else ()
-        asked = [Context(p, r, tuple(i.tolist())) for (p, r), i in zip(state["contexts"], ids, strict=True)]
-        self.buffer = TurnBuffer(columns["states"], columns["replies"], columns["rewards"], columns["last"], asked)
+        turn_contexts = [Context(p, r, tuple(i.tolist())) for (p, r), i in zip(state["contexts"], ids, strict=True)]
+        self.buffer = TurnBuffer(
+            columns["states"], columns["replies"], columns["rewards"], columns["last"], turn_contexts
+        )
 
     # -- one iteration -----------------------------------------------------------------------------------
 
@@ -194,9 +196,9 @@ class Archer:
         seen, said = self._features(trajectories)
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
         last = torch.from_numpy(TurnBatch(trajectories).last)
-        asked = [context for t in trajectories for context in contexts(t)] if self.settings.fresh else []
+        turn_contexts = [context for t in trajectories for context in contexts(t)] if self.settings.fresh else []
         earned = torch.from_numpy(rewards).float()
-        return TurnBuffer(seen.half(), said.half(), earned, last, asked)
+        return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
     def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """States with what the policy of this iteration says there: its own turns, and replayed ones asked anew."""

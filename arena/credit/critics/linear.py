@@ -34,10 +34,10 @@ class Linear:
         """Let the past fade and add these turns with their returns."""
         trajectories = [c.trajectory for c in credited]
         rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
-        seen, returns = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
-        figures = explained(self._values(seen), returns)
-        self.squares = self.decay * self.squares + seen.T @ seen
-        self.products = self.decay * self.products + seen.T @ returns
+        features, returns = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
+        figures = explained(self._values(features), returns)
+        self.squares = self.decay * self.squares + features.T @ features
+        self.products = self.decay * self.products + features.T @ returns
         return figures
 
     def save(self, folder: Path) -> None:

@@ -37,7 +37,9 @@ def weighted_sum(
             batch.memory["weighted_sum"] = memories
             memories[key] = own
     weights = [part.weight for part in parts]
-    if not any(isinstance(one, TokenAdvantages) for one in estimates):
-        return np.asarray(sum(w * one for w, one in zip(weights, estimates, strict=True)))
-    tokens = [one.values if isinstance(one, TokenAdvantages) else spread(batch, one) for one in estimates]
-    return TokenAdvantages(np.asarray(sum(w * one for w, one in zip(weights, tokens, strict=True))))
+    if not any(isinstance(estimate, TokenAdvantages) for estimate in estimates):
+        return np.asarray(sum(w * estimate for w, estimate in zip(weights, estimates, strict=True)))
+    tokens = [
+        estimate.values if isinstance(estimate, TokenAdvantages) else spread(batch, estimate) for estimate in estimates
+    ]
+    return TokenAdvantages(np.asarray(sum(w * estimate for w, estimate in zip(weights, tokens, strict=True))))
