@@ -45,16 +45,16 @@ def attend(
     scale = settings.get("scaling") or query.shape[-1] ** -0.5
     query, key, value = (one.to(torch.bfloat16) for one in (query, key, value))
     with torch.autocast("cpu", enabled=False):
-        found: torch.Tensor = _Attention.apply(query, key, value, bias, scale)  # type: ignore[no-untyped-call]
-    return found.transpose(1, 2), None
+        output: torch.Tensor = _Attention.apply(query, key, value, bias, scale)  # type: ignore[no-untyped-call]
+    return output.transpose(1, 2), None
 
 
 def _ours(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: dict[str, Any]) -> bool:
     if query.device.type != "cpu" or key.shape != value.shape or query.shape[:3].numel() * key.shape[2] > MOST_SCORES:
         return False
-    asked = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     plain = settings.keys() <= _KNOWN and not settings.get("dropout") and settings.get("is_causal") is not False
-    return asked == torch.bfloat16 and plain
+    return dtype == torch.bfloat16 and plain
 
 
 AttentionInterface.register(NAME, attend)

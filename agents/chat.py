@@ -57,8 +57,8 @@ class ChatFrame:
         added = blueprint["added_tokens"]
         self._framing = _built(blueprint, added, backend.model)
         blank = _blanks(added, backend)
-        named = {token["id"] for token in added if token not in blank}
-        self.control_ids: frozenset[int] = frozenset(named | set(tokenizer.all_special_ids))
+        ids = {token["id"] for token in added if token not in blank}
+        self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
         """Ids of all added and special tokens (runs of blanks, which some tokenizers add, are text)."""
         self._plain = _built(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.

@@ -46,11 +46,11 @@ def parameters_in(folder: Path) -> int:
     """How many numbers the folder's weights are, from the heads of its files alone."""
     from safetensors import safe_open
 
-    found = 0
+    count = 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "np") as tensors:
-            found += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118 it is no dict
-    return found
+            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118 it is no dict
+    return count
 
 
 def load_model(path: Path, dtype: Any = None) -> Any:

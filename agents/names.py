@@ -7,5 +7,5 @@ from difflib import get_close_matches
 def nearest(name: str, choices: Iterable[str]) -> str:
     """What to add to an error: " — did you mean 'x'?", or "" where no choice is like it (case apart)."""
     by_lower = {choice.lower(): choice for choice in choices}
-    found = get_close_matches(name[:64].lower(), by_lower, n=1)
-    return f" — did you mean '{by_lower[found[0]]}'?" if found else ""
+    near = get_close_matches(name[:64].lower(), by_lower, n=1)
+    return f" — did you mean '{by_lower[near[0]]}'?" if near else ""

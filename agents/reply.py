@@ -171,10 +171,10 @@ def _first_object(text: str) -> dict[str, Any]:
     """The JSON object that begins at the first "{"; {} where there is none, or keys are written twice."""
     begin = text.find("{")
     try:
-        found, _ = DECODER.raw_decode(text, begin) if begin >= 0 else ({}, 0)
+        decoded, _ = DECODER.raw_decode(text, begin) if begin >= 0 else ({}, 0)
     except (ValueError, RecursionError):
         return {}
-    return dict(found)
+    return dict(decoded)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -147,16 +147,16 @@ def read_role(path: str | Path) -> Role:
 
 def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
     """The file of every role with a name, sorted: the built-in ones and those in the folders."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in (BUILT_IN, *map(Path, folders)):
         if not folder.is_dir():
             raise RoleError(f"{folder}: the folder of roles does not exist or is not a folder")
         for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-            other = found.get(path.stem, path)
+            other = paths.get(path.stem, path)
             if not path.samefile(other):
                 raise RoleError(f"{path}: role: the name '{path.stem}' is taken by {other}: rename it")
-            found[path.stem] = path
-    return dict(sorted(found.items()))
+            paths[path.stem] = path
+    return dict(sorted(paths.items()))
 
 
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
@@ -166,8 +166,8 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     known = list_roles(folders)
     if name_or_path not in known:
         name = strict_yaml.one_line(name_or_path, 80)
-        meant = nearest(name_or_path, known) or f": known are {', '.join(known)}, or give a path ending in .yaml"
-        raise RoleError(f"unknown role '{name}'{meant}")
+        hint = nearest(name_or_path, known) or f": known are {', '.join(known)}, or give a path ending in .yaml"
+        raise RoleError(f"unknown role '{name}'{hint}")
     path = known[name_or_path]
     role = read_role(path)
     if role.role != name_or_path:

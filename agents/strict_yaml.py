@@ -85,8 +85,8 @@ def line_of(text: str, path: Where) -> int:
 def explain(error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None) -> str:
     """The gravest error of a validated text in one line; the model, if given, lets it suggest field names."""
     worst, more = gravest(error), error.error_count() - 1
-    line, found = _locate(text, worst["loc"])
-    deep = found + (worst["type"] == "missing") if text else len(worst["loc"])
+    line, depth = _locate(text, worst["loc"])
+    deep = depth + (worst["type"] == "missing") if text else len(worst["loc"])
     field = worst["loc"][:deep] or worst["loc"][:1]
     what = _reason(worst, model) + (f" (and {more} more)" if more else "")
     return _place(source, line - 1 if text else None, field, what)
@@ -188,16 +188,16 @@ def _value(node: yaml.Node, where: tuple[str | int, ...]) -> Any:
 
 
 def _mapping(node: yaml.MappingNode, where: tuple[str | int, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for key_node, value_node in node.value:
         line, key = _line(key_node), _scalar(key_node, where)
         if not isinstance(key, str):
             raise _Fault(line, where, f"the key {key_node.value or 'null'} is not a text: put it in quotes")
-        if key in found:
+        if key in mapping:
             raise _Fault(line, (*where, key), f"written twice, first in line {lines[key] + 1}: remove one")
-        found[key], lines[key] = _value(value_node, (*where, key)), line
-    return found
+        mapping[key], lines[key] = _value(value_node, (*where, key)), line
+    return mapping
 
 
 def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
@@ -279,11 +279,11 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
         known = _fields(model, error["loc"][:-1])
         listed = f" (known: {', '.join(known)})" if known else ""
         return f"unknown field{nearest(str(error['loc'][-1]), known) or listed}"
-    given = error["input"]
-    told = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    shown = isinstance(given, str | int | float | None) and error["type"] not in ("value_error", "part_error")
-    meant = nearest(given, re.findall("'(.*?)'", told)) if isinstance(given, str) else ""
-    return f"{told}, not {one_line(repr(given), 60)}{meant}" if shown else told
+    value = error["input"]
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    shown = isinstance(value, str | int | float | None) and error["type"] not in ("value_error", "part_error")
+    hint = nearest(value, re.findall("'(.*?)'", message)) if isinstance(value, str) else ""
+    return f"{message}, not {one_line(repr(value), 60)}{hint}" if shown else message
 
 
 def _fields(model: Any, path: Where) -> list[str]:

@@ -106,7 +106,7 @@ def _is_ready(folder: Path, source: str) -> bool:
     """Whether a folder of ours is complete: all files have the sizes its manifest, written last, names."""
     try:
         manifest = read_json(folder, MANIFEST)
-        sizes = {name: told["bytes"] for name, told in manifest["files"].items()}
+        sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
         return manifest["source"] == source and all((folder / n).stat().st_size == sizes[n] for n in sizes)
     except (WeightsError, OSError, KeyError, TypeError, AttributeError):
         return False
@@ -130,15 +130,15 @@ def _made(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Pat
 
 def _make(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:
     prefix = f".{folder.name}.making-"
-    for left in folder.parent.glob(f"{prefix}*"):  # by a process that was killed: we hold its lock
-        shutil.rmtree(left)
+    for leftover in folder.parent.glob(f"{prefix}*"):  # by a process that was killed: we hold its lock
+        shutil.rmtree(leftover)
     beside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     try:
-        told = make(beside)
+        origin = make(beside)
         files = sorted(beside.iterdir())
         manifest = {
             "source": source,
-            **told,
+            **origin,
             "made": datetime.now(UTC).isoformat(),
             "files": {file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files},
         }

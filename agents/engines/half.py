@@ -15,18 +15,18 @@ def half(model: Any) -> Any:
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
     shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, _Half))]
-    found = copy.deepcopy(model, {id(one): one for one in shared})
-    for name, layer in [*found.named_modules()]:
+    halved = copy.deepcopy(model, {id(one): one for one in shared})
+    for name, layer in [*halved.named_modules()]:
         if type(layer) is torch.nn.Linear:
-            found.set_submodule(name, _Packed(layer) if _packs(layer) else _Half(layer))
-    return found
+            halved.set_submodule(name, _Packed(layer) if _packs(layer) else _Half(layer))
+    return halved
 
 
-def renew(found: Any, model: Any) -> None:
+def renew(halved: Any, model: Any) -> None:
     """Bring what `half` made of `model` up to its present weights."""
-    for name, mine in found.named_modules():
-        if isinstance(mine, _Half) and (theirs := model.get_submodule(name)) is not mine:
-            mine.take(theirs)
+    for name, layer in halved.named_modules():
+        if isinstance(layer, _Half) and (source := model.get_submodule(name)) is not layer:
+            layer.take(source)
 
 
 class _Half(torch.nn.Module):
@@ -41,9 +41,9 @@ class _Half(torch.nn.Module):
         self.weight = layer.weight.detach().bfloat16()
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """What the layer gives under autocast."""
-        return torch.nn.functional.linear(given.to(torch.bfloat16), self.weight, self.bias)
+        return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
 
 
 class _Packed(_Half):
@@ -54,10 +54,10 @@ class _Packed(_Half):
         super().take(layer)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """What the layer gives under autocast."""
-        given = given.to(torch.bfloat16)
-        return torch.ops.mkldnn._linear_pointwise(given, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+        inputs = inputs.to(torch.bfloat16)
+        return torch.ops.mkldnn._linear_pointwise(inputs, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 _ROWS = 8

@@ -140,13 +140,13 @@ class InProcessEngine:
         loop.call_soon(self._when_quiet, len(self._waiting), 2)
         return [await future for future in futures]
 
-    def _when_quiet(self, seen: int, rounds: int) -> None:
+    def _when_quiet(self, count: int, rounds: int) -> None:
         """Decode once a few passes of the event loop have brought no further request."""
         loop = asyncio.get_running_loop()
-        if seen != len(self._waiting):
+        if count != len(self._waiting):
             return  # a later request has its own watch, or the batch is gone
         if rounds:
-            loop.call_soon(self._when_quiet, seen, rounds - 1)
+            loop.call_soon(self._when_quiet, count, rounds - 1)
             return
         waiting, self._waiting = self._waiting, []
         groups: dict[str, list[tuple[Request, asyncio.Future[Completion]]]] = defaultdict(list)
@@ -213,9 +213,9 @@ class InProcessEngine:
         if not ids:
             return nothing
         key = repr(ids)
-        kept = served.prefixes.longest_prefix(key, contexts[0])
-        if kept is not None:
-            return kept
+        cached = served.prefixes.longest_prefix(key, contexts[0])
+        if cached is not None:
+            return cached
         batch = BatchKV([nothing], len(ids))
         self._forward(served, batch, torch.tensor([ids], device=device), torch.tensor([len(ids)], device=device))
         kv = KV(ids, batch.row(0))
@@ -302,20 +302,20 @@ def _inverse_cdf(p: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     rows, width = p.shape
     blocks = torch.nn.functional.pad(p, (0, -width % _BLOCK)).view(rows, -1, _BLOCK)
     by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)
-    wanted = draws[:, None] * by_block[:, -1:]
-    block = _passed(by_block, wanted)
+    mass = draws[:, None] * by_block[:, -1:]
+    block = _passed(by_block, mass)
     before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
     within = blocks[torch.arange(rows, device=p.device), block.squeeze(-1)].double().cumsum(-1)
-    return (block * _BLOCK + _passed(within, wanted - before)).squeeze(-1)
+    return (block * _BLOCK + _passed(within, mass - before)).squeeze(-1)
 
 
 _BLOCK = 256
 
 
-def _passed(sums: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """[B, 1] the first column of growing [B, N] sums above [B, 1] what is wanted, never one that adds nothing."""
-    below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(wanted))
-    return torch.searchsorted(sums, torch.minimum(wanted, below_all), right=True)
+def _passed(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+    """[B, 1] the first column of growing [B, N] sums above [B, 1] that mass, never one that adds nothing."""
+    below_all = torch.nextafter(sums[:, -1:], torch.zeros_like(mass))
+    return torch.searchsorted(sums, torch.minimum(mass, below_all), right=True)
 
 
 def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:

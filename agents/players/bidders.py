@@ -111,9 +111,9 @@ def conditional_contributor(view: View) -> str:
     history = view.public["history"]
     if not history:
         return contributor(view)
-    given = history[-1]
-    others = sum(given) - given[int(view.seat.removeprefix("player_"))]
-    return f"GIVE {others // (len(given) - 1)}"
+    contributions = history[-1]
+    others = sum(contributions) - contributions[int(view.seat.removeprefix("player_"))]
+    return f"GIVE {others // (len(contributions) - 1)}"
 
 
 # Liar's dice.
@@ -122,8 +122,8 @@ def conditional_contributor(view: View) -> str:
 def likely(view: View, bid: str) -> float:
     """The chance that a bid, such as "BID 2 5", is true, as far as the own dice tell."""
     own = view.private["dice"]
-    known = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
-    wild = int(known[-1].split()[-1])  # the highest bid there is names the highest side, which is wild
+    bids = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
+    wild = int(bids[-1].split()[-1])  # the highest bid there is names the highest side, which is wild
     count, face = map(int, bid.split()[1:])
     faces, others = {face, wild}, len(own)
     chance, missing = len(faces) / wild, count - sum(die in faces for die in own)

@@ -37,8 +37,8 @@ class Kind:
     def what(self) -> str:
         """One line about it: what its maker says, and what the rule says that a partial gives it."""
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
-        says = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
-        return ": ".join([*(said.partition(";")[0].rstrip(".") for said in says[:-1]), says[-1]])
+        lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
+        return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
     def __call__(self, seed: int, game: Any = None, argument: Any = None) -> Brain:
         """A brain for one seat of one match."""

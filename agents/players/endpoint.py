@@ -219,8 +219,8 @@ def _asked_to_wait(headers: Mapping[str, str]) -> float:
 
 def _told(error: Any) -> str:
     """What a server says of its refusal, where it says it as OpenAI does."""
-    told = error.body.get("message") if isinstance(error.body, Mapping) else None
-    return told if isinstance(told, str) else str(error.message)
+    message = error.body.get("message") if isinstance(error.body, Mapping) else None
+    return message if isinstance(message, str) else str(error.message)
 
 
 class EndpointPlayer:

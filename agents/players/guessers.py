@@ -68,11 +68,11 @@ class Halver:
 def marks(guess: str, word: str) -> str:
     """Wordle's marks: a letter of the word accounts for one mark, first G (right), then Y from the left."""
     spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
-    found = ""
+    feedback = ""
     for letter, true in zip(guess, word, strict=True):
-        found += "G" if letter == true else "Y" if spare[letter] > 0 else "-"
+        feedback += "G" if letter == true else "Y" if spare[letter] > 0 else "-"
         spare[letter] -= letter != true
-    return found
+    return feedback
 
 
 class ConsistentGuesser:
@@ -83,9 +83,11 @@ class ConsistentGuesser:
 
     def act(self, view: View) -> str:
         """GUESS and a word; an empty act where none are listed."""
-        seen = [line.split() for line in view.public["guesses"]]
+        guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
-        fitting = [act for act in legal if all(marks(guess, act.split()[-1]) == told for guess, told in seen)]
+        fitting = [
+            act for act in legal if all(marks(guess, act.split()[-1]) == feedback for guess, feedback in guesses)
+        ]
         return self.rng.choice(fitting or legal)
 
 
@@ -97,10 +99,10 @@ class MapReader:
 
     def act(self, view: View) -> str:
         """A direction."""
-        drawn = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
-        found = {mark: cell for cell, mark in drawn.items()}
-        doors = {cell: [way for way in WAYS if drawn.get(beside(cell, way), "#") != "#"] for cell in drawn}
-        return first_steps(doors, found["W"])[found["G"]]
+        grid = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
+        cells = {mark: cell for cell, mark in grid.items()}
+        doors = {cell: [way for way in WAYS if grid.get(beside(cell, way), "#") != "#"] for cell in grid}
+        return first_steps(doors, cells["W"])[cells["G"]]
 
 
 class WallFollower:

@@ -47,8 +47,8 @@ class ChatPlayer:
     async def act(self, view: View) -> Act:
         """Take one turn. Only sampled ids are marked as the policy's own."""
         stream, fresh = self._stream_for(view)
-        seen = tuple(self.frame.ask(self.role.render_turn(view, first=fresh)))
-        stream.observe(seen)
+        prompt = tuple(self.frame.ask(self.role.render_turn(view, first=fresh)))
+        stream.observe(prompt)
         sampling = self.role.sampling
         completion = await self.write(
             view,
@@ -66,7 +66,7 @@ class ChatPlayer:
         )
         stream.wrote(completion.ids, completion.logprobs, view.turn)
         self.version = completion.version
-        self._history.append(Exchange(seen, completion.ids, completion.finish))
+        self._history.append(Exchange(prompt, completion.ids, completion.finish))
         raw = self.frame.decode(completion.ids)
         reply = self.role.parse(raw)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, len(completion.ids))

@@ -46,14 +46,14 @@ class Minimax:
 
     def values(self, here: Position) -> dict[Any, float]:
         """What each act is worth to the mover: exact for the best ones, else a bound below them."""
-        sign, best, found = (1 if here.mover == 0 else -1), -math.inf, {}
+        sign, best, values = (1 if here.mover == 0 else -1), -math.inf, {}
         left = math.inf if self.depth is None else self.depth - 1
         for act in here.acts():
             floor = best - 2 * ALIKE
             low, high = (floor, math.inf) if sign > 0 else (-math.inf, -floor)
-            found[act] = sign * SOONER * self.value(here.after(act), left, low / SOONER, high / SOONER)
-            best = max(best, found[act])
-        return found
+            values[act] = sign * SOONER * self.value(here.after(act), left, low / SOONER, high / SOONER)
+            best = max(best, values[act])
+        return values
 
     def value(self, at: Position, left: float, low: float, high: float) -> float:
         """What a position is worth to the first seat, exact between low and high, looking `left` acts ahead."""

@@ -76,7 +76,7 @@ def kuhn_strategy(alpha: float) -> Strategy:
         "0p": 1 / 3, "1p": 0.0, "2p": 1.0,  # the second seat after a pass
         "0b": 0.0, "1b": 1 / 3, "2b": 1.0,  # and after a bet
     }  # fmt: skip
-    return {known: [(0, 1.0 - chance), (1, chance)] for known, chance in bets.items()}
+    return {infostate: [(0, 1.0 - chance), (1, chance)] for infostate, chance in bets.items()}
 
 
 @dataclass
@@ -87,12 +87,12 @@ class Sequences:
     before: dict[str, int] = field(default_factory=dict)
     """Information state -> the sequence that leads to it."""
 
-    def meet(self, known: str, actions: Sequence[int], sequence: int) -> None:
+    def meet(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
         """Number the sequences that go on from an information state."""
-        if known not in self.before:
-            self.before[known] = sequence
+        if infostate not in self.before:
+            self.before[infostate] = sequence
             for action in actions:
-                self.numbers[known, action] = len(self.numbers) + 1
+                self.numbers[infostate, action] = len(self.numbers) + 1
 
 
 @functools.cache
@@ -115,10 +115,10 @@ def equilibrium(name: str) -> Strategy:
             waiting += [(state.child(a), chance * p, reached) for a, p in state.chance_outcomes()]
         else:
             player = state.current_player()
-            known, actions = state.information_state_string(player), state.legal_actions()
-            seats[player].meet(known, actions, reached[player])
+            infostate, actions = state.information_state_string(player), state.legal_actions()
+            seats[player].meet(infostate, actions, reached[player])
             for action in actions:
-                now = seats[player].numbers[known, action]
+                now = seats[player].numbers[infostate, action]
                 waiting.append((state.child(action), chance, (now, reached[1]) if player == 0 else (reached[0], now)))
     first = _best_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
     second = _best_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
@@ -130,16 +130,16 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
     from scipy.optimize import linprog  # type: ignore[import-untyped]
     from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
-    weights, choices = len(own.numbers) + 1, {known: n for n, known in enumerate(other.before, 1)}
+    weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.before, 1)}
     columns = weights + len(choices) + 1
     # What a choice is worth to the other is no more than any act there leaves to us, later choices included.
     worth = [(b, a, -value) for a, b, value in leaves] + [(0, weights, 1.0)]
-    worth += [(b, weights + choices[known], 1.0) for (known, _), b in other.numbers.items()]
-    worth += [(b, weights + choices[known], -1.0) for known, b in other.before.items()]
+    worth += [(b, weights + choices[infostate], 1.0) for (infostate, _), b in other.numbers.items()]
+    worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.before.items()]
     # Weights flow: the empty sequence has 1, and what leads to a choice is shared by its acts.
-    rows = {known: n for n, known in enumerate(own.before, 1)}
-    flow = [(0, 0, 1.0)] + [(rows[known], a, 1.0) for (known, _), a in own.numbers.items()]
-    flow += [(rows[known], a, -1.0) for known, a in own.before.items()]
+    rows = {infostate: n for n, infostate in enumerate(own.before, 1)}
+    flow = [(0, 0, 1.0)] + [(rows[infostate], a, 1.0) for (infostate, _), a in own.numbers.items()]
+    flow += [(rows[infostate], a, -1.0) for infostate, a in own.before.items()]
 
     def matrix(entries: list[tuple[int, int, float]], height: int) -> Any:
         row, column, value = zip(*entries, strict=True)
@@ -147,24 +147,24 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
 
     goal = np.zeros(columns)
     goal[weights] = -1.0
-    found = linprog(
+    solution = linprog(
         goal, matrix(worth, len(other.numbers) + 1), np.zeros(len(other.numbers) + 1),
         matrix(flow, len(rows) + 1), np.eye(1, len(rows) + 1)[0],
         bounds=[(0, None)] * weights + [(None, None)] * (columns - weights), method="highs",
     )  # fmt: skip
-    if not found.success:
-        raise RuntimeError(f"no equilibrium was found: {found.message}")
-    return [max(0.0, float(x)) for x in found.x[:weights]]
+    if not solution.success:
+        raise RuntimeError(f"no equilibrium was found: {solution.message}")
+    return [max(0.0, float(x)) for x in solution.x[:weights]]
 
 
 def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
     """The chance of each act where a plan's weights lead; all alike where they never do."""
     acts: dict[str, list[tuple[int, float]]] = {}
-    for (known, action), number in own.numbers.items():
-        acts.setdefault(known, []).append((action, plan[number]))
-    for known, weighed in acts.items():
+    for (infostate, action), number in own.numbers.items():
+        acts.setdefault(infostate, []).append((action, plan[number]))
+    for infostate, weighed in acts.items():
         total = math.fsum(weight for _, weight in weighed)
-        acts[known] = [(action, weight / total if total else 1 / len(weighed)) for action, weight in weighed]
+        acts[infostate] = [(action, weight / total if total else 1 / len(weighed)) for action, weight in weighed]
     return acts
 
 
