@@ -51,8 +51,8 @@ class Games(Mapping[str, "type[TextGame]"]):
 
     def __getitem__(self, name: str) -> type[TextGame]:
         module, _, attribute = CLASSES[name].partition(":")
-        found: type[TextGame] = getattr(importlib.import_module(module), attribute)
-        return found
+        game_class: type[TextGame] = getattr(importlib.import_module(module), attribute)
+        return game_class
 
     def __iter__(self) -> Iterator[str]:
         return iter(CLASSES)
@@ -72,17 +72,17 @@ def maker(name: str) -> Callable[..., TextGame]:
     try:
         if name in GAMES:
             return GAMES[name]
-        found = loading.foreign(name)
+        factory = loading.foreign(name)
     except ImportError as error:
         raise ValueError(f"the game '{name}' cannot be loaded: {error}") from None
     except ValueError as error:
         raise ValueError(f"unknown game '{name}': {error}") from None
-    if found is None:
+    if factory is None:
         names = [*GAMES, *loading.installed(), *(f"{library}:" for library in loading.LIBRARIES)]
         near = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(names)}"
         raise ValueError(f"unknown game '{name}'{hint}")
-    return found
+    return factory
 
 
 def complaint(name: str) -> str | None:
@@ -96,14 +96,14 @@ def complaint(name: str) -> str | None:
 
 def make(name: str, **options: Any) -> TextGame:
     """A new game with these options; ValueError, naming the nearest game or option, when there is none of that name."""
-    made = maker(name)
-    known = options_of(made) if isinstance(made, type) else ()
+    factory = maker(name)
+    known = options_of(factory) if isinstance(factory, type) else ()
     for option in options:
         if known and option not in known:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known)}"
             raise ValueError(f"there is no option '{option}'{hint}")
-    return made(**options)
+    return factory(**options)
 
 
 @functools.cache

@@ -71,21 +71,21 @@ class Haggle(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """A price replaces the one before it; accepting trades at exactly the standing price."""
-        if not (read := ACT.fullmatch(act)):
+        if not (match := ACT.fullmatch(act)):
             raise IllegalAct("write PRICE and a number, or ACCEPT, or WALK")
-        if read[3]:
+        if match[3]:
             self.end("walk", f"{seat} walked away, there is no deal.")
             return "WALK"
-        if read[2]:
+        if match[2]:
             if self.price is None:
                 raise IllegalAct("there is no price to accept yet")
             self.pay("seller", "deal", self.price - self.cost)
             self.pay("buyer", "deal", self.value - self.price)
             self.end("deal", "There is a deal.")
             return "ACCEPT"
-        if not 1 <= int(read[1]) <= self.max_price:
+        if not 1 <= int(match[1]) <= self.max_price:
             raise IllegalAct(f"a price is from 1 to {self.max_price}")
-        self.price = int(read[1])
+        self.price = int(match[1])
         if self.turns + 1 == self.max_turns:
             self.end("turns", "No turns are left, there is no deal.")
         return f"PRICE {self.price}"

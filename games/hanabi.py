@@ -77,14 +77,14 @@ class Hanabi(OpenSpielGame):
 
     def look(self, player: int) -> Table:
         """OpenSpiel's observation of this player, read; seats in our order, own cards hidden."""
-        read = SEEN.fullmatch(self.state.observation_string(player))
-        if read is None:
+        match = SEEN.fullmatch(self.state.observation_string(player))
+        if match is None:
             raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
-        lives, hints, fireworks, hands, deck, discards = read.groups()
+        lives, hints, fireworks, hands, deck, discards = match.groups()
         rows = [[line.split(" || ") for line in hand.split("\n") if "||" in line] for hand in hands.split("-----\n")]
         rows = rows[len(rows) - player :] + rows[: len(rows) - player]  # they begin with the observer
         cards = [[card for card, _ in hand] for hand in rows]
-        known = [[self._short(told.split("|")[1]) for _, told in hand] for hand in rows]
+        known = [[self._short(knowledge.split("|")[1]) for _, knowledge in hand] for hand in rows]
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:

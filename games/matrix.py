@@ -51,11 +51,11 @@ class MatrixGame(SimultaneousGame):
 
     def settle(self, choices: list[str]) -> None:
         """Pays both seats by the matrix."""
-        paid = self.payoff[self._cell(choices)]
-        for seat, value in zip(self.seats, paid, strict=True):
+        payoffs = self.payoff[self._cell(choices)]
+        for seat, value in zip(self.seats, payoffs, strict=True):
             self.pay(seat, ROUND, value)
-        said = ", ".join(f"{s} {c} +{v:g}" for s, c, v in zip(self.seats, choices, paid, strict=True))
-        self.tell(f"Round {len(self.history)}: {said}.")
+        summary = ", ".join(f"{s} {c} +{v:g}" for s, c, v in zip(self.seats, choices, payoffs, strict=True))
+        self.tell(f"Round {len(self.history)}: {summary}.")
 
     def _cell(self, choices: list[str]) -> tuple[int, int]:
         return self.acts.index(choices[0]), self.acts.index(choices[1])

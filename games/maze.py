@@ -44,9 +44,9 @@ class Maze(Solitaire):
 
     def rules(self) -> str:
         """One paragraph."""
-        seen = " On the map # is wall, W you, G the goal, north is up." if self.view == "full" else ""
+        legend = " On the map # is wall, W you, G the goal, north is up." if self.view == "full" else ""
         acts = "one step a turn, NORTH, EAST, SOUTH or WEST"
-        return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{seen}"
+        return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
         """The exits here and the turns left; the map where the view is full."""

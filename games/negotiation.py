@@ -88,19 +88,19 @@ class Negotiation(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """An offer replaces the one before it; accepting transfers exactly the standing offer."""
-        if not (read := ACT.fullmatch(act)):
+        if not (match := ACT.fullmatch(act)):
             raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
-        if read[5]:
+        if match[5]:
             self.end("walk", f"{seat} walked away, there is no deal.")
             return "WALK"
-        if read[4]:
+        if match[4]:
             if self.offer is None:
                 raise IllegalAct("there is no offer to accept yet")
             for taker, share in (seat, rest(self.pool, self.offer)), (self.next_seat(seat), self.offer):
                 self.pay(taker, "deal", worth(self.values[taker], share))
             self.end("deal", "There is a deal.")
             return "ACCEPT"
-        share = int(read[1]), int(read[2]), int(read[3])
+        share = int(match[1]), int(match[2]), int(match[3])
         if min(rest(self.pool, share)) < 0:
             has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
             raise IllegalAct(f"the pool has {has}")

@@ -53,9 +53,9 @@ class PublicGoods(SimultaneousGame):
     def settle(self, choices: list[int]) -> None:
         """Everybody keeps the rest and gets an equal share of the multiplied pot."""
         share = self.multiplier * sum(choices) / len(choices)
-        for seat, given in zip(self.seats, choices, strict=True):
-            self.pay(seat, ROUND, self.endowment - given + share)
-        gifts = ", ".join(f"{seat} {given}" for seat, given in zip(self.seats, choices, strict=True))
+        for seat, gift in zip(self.seats, choices, strict=True):
+            self.pay(seat, ROUND, self.endowment - gift + share)
+        gifts = ", ".join(f"{seat} {gift}" for seat, gift in zip(self.seats, choices, strict=True))
         self.tell(f"Round {len(self.history)}: gave {gifts}; everybody gets {share:.4g}.")
 
     def figures(self) -> dict[str, float | bool | str]:

@@ -49,9 +49,9 @@ class Sheriff(OpenSpielGame):
         self.stakes = max(max_items * self.item_penalty, self.sheriff_penalty, float(max_bribe))
         coins = {name: getattr(self, name) for name in ("item_value", "item_penalty", "sheriff_penalty")}
         # OpenSpiel reads neither 2 nor 1e-07 as a real number.
-        written = ",".join(f"{name}={np.format_float_positional(value, trim='0')}" for name, value in coins.items())
+        parameters = ",".join(f"{name}={np.format_float_positional(value, trim='0')}" for name, value in coins.items())
         super().__init__(
-            f"sheriff(max_items={max_items},max_bribe={max_bribe},num_rounds={num_rounds},{written})", **options
+            f"sheriff(max_items={max_items},max_bribe={max_bribe},num_rounds={num_rounds},{parameters})", **options
         )
 
     def rules(self) -> str:

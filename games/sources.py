@@ -18,8 +18,8 @@ def docstring(place: str) -> str | None:
     tree = ast.parse(_source(module))
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
-            told = ast.get_docstring(node)
-            return told.split("\n", 1)[0] if told and all(map(_installed, _packages(tree))) else None
+            doc = ast.get_docstring(node)
+            return doc.split("\n", 1)[0] if doc and all(map(_installed, _packages(tree))) else None
         if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names if not alias.asname):
             return docstring(f"{node.module}:{name}")
     return None

@@ -53,8 +53,8 @@ class TradeComm(OpenSpielGame):
 
     def public(self) -> dict[str, Any]:
         """What either side has said."""
-        said = self.state.history()[1:3]
-        return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, said, strict=False)}}
+        utterances = self.state.history()[1:3]
+        return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, utterances, strict=False)}}
 
     def private(self, seat: str) -> dict[str, Any]:
         """The own item."""

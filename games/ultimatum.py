@@ -61,9 +61,9 @@ class Ultimatum(TextGame):
     def play(self, seat: str, act: str) -> str:
         """The offer, or the answer that ends the match."""
         if self.offer is None:
-            if not (read := OFFER.fullmatch(act)) or int(read[1]) > self.pie:
+            if not (match := OFFER.fullmatch(act)) or int(match[1]) > self.pie:
                 raise IllegalAct(f"write OFFER and a whole number from 0 to {self.pie}")
-            self.offer = int(read[1])
+            self.offer = int(match[1])
             return f"OFFER {self.offer}"
         answer = act.strip().upper()
         if answer not in ("ACCEPT", "REJECT") or not act.isascii():

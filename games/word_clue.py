@@ -93,14 +93,14 @@ class WordClue(TextGame):
         """A clue opens a round; a wrong guess, the last guess or the last STOP closes it."""
         if seat == GIVER:
             return self._give(act)
-        if not (read := GUESS.fullmatch(act)):
+        if not (match := GUESS.fullmatch(act)):
             raise IllegalAct("write GUESS and one word of the board, or STOP")
-        if read[2]:
+        if match[2]:
             self.guessing.pop(0)
             if not self.guessing:
                 self._close()
             return "STOP"
-        word = read[1].lower()
+        word = match[1].lower()
         if word not in self.public()["board"]:
             raise IllegalAct("the word must be on the board and not yet guessed")
         self._guess(word)
@@ -116,9 +116,9 @@ class WordClue(TextGame):
         return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
 
     def _give(self, act: str) -> str:
-        if not (read := CLUE.fullmatch(act)):
+        if not (match := CLUE.fullmatch(act)):
             raise IllegalAct("write CLUE, one word of 2 to 20 letters and a number")
-        clue, guesses, left = read[1].lower(), int(read[2]), self.aims - len(self.found)
+        clue, guesses, left = match[1].lower(), int(match[2]), self.aims - len(self.found)
         if not 1 <= guesses <= left:
             raise IllegalAct(f"the number must be from 1 to {left}, the targets left")
         if near := next((word for word in self.board if word in clue or clue in word), None):

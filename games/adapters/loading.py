@@ -51,8 +51,8 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
         return _from_file(Path(path), class_name)
     if name.endswith(".py"):
         raise ValueError(f"say which class of the file: {name}:ClassName")
-    if name in (found := installed()):
-        return _from_package(found[name])
+    if name in (entries := installed()):
+        return _from_package(entries[name])
     return None
 
 
@@ -64,21 +64,21 @@ def installed() -> Mapping[str, EntryPoint]:
 
 def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
     try:
-        found = entry.load()
+        candidate = entry.load()
     except Exception as error:  # noqa: BLE001 a package of others may fail in any way
         raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {_told(error)}") from None
-    return _as_game(found, f"{entry.name} ({entry.value})")
+    return _as_game(candidate, f"{entry.name} ({entry.value})")
 
 
 def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
     module = _module(path.expanduser().absolute())
-    found = getattr(module, class_name, None)
-    if found is None:
+    candidate = getattr(module, class_name, None)
+    if candidate is None:
         classes = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
         near = difflib.get_close_matches(class_name, classes, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (its classes: {', '.join(classes) or 'none'})"
         raise ValueError(f"{path} has no class '{class_name}'{hint}")
-    return _as_game(found, f"{path}:{class_name}")
+    return _as_game(candidate, f"{path}:{class_name}")
 
 
 @functools.cache
@@ -99,18 +99,18 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _as_game(found: Any, place: str) -> Callable[..., TextGame]:
+def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
     """A TextGame as it is; another AEC environment as words."""
     from pettingzoo import AECEnv
 
     from games.base import TextGame
 
-    if inspect.isclass(found) and issubclass(found, TextGame):
-        return found
-    if inspect.isclass(found) and issubclass(found, AECEnv):
+    if inspect.isclass(candidate) and issubclass(candidate, TextGame):
+        return candidate
+    if inspect.isclass(candidate) and issubclass(candidate, AECEnv):
         from games.adapters.pettingzoo import PettingZooGame
 
-        return functools.partial(PettingZooGame, found)
+        return functools.partial(PettingZooGame, candidate)
     raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class")
 
 

@@ -35,7 +35,7 @@ def load(name: str) -> Callable[..., Any]:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f" — did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"PettingZoo has no classic environment '{name}'{hint} ({', '.join(known)})")
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ImportError as error:
         if "." in name and error.name and name.startswith(error.name):
             raise ValueError(f"there is no module '{error.name}' to take a PettingZoo environment from") from None
@@ -45,7 +45,7 @@ def load(name: str) -> Callable[..., Any]:
         ) from None
     except SyntaxError as error:
         raise ValueError(f"the module {module} cannot be imported: {one_line(str(error))}") from None
-    if not callable(make := getattr(found, "env", None)):
+    if not callable(make := getattr(imported, "env", None)):
         raise ValueError(f"the module {module} has no function env() that makes a PettingZoo AEC environment")
     return make  # type: ignore[no-any-return]
 
@@ -110,10 +110,10 @@ class PettingZooGame(ForeignGame):
     def play(self, seat: str, act: str) -> str:
         """Plays an act by its word."""
         word = " ".join(act.split())
-        found = word if word in self._acts else next((a for a in self._acts if a.lower() == word.lower()), None)
-        if found is None:
+        listed = word if word in self._acts else next((a for a in self._acts if a.lower() == word.lower()), None)
+        if listed is None:
             raise IllegalAct("write one of the legal acts")
-        action = self._acts[found]
+        action = self._acts[listed]
         with self._random.lent():
             self.env.step(action)
             for agent, reward in self.env.rewards.items():
@@ -121,7 +121,7 @@ class PettingZooGame(ForeignGame):
                     self.pay(str(agent), OUTCOME, float(reward))
             self._skip_the_dead()
             self._look()
-        return found if self.words.open else ""
+        return listed if self.words.open else ""
 
     def next_seat(self, seat: str) -> str:
         """Whose turn it is by PettingZoo."""
@@ -147,13 +147,13 @@ class PettingZooGame(ForeignGame):
         if self.ended:
             return
         agent, raw = self.env.agent_selection, self.env.unwrapped
-        shown = self.env.observe(agent)
-        mask = shown.get("action_mask") if isinstance(shown, Mapping) else None
+        observation = self.env.observe(agent)
+        mask = observation.get("action_mask") if isinstance(observation, Mapping) else None
         mask = self.env.infos[agent].get("action_mask") if mask is None else mask
         space = self.env.action_space(agent)
         actions = range(space.start, space.start + space.n) if mask is None else np.flatnonzero(mask) + space.start
         self._acts = {self.words.word(raw, agent, int(action)): int(action) for action in actions}
-        self._seen = self.words.look(raw, agent) or as_text(shown)
+        self._seen = self.words.look(raw, agent) or as_text(observation)
 
 
 def _copied(env: Any, memo: dict[int, Any]) -> Any:
@@ -167,9 +167,9 @@ def _copied(env: Any, memo: dict[int, Any]) -> Any:
     return twin
 
 
-def as_text(shown: Any) -> dict[str, Any]:
+def as_text(observation: Any) -> dict[str, Any]:
     """An observation as JSON-able short texts, by its parts, without the action mask."""
-    parts = shown if isinstance(shown, Mapping) else {"observation": shown}
+    parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     return {str(name): _short(part) for name, part in parts.items() if name != "action_mask"}
 
 

@@ -140,16 +140,16 @@ class TextArenaGame(ForeignGame):
         state = _inner(self.env).state
         news: dict[str, list[tuple[int, str]]] = {}
         for player, seat in enumerate(self.seats):
-            told, state.observations[player] = state.observations[player], []
+            observations, state.observations[player] = state.observations[player], []
             news[seat] = []
-            for sender, text, kind in told:
+            for sender, text, kind in observations:
                 text = _harmless(str(text))
                 if getattr(kind, "name", kind) == "PROMPT":
                     self._prompts[seat] = f"{self._prompts[seat]}\n{text}".strip()
                 elif sender != player:
                     news[seat].append((sender, text))
-                    if sender not in range(len(self.seats)) and (found := LISTED.search(text)):
-                        self._listed[seat] = re.findall(r"\[[^\[\]]+\]", found[1])
+                    if sender not in range(len(self.seats)) and (match := LISTED.search(text)):
+                        self._listed[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
         return news
 
     def _heard(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:

@@ -260,8 +260,8 @@ def _facts(make: Make, seeds: int) -> str:
         while not game.ended and game.turns < 30:
             seat = game.agent_selection
             before = plain(_views(game, seat))
-            given: list[Any] = [game.public(), game.private(seat), game.legal(seat) or []]
-            for fresh in given:
+            parts: list[Any] = [game.public(), game.private(seat), game.legal(seat) or []]
+            for fresh in parts:
                 fresh.clear()
             if plain(_views(game, seat)) != before:
                 raise Broken(f"seed {seed}: whoever changes what public(), private() or legal() gave changes the game")

@@ -44,9 +44,9 @@ def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | 
         if not listed:
             raise RuntimeError(f"the match goes on, but {seat} has no legal act")
         return str(rng.choice(listed))
-    known = _forms(game)
+    candidates = _forms(game)
     for _ in range(TRIES):
-        form = rng.choice(known)
+        form = rng.choice(candidates)
         trial, act = game.clone(), filled(form, game, rng)
         trial.step(act)
         if trial.infos[seat]["valid"]:

@@ -66,14 +66,14 @@ class Book:
         """`ASK question` or `GUESS name`, from either or from a plain question that has just one reading; else ""."""
         words = fold(text)
         if guess := GUESS.fullmatch(words):
-            known = self.phrases.get(guess[1], "")
-            return known if known.startswith("GUESS") else f"GUESS {one_line(guess[1], 40)}"
-        if words.startswith("ask ") and (asked := self.phrases.get(words[4:], "")).startswith("ASK"):
-            return asked
+            act = self.phrases.get(guess[1], "")
+            return act if act.startswith("GUESS") else f"GUESS {one_line(guess[1], 40)}"
+        if words.startswith("ask ") and (question := self.phrases.get(words[4:], "")).startswith("ASK"):
+            return question
         lead = LEAD.match(words)
-        found = {self.phrases[phrase] for phrase in self.pattern.findall(words)}
+        readings = {self.phrases[phrase] for phrase in self.pattern.findall(words)}
         left = self.pattern.sub("", words[lead.end() :]).split() if lead else ["?"]
-        return found.pop() if len(found) == 1 and FILLER.issuperset(left) else ""
+        return readings.pop() if len(readings) == 1 and FILLER.issuperset(left) else ""
 
 
 def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms: Mapping[str, str]) -> Book:

@@ -31,9 +31,9 @@ def load(name: str) -> pyspiel.Game:
 
     ValueError says in one line why there is no such game, or why it cannot be played by turns from a seed.
     """
-    short, known = name.partition("(")[0].strip(), pyspiel.registered_names()
-    if short not in known:
-        near = difflib.get_close_matches(short, known, n=1)
+    short, names = name.partition("(")[0].strip(), pyspiel.registered_names()
+    if short not in names:
+        near = difflib.get_close_matches(short, names, n=1)
         hint = f", did you mean {near[0]!r}?" if near else "; pyspiel.registered_names() lists them"
         raise ValueError(f"OpenSpiel has no game called {short!r}{hint}")
     try:
@@ -187,18 +187,18 @@ class OpenSpielGame(TextGame):
         if act in self._acts or (act := " ".join(act.split())) in self._acts:
             return act
         folded = act.casefold()
-        meant = [word for word in self._acts if word.casefold() == folded]
-        return meant[0] if len(meant) == 1 else None
+        words = [word for word in self._acts if word.casefold() == folded]
+        return words[0] if len(words) == 1 else None
 
     def _go_on(self) -> None:
         """Chance has its turns; what was earned is paid; the match ends or the next seat's acts are listed."""
         state = self.state
         while state.is_chance_node():
             outcome = self._scripted.pop(0) if self._scripted else self._drawn(state.chance_outcomes())
-            said = self.chance_word(outcome)
+            news = self.chance_word(outcome)
             state.apply_action(outcome)
-            if said:
-                self.tell(said)
+            if news:
+                self.tell(news)
         returns = self.returns()
         if returns != self._returns:
             for seat, now, before in zip(self.seats, returns, self._returns, strict=True):

@@ -78,7 +78,7 @@ class SimultaneousGame(TextGame):
 
 def read_number(word: str, most: int, act: str) -> int:
     """The n of the act `WORD n`, from 0 to `most`; or raises IllegalAct."""
-    read = re.fullmatch(rf"\s*{word}\s+(\d{{1,9}})\s*", act, re.ASCII | re.IGNORECASE)
-    if not read or int(read[1]) > most:
+    match = re.fullmatch(rf"\s*{word}\s+(\d{{1,9}})\s*", act, re.ASCII | re.IGNORECASE)
+    if not match or int(match[1]) > most:
         raise IllegalAct(f"write {word} and a whole number from 0 to {most}")
-    return int(read[1])
+    return int(match[1])
