@@ -86,10 +86,10 @@ def _objects(text: str, start: int) -> tuple[list[Call], int]:
 def _bare(text: str) -> Iterator[Call]:
     """JSON objects with a name, from the start of a line on; other JSON is not a call."""
     at = 0
-    while found := NAMED.search(text, at):
-        calls, at = _objects(text, found.start(1))
+    while match := NAMED.search(text, at):
+        calls, at = _objects(text, match.start(1))
         yield from calls
-        if at == found.start(1):  # unreadable: where it ends cannot be known
+        if at == match.start(1):  # unreadable: where it ends cannot be known
             return
 
 
@@ -175,10 +175,10 @@ def _depth(value: Any) -> int:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    by_key = dict(pairs)
+    if len(by_key) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return by_key
 
 
 def _number(value: Any) -> Any:

@@ -133,10 +133,12 @@ class Vocabulary:
             questioned = []
             for topic, stances in claims:
                 claimed[topic] |= stances
-        said = {topic: answered[topic] | claimed[topic] for topic in {**answered, **claimed}}
+        by_topic = {topic: answered[topic] | claimed[topic] for topic in {**answered, **claimed}}
         # A no may stand before a doubt, "No, I can't tell", but not beside another claim.
-        torn = {topic for topic, stances in said.items() if len(claimed[topic]) > 1 or stances > {"inform"}}
-        facts = {topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in said.items() if stances}
+        torn = {topic for topic, stances in by_topic.items() if len(claimed[topic]) > 1 or stances > {"inform"}}
+        facts = {
+            topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in by_topic.items() if stances
+        }
         return Reading(facts, frozenset(self._strange(plain) | torn | (posed - facts.keys())))
 
     def _claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
@@ -204,8 +206,8 @@ def _answer(words: list[str]) -> Stance | None:
     """What these words answer if they begin with an answer and name nothing; None if they do not."""
     while words and words[0] in OPENERS:
         words = words[1:]
-    said = f" {' '.join(words)} "
-    if DOUBT.search(said) and REMARKS.issuperset(DOUBT.sub("", said).split()):
+    sentence = f" {' '.join(words)} "
+    if DOUBT.search(sentence) and REMARKS.issuperset(DOUBT.sub("", sentence).split()):
         return "unknown"
     if not words or not REMARKS.issuperset(words[1:]):
         return None

@@ -105,12 +105,12 @@ def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
 
 
 def _result(tools: Sequence[Tool], call: Call) -> str:
-    named = one_line(call.name, 64)
+    name = one_line(call.name, 64)
     if call.problem:
-        return f"Error: {named + ': ' if named else ''}{call.problem}."
+        return f"Error: {name + ': ' if name else ''}{call.problem}."
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
-        return f'Error: there is no tool "{named}"{_nearest(named, [tool.name for tool in tools])}.'
+        return f'Error: there is no tool "{name}"{_nearest(name, [tool.name for tool in tools])}.'
     arguments, problems = _arguments(tool.shape, call)
     if problems:
         return f"Error: {'; '.join(problems)}. Use {tool.shape.signature}."
@@ -137,11 +137,11 @@ def _arguments(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     if twice:
         return {}, [f'argument "{twice[0]}" is given twice']
     try:
-        read = shape.arguments.model_validate({**placed, **call.arguments})
+        validated = shape.arguments.model_validate({**placed, **call.arguments})
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        return {}, [_problem(shape, one["type"], one["loc"], one["msg"]) for one in found[:MOST_PROBLEMS]]
-    return {name: getattr(read, f"p{index}") for index, name in enumerate(shape.names)}, []
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        return {}, [_problem(shape, one["type"], one["loc"], one["msg"]) for one in errors[:MOST_PROBLEMS]]
+    return {name: getattr(validated, f"p{index}") for index, name in enumerate(shape.names)}, []
 
 
 def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) -> str:
@@ -167,7 +167,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
         raise ValueError(f"tool {name} needs a docstring: its first line tells the model what it does")
     hints = typing.get_type_hints(function)
     fields: dict[str, Any] = {}
-    shown = []
+    signature = []
     parameters = list(inspect.signature(function).parameters.values())
     for index, parameter in enumerate(parameters):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -179,13 +179,13 @@ def _shape(function: Callable[..., Any]) -> Shape:
             )
         required = parameter.default is parameter.empty
         fields[f"p{index}"] = (hint, Field(... if required else parameter.default, alias=parameter.name))
-        shown.append(f"{parameter.name}: {_hint(hint)}" + ("" if required else f" = {_compact(parameter.default)}"))
+        signature.append(f"{parameter.name}: {_hint(hint)}" + ("" if required else f" = {_compact(parameter.default)}"))
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model = create_model(name, __config__=config, **fields)
     return Shape(
         name=name,
         description=description,
-        signature=f"{name}({', '.join(shown)})",
+        signature=f"{name}({', '.join(signature)})",
         parameters=_untitled(model.model_json_schema()),
         names=tuple(parameter.name for parameter in parameters),
         arguments=model,

@@ -30,11 +30,11 @@ def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
     """Kind and index of an act: a verb and a name, or its number from 1; in terse mode two letters. Else IllegalAct."""
     if terse:
         return _read_terse("".join(text.split()), table)
-    found = ACT.fullmatch(text)
-    if found is None:
+    match = ACT.fullmatch(text)
+    if match is None:
         raise IllegalAct("write ASK and a symptom, TEST and a test, or DIAGNOSE and a disease")
-    kind = found[1][0].lower()
-    which = number_of(found[2], names(kind, table))
+    kind = match[1][0].lower()
+    which = number_of(match[2], names(kind, table))
     if which is None:
         raise IllegalAct(f"{VERBS[kind]} one of those that are listed")
     return kind, which

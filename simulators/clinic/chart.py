@@ -47,10 +47,10 @@ class Chart:
 
     def marks(self, table: Table) -> str:
         """Letter and mark for each symptom (! told unasked, + yes, - no, ? unsure), digit and marks for each test."""
-        told = [LETTERS[symptom] + TOLD for symptom in self.complaint]
-        told += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
+        parts = [LETTERS[symptom] + TOLD for symptom in self.complaint]
+        parts += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
         for test in range(len(table.tests)):
             first, shown = table.bounds(test)
             if first in self.findings:
-                told.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(shown))))
-        return "".join(told)
+                parts.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(shown))))
+        return "".join(parts)

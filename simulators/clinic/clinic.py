@@ -250,27 +250,27 @@ class Clinic(Simulator):
 
     def _listen(self, text: str) -> str:
         """The patient's own words, made harmless; nothing reaches the doctor while they are asked for again."""
-        heard = self.patient.hear(one_line(text))
-        if heard is None:
+        reading = self.patient.hear(one_line(text))
+        if reading is None:
             self.pay(PATIENT, "reading", -FINE)
             self.tell(f"Say this and nothing else: {self.patient.template}", PATIENT)
             return ""
-        said, facts, fines = heard
+        words, facts, fines = reading
         for part, fine in fines.items():
             self.pay(PATIENT, part, fine)
         self._answered(facts)
-        return said
+        return words
 
     def _answered(self, facts: Mapping[int, Stance]) -> None:
         """The patient has answered: the chart, its patience, and what the answer is worth."""
-        asked = self.patient.due
-        assert asked is not None
-        if not self.chart.knows(asked) and facts[asked] == "unknown":
+        due = self.patient.due
+        assert due is not None
+        if not self.chart.knows(due) and facts[due] == "unknown":
             self._charge("unsure", self.fees.unsure)
-        elif not self.chart.knows(asked):
+        elif not self.chart.knows(due):
             self._charge("question", self.fees.answered)
         self.patient.due = None
-        self.chart.answers |= {symptom: said for symptom, said in facts.items() if not self.chart.knows(symptom)}
+        self.chart.answers |= {symptom: stance for symptom, stance in facts.items() if not self.chart.knows(symptom)}
         patience = endurance(self.patient.record.persona, self.budget) - self.chart.strain
         if may_leave(goal=False, patience=patience, pending=False):
             self.chart.gone = True

@@ -59,7 +59,7 @@ Theirs also grants 0 to 5 for the recommendation, and up to 5 for a diagnosis in
 
 def fees(reward: Reward, plain: Fees) -> Fees:
     """Those of the option `reward`, `plain` being what "outcome" means; ValueError for any other."""
-    known = {"outcome": plain, "doctoragent": DOCTORAGENT}
-    if reward not in known:
+    options = {"outcome": plain, "doctoragent": DOCTORAGENT}
+    if reward not in options:
         raise ValueError(f'reward must be "outcome" or "doctoragent", not {reward!r}')
-    return known[reward]
+    return options[reward]

@@ -160,9 +160,9 @@ def table(name: str) -> Table:
     network, solver = NETWORKS[name], _solver(name)
     cases = [_node(disease) for disease in network.diseases.values()]
     others = {node: network.absent for node, _ in cases}
-    given = [others | {node: values[0]} for node, values in cases]
+    evidences = [others | {node: values[0]} for node, values in cases]
     joint = solver.query(list(others), show_progress=False)
-    weights = np.array([joint.get_value(**case) for case in given]).round(DIGITS)
+    weights = np.array([joint.get_value(**case) for case in evidences]).round(DIGITS)
     symptoms = [line.partition(";") for line in (network.symptoms + network.secret).strip().splitlines()]
     findings = [finding for shown in network.tests.values() for finding in shown.values()]
     return Table(
@@ -170,9 +170,9 @@ def table(name: str) -> Table:
         names=tuple(network.diseases),
         prior=weights / weights.sum(),
         signs=tuple(read_signs(sign, secret=sign in network.secret)[0] for _, _, sign in symptoms),
-        symptoms=_chances(solver, given, [where.strip() for where, _, _ in symptoms]),
+        symptoms=_chances(solver, evidences, [where.strip() for where, _, _ in symptoms]),
         tests={test: tuple(shown) for test, shown in network.tests.items()},
-        findings=_chances(solver, given, findings),
+        findings=_chances(solver, evidences, findings),
     )
 
 
@@ -182,10 +182,10 @@ def _node(where: str) -> tuple[str, list[str]]:
     return node, values.split(",")
 
 
-def _chances(solver: Any, given: list[dict[str, str]], signs: list[str]) -> Floats:
+def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
     """(diseases, signs): how often each sign is there, given each disease."""
     rows = []
-    for evidence in given:
+    for evidence in evidences:
         row = []
         for node, values in map(_node, signs):
             chances = solver.query([node], evidence=evidence, show_progress=False)

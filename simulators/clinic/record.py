@@ -44,18 +44,18 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
     times the persona's factor.
     """
     kind, count = PERSONAS[persona], int(table.symptoms.shape[1])
-    what = int(rng.choice(len(table.prior), p=table.prior))
-    has = rng.random(count) < table.symptoms[what]
-    shown = rng.random(int(table.findings.shape[1])) < table.findings[what]
+    disease = int(rng.choice(len(table.prior), p=table.prior))
+    has = rng.random(count) < table.symptoms[disease]
+    findings = rng.random(int(table.findings.shape[1])) < table.findings[disease]
     forgotten = rng.random(count) < kind.forgets
     wrong = rng.random(count) < min(1.0, slip * kind.slips)
     open_signs = np.array([not sign.secret for sign in table.signs])
-    told = has & ~forgotten & open_signs & (rng.random(count) < kind.volunteers)
-    says = np.where(told, has, has ^ wrong)
+    volunteered = has & ~forgotten & open_signs & (rng.random(count) < kind.volunteers)
+    says = np.where(volunteered, has, has ^ wrong)
     stances: tuple[Stance, ...] = ("deny", "inform", "unknown")
     answers = tuple(stances[2 if forgotten[n] else int(says[n])] for n in range(count))
-    complaint = tuple(int(index) for index in np.flatnonzero(told))
-    return Record(what, tuple(map(bool, has)), tuple(map(bool, shown)), answers, complaint, persona)
+    complaint = tuple(int(index) for index in np.flatnonzero(volunteered))
+    return Record(disease, tuple(map(bool, has)), tuple(map(bool, findings)), answers, complaint, persona)
 
 
 def twin_of(record: Record, disease: int) -> Record:

@@ -160,32 +160,32 @@ class _Watch:
         with os.fdopen(os.memfd_create("job"), "w+b") as order:
             order.write(marshal.dumps(job))
             order.seek(0)
-            report, given = os.pipe()
+            report, write_end = os.pipe()
             try:
                 cell = subprocess.Popen(
-                    [base(), "-I", "-S", "-B", str(CELL), str(given)],
-                    stdin=order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[given], env={},
+                    [base(), "-I", "-S", "-B", str(CELL), str(write_end)],
+                    stdin=order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[write_end], env={},
                     start_new_session=True, cwd="/",
                 )  # fmt: skip
             except OSError as error:
                 os.close(report)
                 raise ConfineError(f"generated code cannot be confined here: no child process ({error})") from error
             finally:
-                os.close(given)
+                os.close(write_end)
         try:
-            with cell, os.fdopen(report, "rb", buffering=0) as said:
+            with cell, os.fdopen(report, "rb", buffering=0) as reports:
                 try:
-                    self._gather(cell, said)
+                    self._gather(cell, reports)
                 finally:
                     _end(cell)
         finally:
             took = time.monotonic() - self.started
         return self._outcome(took, cpu_limit)
 
-    def _gather(self, cell: subprocess.Popen[bytes], said: Any) -> None:
+    def _gather(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
         deadline = time.monotonic() + START_SECONDS
         with selectors.DefaultSelector() as ready:
-            for name, stream in (("stdout", cell.stdout), ("stderr", cell.stderr), ("report", said)):
+            for name, stream in (("stdout", cell.stdout), ("stderr", cell.stderr), ("report", reports)):
                 assert stream is not None
                 ready.register(stream, selectors.EVENT_READ, name)
             while ready.get_map():
@@ -205,13 +205,15 @@ class _Watch:
                     return
 
     def _outcome(self, took: float, cpu_limit: int) -> Outcome:
-        said = {line.partition(" ")[0]: line.partition(" ")[2] for line in self.output["report"].decode().splitlines()}
+        reports = {
+            line.partition(" ")[0]: line.partition(" ")[2] for line in self.output["report"].decode().splitlines()
+        }
         stdout = self.output["stdout"][: self.output_bytes]
         stderr = self.output["stderr"][: self.output_bytes - len(stdout)].decode("utf-8", "replace")
-        if "error" in said or "started" not in said:
-            why = said.get("error") or stderr.strip()[-200:] or f"it did not start in {START_SECONDS:g} s"
+        if "error" in reports or "started" not in reports:
+            why = reports.get("error") or stderr.strip()[-200:] or f"it did not start in {START_SECONDS:g} s"
             raise ConfineError(f"generated code cannot be confined here: {why}; {_remedy()}")
-        status, cpu = said.get("status", f"{int(signal.SIGKILL)} 0").split()
+        status, cpu = reports.get("status", f"{int(signal.SIGKILL)} 0").split()
         code = os.waitstatus_to_exitcode(int(status))
         reason = self.reason
         if not reason and code < 0:

@@ -97,10 +97,10 @@ class _Worker:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/", pipesize=PIPE,
         )  # fmt: skip
         self.owner = os.getpid()
-        said = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY))
-        if said is None or said[0] != "ready":
+        answer = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY))
+        if answer is None or answer[0] != "ready":
             self.end()
-            why = said[0] if said else "its worker does not start"
+            why = answer[0] if answer else "its worker does not start"
             raise ConfineError(f"SQL of models cannot be confined here: {why}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
@@ -112,18 +112,18 @@ class _Worker:
             self.process.stdin.flush()
         except BrokenPipeError:
             return None
-        got = bytearray()
+        received = bytearray()
         with selectors.DefaultSelector() as ready:
             ready.register(self.process.stdout, selectors.EVENT_READ)
-            while len(got) < 8 or len(got) < 8 + int.from_bytes(got[:4], "big"):
+            while len(received) < 8 or len(received) < 8 + int.from_bytes(received[:4], "big"):
                 piece = b""
                 if ready.select(max(0.0, deadline - time.monotonic())):
                     piece = os.read(self.process.stdout.fileno(), PIPE)
                 if not piece:
                     return None
-                got += piece
-        text = 8 + int.from_bytes(got[4:8], "big")
-        return got[8:text].decode("utf-8", "replace"), bytes(got[text:])
+                received += piece
+        text = 8 + int.from_bytes(received[4:8], "big")
+        return received[8:text].decode("utf-8", "replace"), bytes(received[text:])
 
     def end(self) -> None:
         """Ends the process."""

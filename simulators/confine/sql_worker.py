@@ -208,8 +208,10 @@ def received(stream: Any) -> bytes:
 
 def send(stream: Any, text: str, image: bytes) -> None:
     """An answer: the length of all, the length of the text, the text, the image."""
-    said = text.encode()
-    stream.write(b"".join(((len(said) + len(image)).to_bytes(4, "big"), len(said).to_bytes(4, "big"), said, image)))
+    encoded = text.encode()
+    stream.write(
+        b"".join(((len(encoded) + len(image)).to_bytes(4, "big"), len(encoded).to_bytes(4, "big"), encoded, image))
+    )
     stream.flush()
 
 

@@ -98,8 +98,8 @@ class Customer:
     @property
     def uttered(self) -> str:
         """All that it has said of its data."""
-        asked = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
-        return f"{asked} {' '.join(self.identity.values())}{self.said}"
+        requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
+        return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     def vocabulary(self) -> Vocabulary:
         """What can be read from its words: its data and its wishes, each with its own words, and whether it agrees."""
@@ -124,16 +124,16 @@ class Customer:
 
     def numbers(self) -> set[str]:
         """All numbers of orders or bookings that it has in mind, right or wrong."""
-        known = zip(self.record.goals, self.record.forgets_numbers, strict=True)
-        right = {goal.subject for goal, forgotten in known if not forgotten}
+        pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
+        right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
     def known(self) -> dict[str, str]:
         """Who it would say that it is: its email or name, and its postcode; a slip only once."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
-        named = {"name": person.name} if record.forgets_email else {"email": person.email}
-        return {**named, "postcode": wrong or person.postcode}
+        contact = {"name": person.name} if record.forgets_email else {"email": person.email}
+        return {**contact, "postcode": wrong or person.postcode}
 
     def shorts(self) -> dict[str, str]:
         """Short words for what it can say, and what they stand for."""
@@ -167,9 +167,9 @@ class Customer:
         """What it answers; afterwards `gone` says whether it has left."""
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.at], False
-        told = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
-        useful |= bool(told.keys() - outcome.told.keys())
-        outcome.told |= told
+        facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
+        useful |= bool(facts.keys() - outcome.told.keys())
+        outcome.told |= facts
         if speech.proposal is not None:
             said.append(self._agree(speech.proposal))
         elif speech.reasons and not outcome.written:

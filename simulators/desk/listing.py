@@ -48,13 +48,13 @@ def short(words: Iterable[str]) -> str:
 
 def marks(world: World, customer: Customer, heard: str) -> list[str]:
     """What is asked, who is known, what was agreed to and done, and, once it was looked up, what the rules look at."""
-    goal, stands = customer.goal, customer.outcomes[customer.at]
+    goal, outcome = customer.goal, customer.outcomes[customer.at]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
-        *("?" + name for name in goal.facts if name not in stands.told),
+        *("?" + name for name in goal.facts if name not in outcome.told),
     ]
     words += ["told"] * bool(customer.identity) + ["known"] * bool(world.session.verified)
-    words += ["agreed"] * customer.pending + ["done"] * stands.written
+    words += ["agreed"] * customer.pending + ["done"] * outcome.written
     if (
         goal.writes
         and goal.subject in world.session.looked
@@ -78,8 +78,8 @@ def _numbers(customer: Customer, heard: str) -> list[str]:
     """The number that was given, or all that were shown."""
     if customer.goal.subject == ACCOUNT:
         return []
-    given = customer.number
-    return [given] if given and given in heard else _last(NUMBER.findall(heard))
+    number = customer.number
+    return [number] if number and number in heard else _last(NUMBER.findall(heard))
 
 
 def _values(fact: Fact, heard: str) -> list[str]:

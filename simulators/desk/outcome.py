@@ -29,8 +29,8 @@ def rows_right(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
 
 def told_right(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool]:
     """For each goal whether its facts were told as they are, or it was denied for a true reason, as it had to be."""
-    heard = [outcome.kept(goal) for goal, outcome in zip(goals, outcomes, strict=False)]
-    return heard + [False] * (len(goals) - len(heard))
+    right = [outcome.kept(goal) for goal, outcome in zip(goals, outcomes, strict=False)]
+    return right + [False] * (len(goals) - len(right))
 
 
 def tau_score(changes: Diff, accepted: Sequence[Sequence[Diff]], goals: Sequence[Goal], said: Iterable[str]) -> float:

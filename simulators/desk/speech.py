@@ -148,10 +148,10 @@ def _tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
     name = name.lower()
     if name not in facts:
         raise IllegalAct(f"TELL needs one of {', '.join(facts)} and its value")
-    told = canonical_fact(facts[name].kind, one_line(value, 60))
-    if not told:
+    canonical = canonical_fact(facts[name].kind, one_line(value, 60))
+    if not canonical:
         raise IllegalAct(f"TELL {name} needs its value")
-    return Speech(f"TELL {name} {told}", facts={name: told})
+    return Speech(f"TELL {name} {canonical}", facts={name: canonical})
 
 
 def _proposal(text: str, words: str, world: World) -> Proposal:
@@ -161,15 +161,15 @@ def _proposal(text: str, words: str, world: World) -> Proposal:
 
 def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
     """Facts that a sentence names beside a value of their kind; questions and conditions tell nothing."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for sentence in sentences:
         if sentence.rstrip().endswith("?"):
             continue
         words = f" {fold(sentence)} "
         for name, fact in kinds.items():
             if any(f" {word} " in words for word in fact.words):
-                found.setdefault(name, set()).update(_values(sentence, words, fact))
-    return {name: values.pop() if len(values) == 1 else None for name, values in found.items() if values}
+                by_name.setdefault(name, set()).update(_values(sentence, words, fact))
+    return {name: values.pop() if len(values) == 1 else None for name, values in by_name.items() if values}
 
 
 def _values(sentence: str, words: str, fact: Fact) -> set[str]:

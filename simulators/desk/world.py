@@ -120,9 +120,9 @@ class World:
 
     def change_account_address(self, address: str) -> dict[str, str]:
         """Change the address in the verified customer's account."""
-        who, address = self.verified(), self.clean(address)
+        customer, address = self.verified(), self.clean(address)
         self.judge(Write("change_account_address", {"address": address}))
-        self.run("UPDATE customers SET address = ? WHERE id = ?", address, who)
+        self.run("UPDATE customers SET address = ? WHERE id = ?", address, customer)
         return {"address": address}
 
     # What tools are made of.
@@ -140,10 +140,10 @@ class World:
 
     def payment(self, payment: str) -> str:
         """The id of a payment method of the verified customer, in words."""
-        found = self.row("SELECT method FROM payments WHERE id = ? AND customer = ?", payment, self.verified())
-        if not found:
+        row = self.row("SELECT method FROM payments WHERE id = ? AND customer = ?", payment, self.verified())
+        if not row:
             raise ValueError("this customer has no such payment method; see show_customer()")
-        return str(found["method"])
+        return str(row["method"])
 
     def clean(self, address: str) -> str:
         """The address as it is stored."""

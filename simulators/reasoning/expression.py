@@ -12,7 +12,7 @@ DEPTH = 20
 
 def tokens(text: str) -> list[str]:
     """Numbers, operators and parentheses, signs attached to their terms (`-3`, `-(`); ValueError for anything else."""
-    found: list[str] = []
+    parts: list[str] = []
     place, text = 0, text.strip()
     while place < len(text):
         match = TOKEN.match(text, place)
@@ -22,10 +22,10 @@ def tokens(text: str) -> list[str]:
         token = match[1] or match[2]
         if token.isdigit():
             token = str(int(token)) if len(token) <= 400 else token
-        opens = not found or found[-1] in ("+", "-", "*", "(", "-(")
-        signed = bool(found) and found[-1] == "-" and (len(found) == 1 or found[-2] in ("+", "-", "*", "(", "-("))
+        opens = not parts or parts[-1] in ("+", "-", "*", "(", "-(")
+        signed = bool(parts) and parts[-1] == "-" and (len(parts) == 1 or parts[-2] in ("+", "-", "*", "(", "-("))
         if signed and (token.isdigit() or token == "("):
-            found[-1] = f"-{token}"
+            parts[-1] = f"-{token}"
         elif opens and token in "+*)":
             raise ValueError(f"a number is missing before {token!r}")
         elif not opens and (token.isdigit() or token == "("):
@@ -33,13 +33,13 @@ def tokens(text: str) -> list[str]:
         elif signed:
             raise ValueError("a sign stands before a number or a parenthesis")
         else:
-            found.append(token)
-    return found
+            parts.append(token)
+    return parts
 
 
-def value(found: Sequence[str]) -> int:
+def value(parts: Sequence[str]) -> int:
     """What the tokens come to, multiplication first; ValueError where they are no expression."""
-    rest = list(reversed(found))
+    rest = list(reversed(parts))
     result = _sum(rest, 0)
     if rest:
         raise ValueError("a parenthesis is closed that was never opened")

@@ -203,10 +203,10 @@ def _settings(family: str, given: object) -> dict[str, Any]:
 
 
 def _value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
-    known = [hint for hint in hints if hint not in OURS]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (it has {', '.join([LEVEL, *known])})"
+    names = [hint for hint in hints if hint not in OURS]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f" (it has {', '.join([LEVEL, *names])})"
         raise ValueError(f"task: {family} has no setting '{name}'{hint}")
     try:
         return TypeAdapter(hints[name]).validate_python(list(value) if isinstance(value, tuple) else value)

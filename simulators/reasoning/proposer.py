@@ -179,12 +179,12 @@ class ProposerSolver(Simulator):
         share = sum(self._right) / len(self._right)
         self._shares.append(share)
         self.pay(PROPOSER, CHALLENGE, PAYS[self.pays](share))
-        told = f"{sum(self._right)} of {len(self._right)} were right."
+        summary = f"{sum(self._right)} of {len(self._right)} were right."
         if len(self._shares) == self.rounds:
-            self.end("answered", told)
+            self.end("answered", summary)
             return
         self.proposed = None
-        self.tell(told, PROPOSER)
+        self.tell(summary, PROPOSER)
         for seat, right in zip(self.solvers, self._right, strict=True):
             self.tell("That was right." if right else "That was wrong.", seat)
 

@@ -35,14 +35,14 @@ class Block(NamedTuple):
 def final_answer(text: str, form: str) -> str | None:
     """The last final answer in a text, stripped; None where there is none."""
     if form == "plain":
-        found: str | None = text
+        answer: str | None = text
     elif form == "boxed":
-        found = _boxed(text)
+        answer = _boxed(text)
     else:
         end = text.rfind("</answer>")
         start = text.rfind("<answer>", 0, max(end, 0))
-        found = text[start + len("<answer>") : end] if start >= 0 else None
-    return (found or "").strip() or None
+        answer = text[start + len("<answer>") : end] if start >= 0 else None
+    return (answer or "").strip() or None
 
 
 def write_answer(answer: str, form: str) -> str:

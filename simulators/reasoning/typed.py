@@ -100,13 +100,13 @@ class Chain(Family):
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
         """By the parser of expressions."""
-        found = expression.tokens(text)
-        for token in found:
+        tokens = expression.tokens(text)
+        for token in tokens:
             if not token.isdigit() and token not in self.allowed:
                 raise ValueError(f"{token!r} does not belong to {self.form}")
-        numbers = [int(token) for token in found if token.lstrip("-").isdigit()]
-        self._within(found, numbers)
-        return " ".join(found), numbers, expression.value(found)
+        numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
+        self._within(tokens, numbers)
+        return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
         """As reasoning-gym draws it: a number of terms, a number of digits, then each term."""
@@ -121,7 +121,7 @@ class Chain(Family):
         """Tokens besides numbers without a sign."""
         return frozenset(self.operators)
 
-    def _within(self, found: Sequence[str], numbers: Sequence[int]) -> None:
+    def _within(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
         terms, digits = self.settings["max_terms"], self.settings["max_digits"]
         if not 2 <= len(numbers) <= terms:
             raise ValueError(f"a task has from 2 to {terms} numbers, not {len(numbers)}")
@@ -161,10 +161,10 @@ class BasicArithmetic(Chain):
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
         """By the parser of expressions; `-3` is one token here."""
-        found = expression.tokens(text)
-        numbers = [int(token) for token in found if token.lstrip("-").isdigit()]
-        self._within(found, numbers)
-        return " ".join(found), numbers, expression.value(found)
+        tokens = expression.tokens(text)
+        numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
+        self._within(tokens, numbers)
+        return " ".join(tokens), numbers, expression.value(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
         """A chain, half of the time with a pair of parentheses around two or more terms."""
@@ -230,14 +230,14 @@ def families_of(given: object) -> dict[str, Family]:
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
         raise ValueError(f"families must be a name, a list of names, or names with settings, not {given!r}")
-    made = {}
+    families = {}
     for name, settings in named.items():
         if name not in FAMILIES:
             raise ValueError(f"families: there is no family '{name}' of typed tasks; there are {', '.join(FAMILIES)}")
         if not isinstance(settings or {}, Mapping):
             raise ValueError(f"families: the settings of {name} must be names and values, not {settings!r}")
-        made[str(name)] = FAMILIES[name](**(settings or {}))
-    return made
+        families[str(name)] = FAMILIES[name](**(settings or {}))
+    return families
 
 
 def bare(family: str, question: str) -> str:

@@ -57,9 +57,9 @@ def _about(
     yield Goal(f"pay for {{it}} with my {other['method']} instead", writes=(paid,), details=PAYMENTS)
     late = Write("compensate", {"booking": number})
     yield Goal("have a compensation for {it} because it was late", writes=(late,), mentions=(flight["id"],))
-    known = {"price": price, "day": flight["day"], "bags": str(booking["bags"]), "fare": booking["fare"]}
-    names = [str(name) for name in rng.permutation(sorted(known))[: int(rng.integers(1, 3))]]
-    yield Goal("ask about {it}", facts={name: known[name] for name in names}, mentions=(flight["id"],))
+    answers = {"price": price, "day": flight["day"], "bags": str(booking["bags"]), "fare": booking["fare"]}
+    names = [str(name) for name in rng.permutation(sorted(answers))[: int(rng.integers(1, 3))]]
+    yield Goal("ask about {it}", facts={name: answers[name] for name in names}, mentions=(flight["id"],))
 
 
 def _change(

@@ -63,16 +63,16 @@ class AirlineTables(World):
         if person is self.owner:
             flights = self._flights(rng)
         else:
-            known = self.all("SELECT * FROM flights ORDER BY id")
-            flights = [known[rng.integers(len(known))] for _ in range(2)]
+            existing = self.all("SELECT * FROM flights ORDER BY id")
+            flights = [existing[rng.integers(len(existing))] for _ in range(2)]
         for flight in flights:
             age, fare = self.age(flight["day"]), FARES[rng.integers(len(FARES))]
             booked = self.ago(max(age, 0) + int(rng.integers(0, 2) if rng.random() < 0.3 else rng.integers(3, 60)))
             price = flight["price"] + UPGRADE * FARES.index(fare)
             payment, bags = card if rng.random() < 0.7 else gift, int(rng.integers(0, MOST_BAGS + 1))
-            done = int(age > 0 and rng.random() < 0.2)
+            compensated = int(age > 0 and rng.random() < 0.2)
             number = self.fresh_number(rng)
-            row = (number, person.id, flight["id"], fare, booked, "booked", payment, price, bags, done)
+            row = (number, person.id, flight["id"], fare, booked, "booked", payment, price, bags, compensated)
             self.fill("bookings", [row])
 
     def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:

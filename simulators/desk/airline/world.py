@@ -59,17 +59,17 @@ class Airline(AirlineTables):
 
     def show_booking(self, booking: str) -> dict[str, Any]:
         """Show a booking of the verified customer: flight, fare, price, payment method, bags."""
-        found = self._booking(booking)
+        row = self._booking(booking)
         self.session.looked.add(booking)
-        del found["customer"]
-        return found | {"compensated": bool(found["compensated"])}
+        del row["customer"]
+        return row | {"compensated": bool(row["compensated"])}
 
     def show_flight(self, flight: str) -> dict[str, Any]:
         """Show a flight: route, day, price, free seats, minutes of delay."""
-        found = self.flight(flight)
-        if found is None:
+        row = self.flight(flight)
+        if row is None:
             raise ValueError("there is no such flight; see search_flights(origin, destination)")
-        return found
+        return row
 
     def search_flights(self, origin: str, destination: str) -> list[dict[str, Any]]:
         """List the flights to come between two airports."""
@@ -129,18 +129,18 @@ class Airline(AirlineTables):
 
     def compensate(self, booking: str) -> dict[str, Any]:
         """Pay the compensation for a late flight, to the booking's payment method."""
-        found = self._booking(booking)
+        row = self._booking(booking)
         self.judge(Write("compensate", {"booking": booking}))
         self.run("UPDATE bookings SET compensated = 1 WHERE id = ?", booking)
-        return self.refund(f"{booking} late", found["payment"], COMPENSATION)
+        return self.refund(f"{booking} late", row["payment"], COMPENSATION)
 
     # What tools are made of.
 
     def _booking(self, booking: str) -> dict[str, Any]:
-        who, found = self.verified(), self.booking(booking)
-        if found is None or found["customer"] != who:
+        customer, row = self.verified(), self.booking(booking)
+        if row is None or row["customer"] != customer:
             raise ValueError("this customer has no such booking; see list_bookings()")
-        return found
+        return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
         """Everything that the owner could ask for."""

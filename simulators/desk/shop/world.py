@@ -54,16 +54,16 @@ class Shop(ShopTables):
 
     def show_order(self, order: str) -> dict[str, Any]:
         """Show an order of the verified customer: items with prices, status, payment method."""
-        found = self._order(order)
+        row = self._order(order)
         self.session.looked.add(order)
-        kept = ("id", "status", "since", "address", "payment")
+        shown = ("id", "status", "since", "address", "payment")
         items = [item | {"final_sale": bool(item["final_sale"])} for item in self.items(order)]
-        return {name: found[name] for name in kept} | {"items": items, "total": self.total(order)}
+        return {name: row[name] for name in shown} | {"items": items, "total": self.total(order)}
 
     def track_order(self, order: str) -> dict[str, Any]:
         """Show an order's status, since which day it stands so, and its tracking code."""
-        found = self._order(order)
-        return {name: found[name] for name in ("id", "status", "since", "tracking")}
+        row = self._order(order)
+        return {name: row[name] for name in ("id", "status", "since", "tracking")}
 
     def list_products(self) -> list[str]:
         """List all products."""
@@ -133,17 +133,17 @@ class Shop(ShopTables):
     # What tools are made of.
 
     def _order(self, order: str) -> dict[str, Any]:
-        who, found = self.verified(), self.order(order)
-        if found is None or found["customer"] != who:
+        customer, row = self.verified(), self.order(order)
+        if row is None or row["customer"] != customer:
             raise ValueError("this customer has no such order; see list_orders()")
-        return found
+        return row
 
     def _item(self, order: str, item: str) -> dict[str, Any]:
         self._order(order)
-        found = self.item(item)
-        if found is None or found["order_id"] != order:
+        row = self.item(item)
+        if row is None or row["order_id"] != order:
             raise ValueError("this order has no such item; see show_order(order)")
-        return found
+        return row
 
     def candidates(self, rng: np.random.Generator) -> list[Goal]:
         """Everything that the owner could ask for."""
