@@ -86,8 +86,8 @@ class ReplySpec(BaseModel):
         if self.format == "whole":
             thought = f"<{self.private}>{private}</{self.private}>\n" if self.private and private else ""
             return f"{thought}{action}"
-        named = [(self.private, private), (self.public, public), (self.action, action)]
-        fields = {name: value for name, value in named if name is not None and value}
+        pairs = [(self.private, private), (self.public, public), (self.action, action)]
+        fields = {name: value for name, value in pairs if name is not None and value}
         if self.format == "json":
             return json.dumps(fields, ensure_ascii=False)
         return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
@@ -150,11 +150,11 @@ def _last(text: str, tag: str) -> str:
 
 def _cut_out(text: str, tag: str) -> tuple[str, str]:
     """The last complete content of a tag, and the text without any: one never closed reaches to the end."""
-    kept, inner, depth, begin, done = [], "", 0, 0, 0
+    pieces, inner, depth, begin, done = [], "", 0, 0, 0
     for mark in re.finditer(f"<(/?){re.escape(tag)}>", text):
         if not mark[1]:
             if depth == 0:
-                kept.append(text[done : mark.start()])
+                pieces.append(text[done : mark.start()])
                 begin = mark.end()
             depth += 1
         elif depth:
@@ -163,8 +163,8 @@ def _cut_out(text: str, tag: str) -> tuple[str, str]:
             if depth == 0:
                 inner = text[begin : mark.start()]
     if depth == 0:
-        kept.append(text[done:])
-    return inner, "\n".join(kept)
+        pieces.append(text[done:])
+    return inner, "\n".join(pieces)
 
 
 def _first_object(text: str) -> dict[str, Any]:

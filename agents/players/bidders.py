@@ -47,10 +47,10 @@ def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
     """Accepts a price as good as the target, else names the target: of the limit, the dream, turns played and left."""
     facts, sells = view.public, "cost" in view.private
     limit = view.private["cost" if sells else "value"]
-    wanted = target(limit, facts["max_price"] if sells else 1, facts["turn"], facts["turns_left"])
+    price = target(limit, facts["max_price"] if sells else 1, facts["turn"], facts["turns_left"])
     offered = facts["price"]
-    good = offered is not None and (offered >= wanted if sells else offered <= wanted)
-    return "ACCEPT" if good else f"PRICE {wanted}"
+    good = offered is not None and (offered >= price if sells else offered <= price)
+    return "ACCEPT" if good else f"PRICE {price}"
 
 
 def truthful_haggler(view: View) -> str:

@@ -78,8 +78,8 @@ class Human:
         numbers = _numbers(view.legal)
         own = all(act.endswith(f" {number}") for number, act in numbers.items())
         places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
-        named = [places.get(act, "") + visible(act) for act in view.legal[:most]]
-        self.console.print(Columns([Text(name) for name in named], padding=(0, 3)))
+        labels = [places.get(act, "") + visible(act) for act in view.legal[:most]]
+        self.console.print(Columns([Text(name) for name in labels], padding=(0, 3)))
         if len(view.legal) > most:
             self._say(f"… and {len(view.legal) - most} more (? lists them)", "dim")
 

@@ -26,8 +26,8 @@ class MatrixPlayer:
         """One of the two legal acts."""
         assert view.legal is not None
         cooperate, defect = view.legal
-        mine = ("row", "column").index(view.seat)
-        own, other = ([choices[i] == cooperate for choices in view.public["history"]] for i in (mine, 1 - mine))
+        index = ("row", "column").index(view.seat)
+        own, other = ([choices[i] == cooperate for choices in view.public["history"]] for i in (index, 1 - index))
         return cooperate if self.rule(own, other, self.rng) else defect
 
 

@@ -58,9 +58,9 @@ class Minimax:
     def value(self, at: Position, left: float, low: float, high: float) -> float:
         """What a position is worth to the first seat, exact between low and high, looking `left` acts ahead."""
         if at.mover < 0 or left == 0:
-            mine, other = at.earned()
-            return (mine - other) / 2
-        key, begun = (at.key, left), (low, high)
+            own, other = at.earned()
+            return (own - other) / 2
+        key, window = (at.key, left), (low, high)
         least, most = self.table.get(key, (-math.inf, math.inf))
         if least >= high or least == most:
             return least
@@ -79,7 +79,7 @@ class Minimax:
             if low >= high:
                 break
         # What is not above the window is a bound from above, what is not below it one from below; else both.
-        self.table[key] = best if best > begun[0] else least, best if best < begun[1] else most
+        self.table[key] = best if best > window[0] else least, best if best < window[1] else most
         return best
 
 

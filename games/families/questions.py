@@ -76,19 +76,19 @@ class Questions(Solitaire):
 
     def play(self, seat: str, act: str) -> str:
         """The referee answers by the book."""
-        read = self.book.read(act)
-        if not read:
+        reading = self.book.read(act)
+        if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")
-        kind, _, what = read.partition(" ")
+        kind, _, what = reading.partition(" ")
         solved = kind == "GUESS" and fold(what).replace(" ", "") in self.hidden.spellings
         yes = solved or (kind == "ASK" and what in self.hidden.facts)
-        self._answers[read] = "yes" if yes else "no"
+        self._answers[reading] = "yes" if yes else "no"
         self._asked += kind == "ASK"
         if not solved:
-            self.tell(f"{read}: {self._answers[read]}")
-        named = " or ".join(self.hidden.names)
-        self.score(seat, solved, f"Yes, it is {named}.", f"No turns are left; it was {named}.")
-        return read
+            self.tell(f"{reading}: {self._answers[reading]}")
+        names = " or ".join(self.hidden.names)
+        self.score(seat, solved, f"Yes, it is {names}.", f"No turns are left; it was {names}.")
+        return reading
 
     def figures(self) -> dict[str, float | bool | str]:
         """Solved or not, how many questions were asked and how many names guessed; answer, the thing's first name."""

@@ -17,7 +17,7 @@ def figures(game: Visit) -> dict[str, float | bool | str]:
     record, names, fees = game.patient.record, game.table.names, game.outcome
     chances = game.solver.posterior(game.chart, game.budget)
     success = game.named == record.disease
-    named = 0.0 if game.named is None else float(chances[game.named])
+    posterior_named = 0.0 if game.named is None else float(chances[game.named])
     costs = fees.question * game.questions + fees.test * game.tests + fees.repeat * (game.repeated + game.invalid)
     return {
         "score": max(0.0, success + costs),
@@ -29,9 +29,9 @@ def figures(game: Visit) -> dict[str, float | bool | str]:
         "tests": game.tests,
         "repeated": game.repeated,
         "posterior": float(chances[record.disease]),
-        "posterior_named": named,
+        "posterior_named": posterior_named,
         "posterior_best": float(chances.max()),
-        "regret": float(chances.max()) - named,
+        "regret": float(chances.max()) - posterior_named,
         "entropy": entropy(chances),
         "patient": record.persona,
         "patient_left": game.chart.gone,

@@ -208,10 +208,8 @@ def received(stream: Any) -> bytes:
 
 def send(stream: Any, text: str, image: bytes) -> None:
     """An answer: the length of all, the length of the text, the text, the image."""
-    encoded = text.encode()
-    stream.write(
-        b"".join(((len(encoded) + len(image)).to_bytes(4, "big"), len(encoded).to_bytes(4, "big"), encoded, image))
-    )
+    data = text.encode()
+    stream.write(b"".join(((len(data) + len(image)).to_bytes(4, "big"), len(data).to_bytes(4, "big"), data, image)))
     stream.flush()
 
 

@@ -33,8 +33,8 @@ def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, .
                 kinds.setdefault(goal.tool, []).append(goal)
         if not kinds:
             raise SimulatorFault(f"the {world.domain} has no goal for its customer")
-        drawn = kinds[sorted(kinds)[rng.integers(len(kinds))]]
-        goals.append(drawn[rng.integers(len(drawn))])
+        group = kinds[sorted(kinds)[rng.integers(len(kinds))]]
+        goals.append(group[rng.integers(len(group))])
     return tuple(goals)
 
 

@@ -67,11 +67,11 @@ class World:
         while (stranger := draw_name(rng)) == name:
             pass
         self.stranger = stranger
-        taken = {name, stranger}
+        names = {name, stranger}
         for number in range(2, 2 + OTHERS):
-            while (other := draw_name(others)) in taken:
+            while (other := draw_name(others)) in names:
                 pass
-            taken.add(other)
+            names.add(other)
             person = draw_person(others, number, other)
             self.add(person)
             self.people(person, others)
@@ -258,14 +258,14 @@ class World:
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
         """The owner is verified inside; whatever is written and noted there is undone afterwards."""
-        kept, self.session = self.session, Session(self.owner.id)
+        session, self.session = self.session, Session(self.owner.id)
         self.run("SAVEPOINT trial")
         try:
             yield
         finally:
             self.run("ROLLBACK TO trial")
             self.run("RELEASE trial")
-            self.session = kept
+            self.session = session
 
     def effect(self, write: Write) -> Diff:
         """What a write of the owner changes, from how things are now."""
