@@ -30,11 +30,11 @@ slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 
 MACHINES := default:SSE41 avx2:AVX2 avx512:AVX512_CORE
 
-machines: $(VENV)/installed ## the tests that compute, as other processors would (an hour; needs AVX-512)
+machines: $(VENV)/installed ## the tests that compute, as other processors would (half an hour; needs AVX-512)
 	for machine in $(MACHINES); do for threads in 1 2; do \
 		echo "== $$machine, $$threads thread(s)"; \
 		ATEN_CPU_CAPABILITY=$${machine%:*} ONEDNN_MAX_CPU_ISA=$${machine#*:} OMP_NUM_THREADS=$$threads \
-		$(BIN)/python -m pytest tests/agents tests/arena || { echo "red: $$machine, $$threads thread(s)"; exit 1; }; \
+		$(BIN)/python -m pytest -n 2 --dist worksteal tests/agents tests/arena || { echo "red: $$machine, $$threads thread(s)"; exit 1; }; \
 	done; done
 
 bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results

@@ -43,7 +43,7 @@ class Chosen:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, *given: Any) -> Any:
-        return table(self.kind)[self.name](*given, **self.settings)
+        return parts_of(self.kind)[self.name](*given, **self.settings)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chosen) and (self.kind, self.plain()) == (other.kind, other.plain())
@@ -55,7 +55,7 @@ class Chosen:
     def needs(self) -> frozenset[str]:
         """What has to be measured beforehand for it or for a part inside it, such as `entropy`."""
         inner = (part.needs for part in self.parts)
-        return frozenset(getattr(table(self.kind)[self.name], "needs", ())).union(*inner)
+        return frozenset(getattr(parts_of(self.kind)[self.name], "needs", ())).union(*inner)
 
     @property
     def parts(self) -> "list[Chosen]":
@@ -116,7 +116,7 @@ def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
     return _choose(kind, {name: settings})
 
 
-def table(kind: str) -> Mapping[str, Callable[..., Any]]:
+def parts_of(kind: str) -> Mapping[str, Callable[..., Any]]:
     """All parts of a kind by name."""
     module, _, name = TABLES[kind].partition(":")
     parts: Mapping[str, Callable[..., Any]] = getattr(import_module(module), name)
@@ -145,14 +145,14 @@ def gives(*measures: str) -> Callable[[Any], Any]:
 
 def given_by_critics() -> dict[str, frozenset[str]]:
     """By critic, the values that it gives."""
-    return {name: getattr(critic, "gives", frozenset()) for name, critic in table("critic").items()}
+    return {name: getattr(critic, "gives", frozenset()) for name, critic in parts_of("critic").items()}
 
 
 def described(kind: str) -> list[dict[str, str]]:
     """Each part of a kind: its name, its settings with their defaults, and its first line of documentation."""
     return [
         {kind: name, "settings": ", ".join(_told(n, p) for n, p in _settings(function).items()) or "–", "what": line}
-        for name, function in table(kind).items()
+        for name, function in parts_of(kind).items()
         for line in [(getdoc(function) or "").split("\n", 1)[0]]
     ]
 
@@ -166,7 +166,7 @@ def _choose(kind: str, value: Any) -> Chosen:
         named = " and ".join(map(str, value))
         raise PydanticCustomError("part_error", f"one {kind} belongs here, not {named}")
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
-    known = table(kind)
+    known = parts_of(kind)
     if not isinstance(name, str) or name not in known:
         if not isinstance(name, str) or not name:
             raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(known)}")
@@ -187,7 +187,7 @@ def plural(kind: str) -> str:
 @cache
 def _model(kind: str, name: str) -> type[BaseModel]:
     """The settings of a part as a strict model."""
-    function = table(kind)[name]
+    function = parts_of(kind)[name]
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {
         setting: (hints[setting], ... if parameter.default is Parameter.empty else parameter.default)
@@ -209,7 +209,7 @@ def _told(name: str, parameter: Parameter) -> str:
 
 def _renamed(error: ValidationError, kind: str, name: str) -> ValidationError:
     """The same errors below the part's name, with the nearest setting for one that does not exist."""
-    known = list(_settings(table(kind)[name]))
+    known = list(_settings(parts_of(kind)[name]))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         what: Any = fault["type"]

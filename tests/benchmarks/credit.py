@@ -28,7 +28,7 @@ from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
 from arena.config.experiment import CreditSpec, LearnSpec
-from arena.config.parts import table
+from arena.config.parts import parts_of
 from arena.config.schedules import Clock
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
@@ -80,7 +80,7 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
     """Seconds of credit with selection, by estimator, against the seconds of learning from the same trajectories."""
     model = load_model(resolve("nano"))
     found = played(count, turns, model.config.vocab_size)
-    needs_no_model = [n for n, f in table("estimator").items() if not getattr(f, "needs", ())]
+    needs_no_model = [n for n, f in parts_of("estimator").items() if not getattr(f, "needs", ())]
     given = {name: CreditSpec(estimator=name, select=SELECT) for name in needs_no_model if _bare(name)}
 
     def credit(spec: CreditSpec) -> list[Credited]:

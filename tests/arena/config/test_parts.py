@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arena.cli.catalogue import KINDS, entries
 from arena.config.experiment import CreditSpec, LearnSpec
 from arena.config.layers import compose, recipe_layer, set_layer, text_layer, to_yaml
-from arena.config.parts import TABLES, Chosen, choose, described, plural, table
+from arena.config.parts import TABLES, Chosen, choose, described, parts_of, plural
 from arena.config.schedules import SCHEDULES, Clock
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.estimators import ESTIMATORS
@@ -29,9 +29,9 @@ def experiment(*assignments: str) -> Any:
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
     rows = described(kind)
-    assert [row[kind] for row in rows] == list(table(kind)) and plural(kind) in KINDS
+    assert [row[kind] for row in rows] == list(parts_of(kind)) and plural(kind) in KINDS
     assert entries(plural(kind)) == rows
-    for name, function in table(kind).items():
+    for name, function in parts_of(kind).items():
         assert len((inspect.getdoc(function) or "").split("\n")[0]) > 20, f"{kind} {name} says too little"
         settings = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
         assert not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
@@ -40,7 +40,7 @@ def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_defaults_are_valid_and_read_back_the_same(kind: str) -> None:
-    for name in table(kind):
+    for name in parts_of(kind):
         try:
             part = choose(kind, name)
         except ValueError:  # it has settings without a default
@@ -149,7 +149,7 @@ def test_what_the_docs_show_works(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
     rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - set(LearnSpec.model_fields)
-    known = {name for kind in TABLES for name in table(kind)} | {"ratio", "clip", "correction"}
+    known = {name for kind in TABLES for name in parts_of(kind)} | {"ratio", "clip", "correction"}
     assert len(named) > 40 and named <= known, named - known
     (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
     scope: dict[str, Any] = {"np": np, "TurnBatch": TurnBatch, "Floats": Floats, "Discount": Discount}
