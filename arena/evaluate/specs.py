@@ -10,6 +10,7 @@ endpoint:gpt-4o-mini          a model behind an OpenAI-compatible endpoint
 
 from __future__ import annotations
 
+import atexit
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from agents.engines.base import Engine
+from agents.engines.loop import wait
 from agents.engines.spec import EngineSpec, make_engine
 from agents.errors import BrainError, EndpointError, WeightsError
 from agents.names import nearest
@@ -184,7 +186,9 @@ class Contenders:
         """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
         bf16 = source.experiment is not None and source.experiment.precision == "bf16"
         if bf16 not in self._engines:
-            self._engines[bf16] = make_engine(EngineSpec(), bf16)
+            engine = self._engines[bf16] = make_engine(EngineSpec(), bf16)
+            wait(engine.open())
+            atexit.register(lambda: wait(engine.close()))  # contenders are there as long as their command
         return self._engines[bf16]
 
     def unload(self, contender: Contender) -> None:
