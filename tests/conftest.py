@@ -1,8 +1,13 @@
 """What all tests share: the process as `import arena` prepares it, and none fails where a machine is slow or busy."""
 
+import signal
+
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests of Ctrl-C need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
