@@ -1,6 +1,6 @@
 """Preflight: everything that can be refused is refused here, before a run's folder exists.
 
-What comes back is what was prepared on the way: an experiment that can be resumed from anywhere, and its tables.
+What comes back is what was prepared on the way: above all an experiment that can be resumed from anywhere.
 """
 
 import hashlib
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.loop import wait
-from agents.errors import EndpointError
 from agents.model_folder import check_folder
 from agents.players.model import BrainPlayer
 from agents.players.simple import Random
@@ -17,7 +16,6 @@ from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.paths import anchored
 from arena.credit.gold import answer_in, gold_of
-from arena.errors import ConfigError
 from arena.evaluate.held_out import check_spec
 from arena.learn.threads import fastest
 from arena.play.demonstrations import check_shown
@@ -33,7 +31,6 @@ class Prepared:
 
     experiment: Experiment
     """With absolute paths and a number of threads."""
-    tables: Sequence[Table]
     roles: Mapping[str, str]
     """What each role says, as a hash by the experiment's name for it."""
     notes: Sequence[str]
@@ -45,16 +42,15 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
 
     ConfigError, RoleError, WeightsError, ChatError or StoreError is one line that says what, where and how to fix it.
     """
-    check_gold(experiment, set_tables(experiment))
+    tables = set_tables(experiment)
+    check_gold(experiment, tables)
     check_spec(experiment)
-    check_shown(experiment)
-    _check_endpoint(experiment)
-    _fetch(experiment, doing)
-    notes = _check_weights(experiment)
+    check_shown(experiment, tables)
+    endpoint_for(experiment)
+    notes = _check_weights(experiment, doing)
     threads = fastest() if experiment.threads == "auto" else experiment.threads
     experiment = anchored(experiment).model_copy(update={"threads": threads})
-    tables = set_tables(experiment)
-    return Prepared(experiment, tables, role_hashes(experiment, tables), notes)
+    return Prepared(experiment, role_hashes(experiment, tables), notes)
 
 
 def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:
@@ -85,27 +81,14 @@ def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 _TRIAL = Limits(turns=1000, seconds=10.0)
 
 
-def _check_weights(experiment: Experiment) -> list[str]:
-    """The folders hold models, and their tokenizers make chat frames; no weights are loaded. Returns notes."""
+def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
+    """Every model is on this machine, and its tokenizer makes a chat frame; no weights are loaded. Returns notes."""
     notes = []
-    for folder in dict.fromkeys(resolve(policy.model) for policy in experiment.policies.values()):
+    for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
+        if any(known.name == model and known.state == "not fetched" for known in available()):
+            doing(f"fetching {model}, once")
+        folder = resolve(model)
         check_folder(folder)
         if speech_of(folder)[1].forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
     return notes
-
-
-def _check_endpoint(experiment: Experiment) -> None:
-    """Whoever may sit behind an endpoint can be asked."""
-    try:
-        endpoint_for(experiment)
-    except EndpointError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _fetch(experiment: Experiment, doing: Callable[[str], None]) -> None:
-    """Every model is on this machine; WeightsError where there is none."""
-    for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
-        if any(known.name == model and known.state == "not fetched" for known in available()):
-            doing(f"fetching {model}, once")
-        resolve(model)

@@ -107,6 +107,11 @@ BRAINS: Mapping[str, Kind] = {
 }
 
 
+def names_brain(spec: str) -> bool:
+    """Whether a spec is that of a brain, right or wrong in what follows its name."""
+    return spec.partition(":")[0] in {name.partition(":")[0] for name in BRAINS}
+
+
 def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
     """Raises BrainError when the spec names no brain, its argument is malformed, or it cannot play `game`.
 

@@ -9,6 +9,11 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
+from arena.store.files import CONFIG
+
+RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
+"""A run folder, and which of its weights: runs/latest@12:opener."""
+
 
 @dataclass(frozen=True)
 class Anchor:
@@ -63,9 +68,13 @@ def _model(name: str) -> str:
 
 def _contender(spec: str) -> str:
     """A run's folder, before what says which of its weights, or a model's."""
-    match = re.fullmatch(r"(.+?)((?:@\d{1,9})?(?::[A-Za-z0-9_-]{1,64})?)", spec)
-    if match and Path(absolute(match[1]), "config.yaml").is_file():
-        return absolute(match[1]) + match[2]
+    from agents.players.brains import names_brain
+
+    run = RUN_WEIGHTS.fullmatch(spec)
+    if names_brain(spec):
+        return spec
+    if run and Path(absolute(run["path"]), CONFIG).is_file():
+        return absolute(run["path"]) + spec[run.end("path") :]
     return _model(spec) if Path(absolute(spec), "config.json").is_file() else spec
 
 

@@ -89,6 +89,6 @@ class Crediting:
         if k != self._iteration:
             self._iteration, self._known = k, {}
         new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]
-        for name, arrays in self._measured(needs, new).items():
+        for name, arrays in (self._measured(needs, new) if new else {}).items():
             self._known |= {(name, t.match, t.seat): array for t, array in zip(new, arrays, strict=True)}
         return {name: [self._known[name, t.match, t.seat] for t in trajectories] for name in needs}

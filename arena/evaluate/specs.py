@@ -23,7 +23,7 @@ from agents.engines.spec import EngineSpec, make_engine
 from agents.errors import BrainError, EndpointError, WeightsError
 from agents.names import nearest
 from agents.player import PREFIX
-from agents.players.brains import BRAINS, check_brain
+from agents.players.brains import BRAINS, check_brain, names_brain
 from agents.players.endpoint import Endpoint, model_of
 from agents.players.spend import EndpointSpec
 from agents.policy import Policy
@@ -32,6 +32,7 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, text_layer
+from arena.config.paths import RUN_WEIGHTS
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import version_of
@@ -39,8 +40,6 @@ from arena.play.contenders import BrainContender, Contender, EndpointContender, 
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
-
-_RUN = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def read_spec(spec: str) -> Source:
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return Source(spec, "endpoint", {})
-    if spec.partition(":")[0] in {name.partition(":")[0] for name in BRAINS}:
+    if names_brain(spec):
         try:
             check_brain(spec)
         except BrainError as error:
@@ -71,7 +70,7 @@ def read_spec(spec: str) -> Source:
         return Source(spec, "brain", {})
     if not spec.strip():
         raise ConfigError("a contender has no name: give a brain, a run folder, a model or endpoint:MODEL")
-    match = _RUN.fullmatch(spec)
+    match = RUN_WEIGHTS.fullmatch(spec)
     path = Path(match["path"] if match else spec).expanduser()
     if match and (path / CONFIG).is_file():
         return _read_run(spec, path, match["iteration"], match["policy"])
@@ -200,7 +199,7 @@ class Contenders:
 
 def before(spec: str) -> str:
     """The spec of a run's first weights, from one of any of its weights; ConfigError for other contenders."""
-    match, source = _RUN.fullmatch(spec), read_spec(spec)
+    match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec)
     if match is None or source.experiment is None:
         raise ConfigError(f"{spec} has no before: only a run does, such as runs/latest")
     return f"{match['path']}@0" + (f":{match['policy']}" if match["policy"] else "")
@@ -208,7 +207,7 @@ def before(spec: str) -> str:
 
 def history(spec: str) -> list[str]:
     """The specs of all weights that a run still keeps, oldest first; any other contender's own."""
-    match, source = _RUN.fullmatch(spec), read_spec(spec)
+    match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec)
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""

@@ -1,1 +1,1 @@
-"""The league: past versions and other opponents, matchmaking, ratings, evaluation."""
+"""The league: past versions and other opponents, matchmaking, ratings."""

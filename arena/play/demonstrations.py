@@ -27,40 +27,23 @@ from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.play.plans import demonstration_plans
-from arena.play.tables import Table, set_tables
-from arena.records import MatchRecord, Seating, Trajectory, trajectories
+from arena.play.tables import Table
+from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.reader import RunReader
 
 
 @dataclass(frozen=True)
-class _Demonstrator:
+class _Demonstrator(ModelContender):
     """A brain that plays in the words and tokens of the policy that is to imitate it."""
 
-    learner: ModelContender
     brain: str
-
-    @property
-    def name(self) -> str:
-        """The learner's."""
-        return self.learner.name
-
-    def check(self, name: str, game: Any, seat: str) -> None:
-        """Whether the learner can sit there; that the brain plays the game was checked with the experiment."""
-        self.learner.check(name, game, seat)
-
-    def seating(self, game: str, seat: str) -> Seating:
-        """The learner's."""
-        return self.learner.seating(game, seat)
 
     def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
         """A player whose replies the brain writes, in the role's format."""
-        policy, role = self.learner.cast(plan.game, seat)
+        policy, role = self.cast(plan.game, seat)
         place = chance(seed, plan, seat)
         writer = demonstrator(make_brain(self.brain, number(place), game), role, policy.frame)
         return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", place, writer)
-
-    def leave(self, player: SeatedPlayer) -> None:
-        """The engine was never asked."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +94,7 @@ class Demonstrations:
                 if not isinstance(contender, BrainContender):
                     brain = brains[int(rng.integers(len(brains)))]
                     if isinstance(contender, ModelContender):
-                        contender = _Demonstrator(contender, brain)
+                        contender = _Demonstrator(contender.name, contender.engine, contender.cast, brain)
                     else:
                         contender = BrainContender(brain, seating.role)
                 contenders[seat] = contender
@@ -171,10 +154,10 @@ class Demonstrations:
         return [replace(sample, source="shown") for sample in samples_of(credited, temperatures)]
 
 
-def check_shown(experiment: Experiment) -> None:
+def check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
     """ConfigError when a run that is to be shown cannot be read or has nothing for one of the learners."""
     for learner in (name for name, policy in experiment.policies.items() if policy.train):
-        _best_matches(experiment, set_tables(experiment), learner)
+        _best_matches(experiment, tables, learner)
 
 
 def _best_matches(

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
+from agents.errors import EndpointError
 from agents.player import PREFIX
 from agents.players.endpoint import Endpoint
 from agents.policy import Policy
 from arena.config.experiment import Experiment
+from arena.errors import ConfigError
 from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
@@ -61,8 +63,13 @@ def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Po
 def endpoint_for(experiment: Experiment) -> Endpoint | None:
     """The run's endpoint, where some seat is held, or may be taken, by a model behind one; else None.
 
-    EndpointError where it cannot be asked.
+    ConfigError where it cannot be asked.
     """
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    return Endpoint(experiment.endpoint) if any(name.startswith(PREFIX) for name in (*held, *opponents)) else None
+    if not any(name.startswith(PREFIX) for name in (*held, *opponents)):
+        return None
+    try:
+        return Endpoint(experiment.endpoint)
+    except EndpointError as error:
+        raise ConfigError(str(error)) from None

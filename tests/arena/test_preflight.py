@@ -9,9 +9,14 @@ import pytest
 from agents.weights import resolve
 from arena.config.layers import compose, set_layer, text_layer
 from arena.preflight import preflight
-from tests.arena.kept_run import kept_run
+from tests.agents.families import FAMILIES
+from tests.arena.kept_run import SHARED, kept_run
 from tests.arena.test_lab import CONFIG
-from tests.arena.tiny import NO_IMITATION, TINY, refused
+from tests.arena.tiny import NO_IMITATION, TINY, arena, refused
+
+HELD_BY_AN_ENDPOINT = SHARED.replace(
+    "second: {role: nano_kuhn, policy: shared}", "second: {role: player, policy: 'endpoint:m'}"
+)
 
 
 @pytest.fixture
@@ -63,5 +68,20 @@ def test_nothing_is_left_of_a_run_that_is_refused(place: Path, setting: str, say
 def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
     found = preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda what: None)
     assert isinstance(found.experiment.threads, int)
-    assert [table.game.name for table in found.tables] == ["negotiation"]
     assert set(found.roles) == {"nano_opener", "nano_responder"} and found.notes == []
+
+
+def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
+    shutil.copytree(resolve("nano"), place / "forgeable", ignore=shutil.ignore_patterns("token*", "chat_*"))
+    FAMILIES["llama2"]().save_pretrained(place / "forgeable")
+    found = preflight(compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), str)
+    (note,) = found.notes
+    assert note.startswith("forgeable: plain text ends a turn")
+
+
+def test_a_resume_without_the_key_says_so_and_changes_nothing(place: Path) -> None:
+    run = kept_run(place / "runs" / "held", HELD_BY_AN_ENDPOINT)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    told = arena("resume", run)
+    assert told.code == 2 and "OPENAI_API_KEY" in told.line
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

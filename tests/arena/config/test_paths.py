@@ -34,6 +34,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "weights").symlink_to(resolve("nano-2"))
     (tmp_path / "nano").mkdir()  # a built-in model's name is no path, whatever lies there
     kept_run(tmp_path / "earlier", _3="nano-3")
+    kept_run(tmp_path / "random", _3="nano-3")  # nor is a brain's
     monkeypatch.chdir(tmp_path)
     return compose([text_layer("paths", TEXT)])
 

@@ -1,0 +1,41 @@
+"""Credit within an iteration: however often it is tried, a trajectory is measured once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from arena.config.layers import compose, set_layer, text_layer
+from arena.credit.iteration import Crediting
+from arena.credit.measures import Measures
+from arena.records import MatchRecord, Seating, Trajectory
+from arena.store.reader import LogReader
+from tests.arena.credit.test_selection import trajectory
+from tests.arena.kept_run import SHARED
+
+ASKS_FOR_ENTROPY = "credit={select: [high_entropy]}"
+
+
+def record(t: Trajectory) -> MatchRecord:
+    seats = {t.seat: Seating(t.role, t.policy, t.version, True, "model")}
+    said = {t.seat: t.streams}
+    return MatchRecord(t.match, 1, t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, 0, "now", 1)
+
+
+def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def measured(needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
+        asked.append([t.match for t in found])
+        assert needs == {"entropy"}
+        return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns)) for t in found]}
+
+    first, second = (trajectory(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
+    experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])
+    crediting = Crediting(experiment, measured, LogReader(tmp_path), {})
+    crediting.due(1, [record(first)], deals=1)
+    crediting.due(1, [record(first), record(second)], deals=2)
+    crediting.credit(1, [record(first), record(second)])
+    assert asked == [["0001-0000"], ["0001-0001"]]
+    crediting.credit(2, [record(first), record(second)])
+    assert asked[2:] == [["0001-0000", "0001-0001"]], "another iteration's weights are others"
