@@ -2,20 +2,23 @@
 
 A part is a function in a table. Its keyword-only parameters are its settings: their annotations are checked by
 pydantic, and a name or setting that does not exist is an error. In YAML a part is its name, or its name with
-settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`.
+settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one's own is named by its file:
+`estimator: lone_winner.py:lone_winner`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
-from inspect import Parameter, getdoc, signature
+from inspect import Parameter, getdoc, isfunction, signature
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
+from arena.errors import ConfigError
 
 TABLES = {
     "estimator": "arena.credit.estimators:ESTIMATORS",
@@ -43,7 +46,7 @@ class Chosen:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, *given: Any) -> Any:
-        return parts_of(self.kind)[self.name](*given, **self.settings)
+        return part(self.kind, self.name)(*given, **self.settings)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chosen) and (self.kind, self.plain()) == (other.kind, other.plain())
@@ -55,7 +58,7 @@ class Chosen:
     def needs(self) -> frozenset[str]:
         """What has to be measured beforehand for it or for a part inside it, such as `entropy`."""
         inner = (part.needs for part in self.parts)
-        return frozenset(getattr(parts_of(self.kind)[self.name], "needs", ())).union(*inner)
+        return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*inner)
 
     @property
     def parts(self) -> "list[Chosen]":
@@ -123,6 +126,45 @@ def parts_of(kind: str) -> Mapping[str, Callable[..., Any]]:
     return parts
 
 
+def part(kind: str, name: str) -> Callable[..., Any]:
+    """The part of that name: one of ours, or `path/to/file.py:function`. ValueError where there is none."""
+    path, _, function = name.rpartition(":")
+    if path.endswith(".py"):
+        return _from_file(Path(path), function)
+    known = parts_of(kind)
+    if name not in known:
+        raise ValueError(f"unknown {kind} '{name}'{nearest(name, list(known))} (arena list {plural(kind)})")
+    return known[name]
+
+
+def absolute(name: str) -> str:
+    """A part's name as it holds from anywhere: `file.py:function` with the file's whole path."""
+    path, colon, function = name.rpartition(":")
+    return f"{Path(path).expanduser().resolve()}{colon}{function}" if path.endswith(".py") else name
+
+
+@cache
+def _from_file(path: Path, name: str) -> Callable[..., Any]:
+    """A function of somebody's file, which says in one line what went wrong in it."""
+    from games.adapters.loading import load_file, told
+
+    module = load_file(path)
+    function = getattr(module, name, None)
+    if not isfunction(function):
+        functions = [n for n, f in vars(module).items() if isfunction(f) and f.__module__ == module.__name__]
+        hint = nearest(name, functions) or f" (its functions: {', '.join(functions) or 'none'})"
+        raise ValueError(f"{path} has no function '{name}'{hint}")
+
+    @wraps(function)
+    def guarded(*given: Any, **settings: Any) -> Any:
+        try:
+            return function(*given, **settings)
+        except Exception as error:
+            raise ConfigError(f"{path}:{name} failed: {told(error, path)}") from error
+
+    return guarded
+
+
 def needs(*measures: str) -> Callable[[Any], Any]:
     """Mark a part with what it finds in `batch.measures`; see `arena.credit.measures` for what there is."""
 
@@ -166,16 +208,15 @@ def _choose(kind: str, value: Any) -> Chosen:
         named = " and ".join(map(str, value))
         raise PydanticCustomError("part_error", f"one {kind} belongs here, not {named}")
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
-    known = parts_of(kind)
-    if not isinstance(name, str) or name not in known:
-        if not isinstance(name, str) or not name:
-            raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(known)}")
-        message = f"unknown {kind} '{name}'{nearest(name, list(known))} (arena list {plural(kind)})"
-        raise PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
+    if not isinstance(name, str) or not name:
+        raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(parts_of(kind))}")
+    name = absolute(name)
     try:
         settings = _model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
         raise _renamed(error, kind, name) from None
+    except ValueError as error:
+        raise PydanticCustomError("part_error", str(error).replace("{", "{{").replace("}", "}}")) from None
     return Chosen(kind, name, {field: getattr(settings, field) for field in type(settings).model_fields})
 
 
@@ -187,8 +228,11 @@ def plural(kind: str) -> str:
 @cache
 def _model(kind: str, name: str) -> type[BaseModel]:
     """The settings of a part as a strict model."""
-    function = parts_of(kind)[name]
-    hints = get_type_hints(function, include_extras=True)
+    function = part(kind, name)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ValueError(f"{kind} {name}: its annotations cannot be read: {error}") from None
     fields: dict[str, Any] = {
         setting: (hints[setting], ... if parameter.default is Parameter.empty else parameter.default)
         for setting, parameter in _settings(function).items()
@@ -209,7 +253,7 @@ def _told(name: str, parameter: Parameter) -> str:
 
 def _renamed(error: ValidationError, kind: str, name: str) -> ValidationError:
     """The same errors below the part's name, with the nearest setting for one that does not exist."""
-    known = list(_settings(parts_of(kind)[name]))
+    known = list(_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         what: Any = fault["type"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from arena.config.parts import Chosen
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.selection import Selection
 from arena.credit.tokens import TokenAdvantages, gathered, spread
+from arena.errors import ConfigError
 from arena.records import Trajectory
 
 
@@ -41,7 +43,7 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
     if not selection.kept.all():
         batch, rewards, selection = _without_dropped(batch, rewards, selection)
     batch = batch.counting(selection.counted)
-    estimate = rule.estimator(batch, rewards)
+    estimate = estimated(rule.estimator, batch, rewards)
     tokens = estimate.values if isinstance(estimate, TokenAdvantages) else None
     if rule.transforms:
         tokens = spread(batch, estimate) if tokens is None else tokens
@@ -49,6 +51,21 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
             tokens = transform(batch, tokens)
     advantages = estimate if tokens is None else gathered(batch, tokens)
     return _by_trajectory(batch, rewards, advantages, tokens, selection)
+
+
+def estimated(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
+    """What an estimator says: [T] floats, or TokenAdvantages; ConfigError where they are not as many, or not finite."""
+    estimate = estimator(batch, rewards)
+    by_token = isinstance(estimate, TokenAdvantages)
+    values, wanted = (estimate.values, batch.token_turns) if by_token else (estimate, rewards)
+    try:
+        fits = np.shape(values) == wanted.shape and bool(np.isfinite(values).all())
+    except (TypeError, ValueError):  # no numbers, or a ragged list of them
+        fits = False
+    if not fits:
+        each = "token" if by_token else "turn"
+        raise ConfigError(f"credit.estimator: {estimator.name} has to give {len(wanted)} finite numbers, one a {each}")
+    return estimate if by_token else np.asarray(values, np.float64)
 
 
 def turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:

@@ -16,7 +16,7 @@ from arena.chance import generator
 from arena.config.experiment import CreditSpec, Experiment
 from arena.config.parts import Chosen
 from arena.config.schedules import Clock
-from arena.credit.assign import Credited, turn_rewards
+from arena.credit.assign import Credited, estimated, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.critics import CRITICS, critic_for
 from arena.credit.tokens import TokenAdvantages, gathered
@@ -111,7 +111,7 @@ class _Judge:
         """[T] what it says of an iteration's turns, before its critic learns what came of them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
         measures = self.critic.look(batch.trajectories) if self.critic else {}
-        estimate = self.estimator(replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
+        estimate = estimated(self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
         advantages = gathered(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
         if self.critic:
             cuts = batch.starts[1:-1]

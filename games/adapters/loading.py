@@ -66,12 +66,12 @@ def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
     try:
         candidate = entry.load()
     except Exception as error:  # noqa: BLE001 a package of others may fail in any way
-        raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {_told(error)}") from None
+        raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {told(error)}") from None
     return _as_game(candidate, f"{entry.name} ({entry.value})")
 
 
 def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
-    module = _module(path.expanduser().absolute())
+    module = load_file(path.expanduser().absolute())
     candidate = getattr(module, class_name, None)
     if candidate is None:
         classes = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
@@ -82,11 +82,11 @@ def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
 
 
 @functools.cache
-def _module(path: Path) -> ModuleType:
-    """The file, imported once under a name of its own."""
+def load_file(path: Path) -> ModuleType:
+    """A file of somebody's, imported once under a name of its own; ValueError says in one line why it cannot be."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    name = f"arena_game_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is no Python file")
@@ -95,7 +95,7 @@ def _module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001 a user's file may fail in any way
         del sys.modules[name]
-        raise ValueError(f"{path} cannot be imported: {_told(error, path)}") from None
+        raise ValueError(f"{path} cannot be imported: {told(error, path)}") from None
     return module
 
 
@@ -114,8 +114,8 @@ def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
     raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class")
 
 
-def _told(error: Exception, path: Path | None = None) -> str:
-    """The error in one line, with the file's line where it is known."""
+def told(error: Exception, path: Path | None = None) -> str:
+    """An error in one line, with the file's line where it is known."""
     line, trace = getattr(error, "lineno", None), error.__traceback__
     while trace is not None:
         if path is not None and trace.tb_frame.f_code.co_filename == str(path):

@@ -1,0 +1,86 @@
+"""Parts of one's own: a function in a file, as docs/new-estimator.md writes it, chosen like any other."""
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena.config.experiment import CreditSpec
+from arena.config.layers import compose, set_layer, text_layer, to_yaml
+from arena.config.parts import choose
+from arena.credit.assign import assign
+from arena.credit.batch import TurnBatch
+from arena.errors import ConfigError
+from tests.arena.credit.test_selection import groups
+from tests.arena.kept_run import SHARED
+from tests.arena.tiny import NO_IMITATION, TINY, arena, refused
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "new-estimator.md").read_text("utf-8")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The guide's file in the user's folder."""
+    monkeypatch.chdir(tmp_path)
+    name, text = re.search(r"`([\w.]+)`\n\n```python\n(.*?)```\n", GUIDE, re.S).groups()  # type: ignore[union-attr]
+    Path(name).write_text(text, "utf-8")
+    return tmp_path
+
+
+def test_the_guides_estimator_credits_the_best_of_each_deal(place: Path) -> None:
+    batch = TurnBatch(groups([3.0, 1.0], [2.0, 2.0, 0.0]))
+    rewards = batch.column(lambda turn: sum(turn.rewards.values()))
+    estimator = choose("estimator", "lone_winner.py:lone_winner")
+    np.testing.assert_array_equal(estimator(batch, rewards), [3, 0, 2, 2, 0])
+    assert [c.advantages.tolist() for c in assign(batch, CreditSpec(estimator=estimator))] == [[3], [0], [2], [2], [0]]
+
+
+def test_it_holds_from_anywhere_and_with_settings(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    chosen = "credit.estimator={lone_winner.py:lone_winner: {gamma: 0.5}}"
+    experiment = compose([text_layer("test", SHARED), set_layer(chosen)])
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    again = compose([text_layer("config.yaml", to_yaml(experiment))])
+    assert again == experiment
+    assert again.credit.estimator.plain() == {f"{place.resolve()}/lone_winner.py:lone_winner": {"gamma": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("lone_winner.py:lone_winer", "", "did you mean 'lone_winner'"),
+        ("nowhere.py:f", "", "there is no file"),
+        ("{lone_winner.py:lone_winner: {gama: 1.0}}", "", "did you mean 'gamma'"),
+        ("{lone_winner.py:lone_winner: {gamma: much}}", "", "gamma"),
+        ("own.py:f", "def f(batch, rewards)\n", "line 1: SyntaxError"),
+        ("own.py:f", "def f(batch, rewards, *, by: 'Nothing' = 1):\n    pass\n", "annotations cannot be read"),
+        ("own.py:f", "import nowhere\n", "line 1: ModuleNotFoundError"),
+    ],
+)
+def test_what_cannot_be_chosen_is_one_line(place: Path, name: str, text: str, says: str) -> None:
+    (place / "own.py").write_text(text)
+    assert says in refused(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
+    assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return rewards[:-1]", "finite numbers, one a turn"),
+        ("return rewards * float('nan')", "finite numbers, one a turn"),
+        ("return None", "finite numbers, one a turn"),
+        ("return [[1], [2, 3]]", "finite numbers, one a turn"),
+        ("return batch.nothing", "own.py:f failed: line 2: AttributeError"),
+    ],
+)
+def test_what_it_gives_is_checked_before_anything_is_learned(place: Path, body: str, says: str) -> None:
+    (place / "own.py").write_text(f"def f(batch, rewards):\n    {body}\n")
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        assign(TurnBatch(groups([1.0, 2.0])), CreditSpec(estimator="own.py:f"))
+
+
+def test_a_run_learns_with_it(place: Path) -> None:
+    told = arena(*TINY, *NO_IMITATION, "--iterations", "1", "--set", "credit.estimator=lone_winner.py:lone_winner")
+    assert told.code == 0, told.err
+    assert arena("credit", "runs/latest", "--estimators", "mars,lone_winner.py:lone_winner").code == 0
