@@ -85,7 +85,8 @@ def build(
     spec = experiment.league
     matchmaker = Matchmaker(spec.opponents, pool, win_rates) if spec else None
 
-    critic = critic_for(experiment.credit, seed=experiment.seed, policies=policies, engine=engine, roles=roles)
+    known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
+    critic = critic_for(experiment.credit, **known, policies=policies, engine=engine, roles=roles)
     if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
         critic.load(checkpoint.folder / "critic")
     temperatures = {name: role.sampling.temperature for name, role in roles.items()}

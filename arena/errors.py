@@ -19,3 +19,7 @@ class StoreError(Exception):
 
 class GateError(Exception):
     """Sampler and trainer disagree on the same tokens; the message has the numbers."""
+
+
+class DivergedError(Exception):
+    """An update went to numbers that are not finite; the message says whose, where, and what to try."""

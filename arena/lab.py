@@ -22,6 +22,7 @@ from arena.config.schedules import Clock
 from arena.credit.assign import Credited
 from arena.credit.iteration import Credit
 from arena.credit.samples import samples_of
+from arena.errors import DivergedError
 from arena.league.pool import version_name
 from arena.learn.batches import Sample
 from arena.metrics import iteration_metrics
@@ -172,7 +173,10 @@ class Lab:
     def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
         """Teach the critic, where there is one, what the turns led to: after it was asked about them, never before."""
         fresh = [c for c in credited if not c.trajectory.replayed]
-        return self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
+        try:
+            return self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
+        except DivergedError as error:
+            raise DivergedError(f"iteration {k}, {error}") from None
 
     def learn(
         self, k: int, credited: Iterable[Credited], recalled: Sequence[Credited] = ()
@@ -231,7 +235,9 @@ class Lab:
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name})")
             samples = self.parts.demonstrations.by_brains(name, 0, spec.brains, spec.matches)
-            self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name))
+            skipped = self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name))
+            if skipped:
+                self.watcher.note(f"policy '{name}', imitation: {skipped} steps left out, their gradient is not finite")
             self.engine.publish(name, 0, self.trainers[name].model)
         self.admit(0)
         if specs:

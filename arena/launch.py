@@ -9,7 +9,7 @@ from pathlib import Path
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
 from arena.doctor import environment
-from arena.errors import ConfigError, Interrupted
+from arena.errors import ConfigError, DivergedError, Interrupted
 from arena.evaluate.specs import experiment_of
 from arena.lab import Lab, Watcher
 from arena.play.tables import set_tables
@@ -48,11 +48,13 @@ def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
 
 def _play(run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
     """Hold the folder and run what is not committed yet."""
+    again = f"arena resume {run.path}"
     try:
         with run.lock(), closing(Lab(run, experiment, watcher)) as lab:
             lab.run()
+    except DivergedError as error:
+        raise DivergedError(f"{error}; {again} goes on from the last commit") from None
     except KeyboardInterrupt:
-        again = f"arena resume {run.path}"
         raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None
 
 

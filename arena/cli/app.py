@@ -20,7 +20,7 @@ from rich.text import Text
 from agents.errors import ChatError, RoleError, WeightsError
 from agents.names import nearest
 from arena.cli import catalogue, check, credit, evaluate, matrix, play
-from arena.errors import ConfigError, Interrupted, PlayError, StoreError
+from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
 
 if TYPE_CHECKING:
     from arena.cli.live import Screen, Style
@@ -56,7 +56,7 @@ def run_cli() -> int:
         app(standalone_mode=True)
     except BAD_INPUT as error:
         return _complain(str(error), 2)
-    except PlayError as error:
+    except (PlayError, GateError, DivergedError) as error:
         return _complain(f"the run stopped: {error}", 1)
     except Interrupted as stop:
         return _complain(str(stop), 130)
@@ -116,15 +116,11 @@ def run_selfplay(
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     experiment = _experiment(game, recipe, config, set_ or [], policies, roles, iterations, seed)
-    from arena.errors import GateError
     from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
-    try:
-        with screen.shown():
-            folder = start(experiment, out, screen)
-    except GateError as error:
-        raise PlayError(str(error)) from None
+    with screen.shown():
+        folder = start(experiment, out, screen)
     _close(console, folder, screen)
 
 
@@ -134,15 +130,11 @@ def resume(run: Run, as_json: Json = False) -> None:
     from arena.evaluate.specs import experiment_of
 
     experiment = experiment_of(run)
-    from arena.errors import GateError
     from arena.launch import go_on
 
     console, screen = _screen(experiment.iterations, as_json)
-    try:
-        with screen.shown():
-            go_on(run, screen)
-    except GateError as error:
-        raise PlayError(str(error)) from None
+    with screen.shown():
+        go_on(run, screen)
     _close(console, run, screen)
 
 

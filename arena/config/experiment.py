@@ -11,6 +11,7 @@ from arena.config.paths import ContenderName, Folder, GameName, ModelName, RoleN
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(ge=1)]
+Nonfinite = Literal["stop", "skip"]
 
 
 class Spec(BaseModel):
@@ -190,6 +191,9 @@ class LearnSpec(Spec):
     """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
     gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
     """Mean |sampler - trainer| log-probability at which the run stops."""
+    nonfinite: Nonfinite = "stop"
+    """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
+    metrics); critics too. Weights that are not finite always stop the run, before they are published."""
 
     @property
     def steps(self) -> int:

@@ -1,5 +1,6 @@
 """One trainable policy's learning: its weights, its optimiser, and the update from credited streams."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -18,6 +19,7 @@ from arena.config.schedules import Clock
 from arena.errors import GateError
 from arena.learn.batches import Sample, token_batch
 from arena.learn.distributed import deepspeed
+from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import Moments
 from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.watch import Watch
@@ -34,6 +36,8 @@ class PolicyTrainer:
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.scorer = StreamScorer(model, bf16)
+        self._norm = 0.0
+        """Of the last step's gradient, before clipping, without ZeRO."""
         self.memory: dict[str, Any] = {}
         """What regularisers remember from iteration to iteration, as JSON."""
 
@@ -48,6 +52,8 @@ class PolicyTrainer:
             weight_decay=rule.weight_decay,
             fused=True,
         )
+        if rule.zero_stage == 0:
+            optimizer.register_step_pre_hook(self._clip)
         engine, *_ = deepspeed().initialize(
             model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
         )
@@ -84,6 +90,7 @@ class PolicyTrainer:
         what is shown. Gate, ratio and regularisers have nothing to do with that: nobody sampled it with a probability.
         """
         watch, self._clock = Watch(), clock
+        place = f"policy '{self.name}', iteration {clock.iteration}"
         weight = self.rule.shown.weight(clock) if self.rule.shown else 0.0
         shown = [s for s in samples if s.source == "shown" and weight]
         samples = [s for s in samples if s.source != "shown"]
@@ -96,27 +103,36 @@ class PolicyTrainer:
             old = [s.logprobs for s in self.look([s.stream for s in samples], [s.temperature for s in samples])]
             self._gate([o - s.behaviour for o, s in zip(old, samples, strict=True) if s.source == "played"])
         self.engine.train()
-        for _ in range(self.rule.epochs):
+        for epoch in range(self.rule.epochs):
             parts, lessons = _parts(units, self.rule.minibatches, rng), _parts(shown, self.rule.minibatches, rng)
-            for part, lesson in zip(parts, lessons, strict=True):
+            for number, (part, lesson) in enumerate(zip(parts, lessons, strict=True), 1):
                 which = [i for unit in part for i in unit]
-                self._step(samples, old, which, watch, lesson, weight, gated=old is None)
+                where = f"{place}, epoch {epoch + 1}, minibatch {number}"
+                self._step(samples, old, which, watch, where, lesson, weight, gated=old is None)
         self.engine.eval()
+        self._require_finite([*samples, *shown], place, f"lower learn.lr ({self.rule.lr:g})")
         return watch.means()
 
-    def imitate(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> None:
-        """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards."""
-        total, steps = spec.epochs * spec.minibatches, 0
+    def imitate(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> int:
+        """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards.
+
+        Returns how many steps were left out (`rule.nonfinite`).
+        """
+        total, steps, watch = spec.epochs * spec.minibatches, 0, Watch()
+        place, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         self.engine.train()
-        for _ in range(spec.epochs):
-            for part in _parts(samples, spec.minibatches, rng):
+        for epoch in range(spec.epochs):
+            for number, part in enumerate(_parts(samples, spec.minibatches, rng), 1):
                 if part:
-                    self._backward_shown(part, 1.0, Watch())
+                    self._backward_shown(part, 1.0, watch)
                     decay = 1.0 - steps / total if spec.decay else 1.0
-                    self._optimise(spec.lr * decay * warmth(steps, _IMITATION_WARMUP))
+                    lr = spec.lr * decay * warmth(steps, _IMITATION_WARMUP)
+                    self._optimise(lr, watch, f"{place}, epoch {epoch + 1}, minibatch {number}", advice)
                     steps += 1
         self.engine.eval()
+        self._require_finite(samples, place, advice)
         self.moments.forget()
+        return watch.skipped
 
     def _step(
         self,
@@ -124,6 +140,7 @@ class PolicyTrainer:
         old: list[np.ndarray] | None,
         part: list[int],
         watch: Watch,
+        where: str,
         shown: Sequence[Sample] = (),
         weight: float = 0.0,
         *,
@@ -139,9 +156,8 @@ class PolicyTrainer:
         if gated:
             self._gate(gaps)
         watch.gap(gaps)
-        self._optimise(self.rule.lr * warmth(self.steps, self.rule.warmup_steps))
-        self.steps += 1
-        watch.norm(self.engine.get_global_grad_norm())
+        lr = self.rule.lr * warmth(self.steps, self.rule.warmup_steps)
+        self.steps += self._optimise(lr, watch, where, f"lower learn.lr ({self.rule.lr:g}) or learn.grad_clip")
 
     def _backward(
         self,
@@ -223,11 +239,35 @@ class PolicyTrainer:
                 f"learn.gate_tolerance is {self.rule.gate_tolerance:g}"
             )
 
-    def _optimise(self, lr: float) -> None:
-        """One step of the optimiser."""
+    def _optimise(self, lr: float, watch: Watch, where: str, advice: str) -> bool:
+        """One step of the optimiser; whether it was taken. DivergedError, with where and advice, stops the run."""
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
-        self.engine.step()
+        self.engine.step()  # ZeRO leaves a step out whose gradient is not finite, as `_clip` does
+        norm = float(self._norm if self.rule.zero_stage == 0 else self.engine.get_global_grad_norm())
+        taken = step_counts(norm, self.rule.nonfinite, where, advice)
+        watch.optimised(norm, taken)
+        return taken
+
+    def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Before AdamW's own step: DeepSpeed's clipping, whose norm DeepSpeed itself forgets without ZeRO.
+
+        Parameters without a gradient stay as they are, and so do their moments.
+        """
+        from deepspeed.runtime.utils import clip_grad_norm_
+
+        self._norm = float(clip_grad_norm_(self.scorer.parameters(), self.rule.grad_clip or math.inf))
+        if not math.isfinite(self._norm):
+            optimizer.zero_grad(set_to_none=True)
+
+    def _require_finite(self, samples: Sequence[Sample], where: str, advice: str) -> None:
+        """DivergedError unless the weights are finite, and what they say of the shortest of the samples' streams."""
+        with self.gathered():
+            require_finite(self.model.parameters(), where, "the weights are not finite", advice)
+        shortest = min(samples, key=lambda s: len(s.stream.ids))
+        scores = self.look([shortest.stream], [shortest.temperature])
+        said = [torch.from_numpy(s.logprobs) for s in scores]
+        require_finite(said, where, "log-probabilities under the new weights are not finite", advice)
 
     def gathered(self) -> Any:
         """Context in which every parameter is whole, also under ZeRO-3."""
@@ -263,7 +303,7 @@ def _deepspeed_config(rule: LearnSpec) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
         "managed_gradient_accumulation": False,
-        "gradient_clipping": rule.grad_clip,
+        "gradient_clipping": rule.grad_clip if rule.zero_stage else 0.0,  # without ZeRO: `PolicyTrainer._clip`
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": {"stage": rule.zero_stage, "overlap_comm": False},

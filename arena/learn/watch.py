@@ -1,7 +1,6 @@
 """What an update did, in numbers."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,8 @@ class Watch:
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
         self.counts: dict[str, int] = {}
+        self.skipped = 0
+        """Steps that were left out."""
 
     def add(self, name: str, values: torch.Tensor) -> None:
         """Values to take the mean of."""
@@ -35,10 +36,11 @@ class Watch:
         if tokens.reference is not None:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 
-    def norm(self, value: Any) -> None:
-        """The gradient's norm, where the engine tells it."""
-        if value is not None:
-            self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + float(value)
+    def optimised(self, norm: float, taken: bool) -> None:
+        """A step was taken, or left out because its gradient's norm is not finite."""
+        self.skipped += not taken
+        if taken:
+            self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
     def gap(self, gaps: Sequence[np.ndarray]) -> None:
@@ -48,5 +50,5 @@ class Watch:
             self.sums["logprob_gap"], self.counts["logprob_gap"] = float(size.sum()), len(size)
 
     def means(self) -> dict[str, float]:
-        """Everything that was added, each divided by how often."""
-        return {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
+        """Everything that was added, each divided by how often; and the count of steps left out."""
+        return {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums} | {"skipped": self.skipped}

@@ -45,7 +45,7 @@ def linear(
     next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount. In
     the first iteration all values are 0. It keeps Σ φφᵀ and Σ φR only, so the match log alone gives it again.
     """
-    return Linear(context.discounts, features, ridge, decay)
+    return Linear(context, features, ridge, decay)
 
 
 @needs("policies")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from arena.credit.batch import TurnBatch
 from arena.credit.critics.linear import per_trajectory
 from arena.credit.critics.speaking import Context, contexts, spoken
 from arena.credit.critics.words import replies, states, texts
+from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
 from arena.records import Trajectory
 
@@ -125,6 +127,7 @@ class Archer:
         self.buffer = TurnBuffer.empty(settings.features)
         self.fits = 0
         """Iterations learned from so far."""
+        self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     def look(self, trajectories: Sequence[Trajectory]) -> Measures:
         """The lower of the two Vs of each turn's state, and of the two Qs of its reply; 0 while warming up."""
@@ -145,10 +148,13 @@ class Archer:
             return {}
         self.buffer.add(newest, self.settings.replay)
         own = self._spoken_at(len(newest), rng)
-        losses = [self._step(*drawn, own) for drawn in self._draws(len(own[0]), rng)]
+        tried = [self._step(*drawn, own) for drawn in self._draws(len(own[0]), rng)]
+        losses = [losses for losses in tried if losses]
+        require_finite(self.networks.parameters(), "critic archer", "its weights are not finite", self._advice)
         self.fits += 1
-        q, v = np.mean(losses, 0).tolist()
-        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer))}
+        q, v = np.mean(losses, 0).tolist() if losses else (math.nan, math.nan)
+        skipped = float(len(tried) - len(losses))
+        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer)), "skipped": skipped}
 
     def save(self, folder: Path) -> None:
         """Networks, targets and moments; the replay."""
@@ -222,8 +228,8 @@ class Archer:
 
     def _step(
         self, rows: torch.Tensor, spoken_rows: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor]
-    ) -> tuple[float, float]:
-        """One step of Adam on both, then the targets follow; the losses of Q and V before it."""
+    ) -> tuple[float, float] | None:
+        """One step of Adam on both, then the targets follow; the losses before it; None if it is left out."""
         buffer = self.buffer
         following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
         pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
@@ -235,6 +241,9 @@ class Archer:
         v_loss = twin_loss(self.networks.v(here), v_target)
         self.optimizer.zero_grad()
         torch.autograd.backward(q_loss + v_loss)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.networks.parameters() if p.grad is not None])
+        if not step_counts(float(norm), self.context.nonfinite, "critic archer", self._advice):
+            return None
         self.optimizer.step()
         with torch.no_grad():
             for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.experiment import Nonfinite
 from arena.credit.assign import Credited
 from arena.credit.estimators.gae import Discounts
 from arena.records import Trajectory
@@ -44,6 +45,8 @@ class CriticContext:
 
     discounts: Discounts
     seed: int = 0
+    nonfinite: Nonfinite = "stop"
+    """As in `learn.nonfinite`."""
     policies: Policies | None = None
     engine: Engine | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)

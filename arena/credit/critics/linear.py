@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 
 from arena.credit.assign import Credited
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.critics.base import CriticContext
 from arena.credit.critics.words import states
-from arena.credit.estimators.gae import Discounts, turn_returns
+from arena.credit.estimators.gae import turn_returns
+from arena.learn.divergence import step_counts
 from arena.records import Trajectory
 
+_ADVICE = "scale rewards down with credit.weights"
 _FREE = 1e-6
 """Ridge of the intercept: values shrink to the mean return, not to 0."""
 
@@ -19,8 +22,9 @@ _FREE = 1e-6
 class Linear:
     """Keeps Σ φφᵀ and Σ φR of all iterations so far, older ones fading; φ begins with an intercept of 1."""
 
-    def __init__(self, discounts: Discounts, features: int, ridge: float, decay: float) -> None:
-        self.discounts, self.features, self.decay = discounts, features, decay
+    def __init__(self, context: CriticContext, features: int, ridge: float, decay: float) -> None:
+        self.discounts, self.nonfinite = context.discounts, context.nonfinite
+        self.features, self.decay = features, decay
         self.ridge = np.diag(np.append(_FREE, np.full(features, ridge)))
         self.squares: Floats = np.zeros((1 + features, 1 + features))
         self.products: Floats = np.zeros(1 + features)
@@ -36,9 +40,13 @@ class Linear:
         rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
         features, returns = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
         figures = explained(self._values(features), returns)
-        self.squares = self.decay * self.squares + features.T @ features
-        self.products = self.decay * self.products + features.T @ returns
-        return figures
+        squares = self.decay * self.squares + features.T @ features
+        products = self.decay * self.products + features.T @ returns
+        size = float(np.abs(products).sum())
+        taken = step_counts(size, self.nonfinite, "critic linear", _ADVICE, "what it has summed of returns")
+        if taken:
+            self.squares, self.products = squares, products
+        return figures | {"skipped": float(not taken)}
 
     def save(self, folder: Path) -> None:
         """The two sums."""

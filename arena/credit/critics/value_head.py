@@ -18,10 +18,12 @@ from agents.stream import Stream
 from arena.credit.assign import Credited
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators.gae import token_returns
+from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
+    from arena.config.experiment import Nonfinite
     from arena.credit.critics.base import CriticContext, Measures
 
 Floats = NDArray[np.float32]
@@ -64,8 +66,12 @@ def value_loss(
 class _Learner:
     """One policy's critic with its optimiser."""
 
-    def __init__(self, model: ValueModel, lr: float, token_budget: int) -> None:
+    def __init__(self, model: ValueModel, lr: float, token_budget: int, nonfinite: Nonfinite, name: str) -> None:
         self.model, self.token_budget, self.steps = model, token_budget, 0
+        self.nonfinite, self.where = nonfinite, f"critic value_head of policy '{name}'"
+        self.advice = f"lower credit.critic.value_head.lr ({lr:g}) or scale rewards down with credit.weights"
+        self.skipped = 0
+        """Steps left out, as their gradient is not finite."""
         self.optimizer = torch.optim.AdamW(model.learning().values(), lr=lr, weight_decay=0.0)
         self.device = model.head.weight.device
 
@@ -96,11 +102,18 @@ class _Learner:
             errors += float((values.detach() - target).square().sum())
             torch.autograd.backward(loss.sum() / count)
         if count:
-            torch.nn.utils.clip_grad_norm_(self.model.learning().values(), grad_clip)
-            self.optimizer.step()
+            norm = float(torch.nn.utils.clip_grad_norm_(self.model.learning().values(), grad_clip))
+            if step_counts(norm, self.nonfinite, self.where, self.advice):
+                self.optimizer.step()
+                self.steps += 1
+            else:
+                self.skipped += 1
             self.optimizer.zero_grad()
-            self.steps += 1
         return errors, count
+
+    def require_finite(self) -> None:
+        """DivergedError unless all that it learns is finite."""
+        require_finite(self.model.learning().values(), self.where, "its weights are not finite", self.advice)
 
     def _along(self, arrays: Sequence[Floats], batch: StreamBatch) -> torch.Tensor:
         return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.device)
@@ -142,7 +155,7 @@ class ValueHead:
     ) -> None:
         if context.policies is None:
             raise ValueError("critic value_head needs the weights of a run: a match log alone is not enough")
-        self.policies, self.discounts = context.policies, context.discounts
+        self.policies, self.discounts, self.nonfinite = context.policies, context.discounts, context.nonfinite
         self.lr, self.epochs, self.minibatches = lr, epochs, minibatches
         self.clip, self.grad_clip = clip, grad_clip
         self._learners: dict[str, _Learner] = {}
@@ -184,14 +197,16 @@ class ValueHead:
         targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
         returns = np.split(targets, np.cumsum([s.sampled for s in streams]))[:-1]
         old = learner.look(streams) if self.clip is not None else None
-        errors, counts = [], []
+        errors, counts, learner.skipped = [], [], 0
         for _ in range(self.epochs):
             for part in np.array_split(rng.permutation(len(streams)), self.minibatches):
                 error, count = learner.step(streams, returns, old, part.tolist(), self.clip, self.grad_clip)
                 errors.append(error)
                 counts.append(count)
+        learner.require_finite()
         error, variance = sum(errors) / max(1, sum(counts)), float(targets.var()) if len(targets) else 0.0
-        return {"error": error} | ({"explained": 1.0 - error / variance} if variance > 0 else {})
+        figures = {"error": error, "skipped": float(learner.skipped)}
+        return figures | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
     def _learner(self, policy: str) -> _Learner:
         if policy not in self._learners:
@@ -203,7 +218,7 @@ class ValueHead:
     def _begun(self, policy: str, folder: Path) -> _Learner:
         trainer = self.policies.trainers[policy]
         model = ValueModel(load_model(folder).to(trainer.device), self.policies.bf16)
-        return _Learner(model, self.lr, trainer.rule.token_budget)
+        return _Learner(model, self.lr, trainer.rule.token_budget, self.nonfinite, policy)
 
 
 def _first(trajectory: Trajectory, tokens: Floats) -> Floats:

@@ -1,0 +1,38 @@
+"""Divergence: an update whose numbers are not finite never counts.
+
+A step counts if the norm of its gradient is finite, which a loss that is not would have made so; an update counts if
+after its last step the weights and what they say of one stream are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from arena.config.experiment import Nonfinite
+from arena.errors import DivergedError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str = "the gradient's norm") -> bool:
+    """Whether a step whose gradient has this norm counts; DivergedError, saying where, if it is to stop the run."""
+    if math.isfinite(norm):
+        return True
+    if rule == "stop":
+        raise DivergedError(
+            f"{where}: {what} is {norm}, so the update does not count: {advice}, "
+            "or leave such steps out with learn.nonfinite=skip"
+        )
+    return False
+
+
+def require_finite(tensors: Iterable[torch.Tensor], where: str, what: str, advice: str) -> None:
+    """DivergedError, saying where, unless the norm of what these hold is a finite float32."""
+    import torch  # not for a critic that does without
+
+    norm = float(torch.nn.utils.get_total_norm([t.detach() for t in tensors]))
+    if not math.isfinite(norm):
+        raise DivergedError(f"{where}: {what} (norm {norm}), so the update does not count: {advice}")
