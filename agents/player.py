@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
-PREFIX = "endpoint:"
-"""Before the name of a model behind an OpenAI-compatible endpoint."""
+PREFIXES = ("endpoint:", "endpoint@")
+"""What a model behind an OpenAI-compatible endpoint begins with: endpoint:MODEL, or endpoint@SERVER:MODEL."""
 
 
 class Message(TypedDict):

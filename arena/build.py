@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.engines.base import Engine
+from agents.players.servers import Endpoints
 from agents.role import Role
 from arena.config.experiment import Experiment, PoolSpec
 from arena.credit.critics import critic_for
@@ -20,7 +21,7 @@ from arena.league.matchmaking import Matchmaker, WinRates
 from arena.league.pool import Pool
 from arena.league.ratings import Ratings
 from arena.play.demonstrations import Demonstrations
-from arena.play.lineup import Lineup, endpoint_for
+from arena.play.lineup import Lineup
 from arena.play.match import Limits
 from arena.play.tables import Table, set_tables
 from arena.policies import Policies
@@ -97,7 +98,7 @@ def build(
 
     crediting = Crediting(experiment, measured, run.reader.log, state.get("credit", {}))
     limits = Limits(**experiment.play.limits.model_dump())
-    lineup = Lineup(tables, policies, engine, experiment.seed, limits, endpoint_for(experiment))
+    lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()))
     demonstrations = Demonstrations(experiment, lineup, policies.trainers)
     policies.hold_on_to(beginnings(run, experiment, policies))
     return Parts(

@@ -13,7 +13,7 @@ from arena.errors import ConfigError, DivergedError, Interrupted
 from arena.evaluate.specs import experiment_of
 from arena.lab import Lab, Watcher
 from arena.play.tables import set_tables
-from arena.preflight import preflight, role_hashes
+from arena.preflight import check_endpoints, preflight, role_hashes
 from arena.store.run import RunFolder
 
 
@@ -35,6 +35,8 @@ def go_on(folder: Path, watcher: Watcher) -> Path:
     run = RunFolder.open(folder)
     experiment = experiment_of(folder)
     _same_roles(run, role_hashes(experiment, set_tables(experiment)))
+    for note in check_endpoints(experiment, lambda what: watcher.phase(0, what)):
+        watcher.note(note)
     _play(run, experiment, watcher)
     return folder
 

@@ -8,18 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.loop import wait
+from agents.errors import EndpointError
 from agents.model_folder import check_folder
+from agents.player import PREFIXES
 from agents.players.model import BrainPlayer
+from agents.players.servers import Endpoints
 from agents.players.simple import Random
 from agents.policy import speech_of
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.paths import anchored
 from arena.credit.gold import answer_in, gold_of
+from arena.errors import ConfigError
 from arena.evaluate.held_out import check_spec
 from arena.learn.threads import fastest
 from arena.play.demonstrations import check_shown
-from arena.play.lineup import endpoint_for
+from arena.play.lineup import endpoints_in
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.tables import Table, set_tables
 from arena.records import Seating
@@ -46,8 +50,7 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     check_gold(experiment, tables)
     check_spec(experiment)
     check_shown(experiment, tables)
-    endpoint_for(experiment)
-    notes = _check_weights(experiment, doing)
+    notes = [*check_endpoints(experiment, doing), *_check_weights(experiment, doing)]
     threads = fastest() if experiment.threads == "auto" else experiment.threads
     experiment = anchored(experiment).model_copy(update={"threads": threads})
     return Prepared(experiment, role_hashes(experiment, tables), notes)
@@ -60,6 +63,18 @@ def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, st
         for spec, table in zip(experiment.all_tables(), tables, strict=True)
         for seat, role in table.roles.items()
     }
+
+
+def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
+    """ConfigError where a server that the run will ask cannot be reached, or will not be asked; notes on its models."""
+    against = experiment.evaluate.against if experiment.evaluate else []
+    asked = [*endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
+    if asked:
+        doing(f"asking for {', '.join(asked)}")
+    try:
+        return wait(Endpoints(experiment.servers()).check(asked))
+    except EndpointError as error:
+        raise ConfigError(str(error)) from None
 
 
 def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:

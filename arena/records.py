@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from agents.player import PREFIX, Message
+from agents.player import PREFIXES, Message
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
 
@@ -102,7 +102,7 @@ class Seating:
     def of(role: str, name: str, policy: Policy | None) -> Seating:
         """A policy under this name or, where it is none, an endpoint or a brain."""
         if policy is None:
-            return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIX) else "brain")
+            return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIXES) else "brain")
         return Seating(role, name, policy.version, policy.trained, "model")
 
 

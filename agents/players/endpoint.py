@@ -2,7 +2,8 @@
 
 Nothing that a server returns is trusted: a body has a size, a reply is text of a length, usage is counted in
 sane numbers or estimated. What cannot be had in time, in form or within the spend limit raises EndpointError,
-which ends the match that asked, with its reason, and no other.
+which ends the match that asked, with its reason, and no other. A key that a server repeats is cut out of all it
+says before anybody else hears of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import math
 import os
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -20,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.errors import EndpointError
 from agents.memory import plan
-from agents.player import PREFIX, Act, View
+from agents.names import nearest
+from agents.player import Act, View
 from agents.players.spend import EndpointSpec, Spend
 from agents.reply import one_line
 from agents.role import Role, Sampling
@@ -29,10 +32,16 @@ from agents.stream import Stream
 BODY_BYTES = 1_000_000
 REPLY_LENGTH = 20_000
 LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
+CONNECT_SECONDS = 5.0  # to reach a server; what it answers may take longer
+CHECK_SECONDS = 10.0  # for the list of its models
+SECRET_LENGTH = 8  # a shorter key (EMPTY, none) hides nothing, and would blot out plain words
 BACKOFF = 0.5  # seconds before the second attempt; twice that before each further one
 MOST_TOKENS = 10_000_000  # of one call; a server that tells more tells nonsense
 NEWER_LIMIT = "max_completion_tokens"  # which some models demand, and some servers do not know
 AGAIN = (408, 409, 429)  # and all from 500: statuses that may pass
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+OPENAI = "https://api.openai.com/v1"
 
 Chat = list[dict[str, str]]
 
@@ -84,16 +93,34 @@ class Answer:
     tokens: int
 
 
-class Endpoint:
-    """One server, shared by all matches and all of its models in a run."""
+class Listed(BaseModel):
+    """One model of a server's list."""
 
-    def __init__(self, spec: EndpointSpec | None = None, key: str | None = None) -> None:
-        self.spec = spec or EndpointSpec()
-        self.url = self.spec.url or os.environ.get("OPENAI_BASE_URL") or None
-        self.key = key or os.environ.get("OPENAI_API_KEY") or ("none" if self.url else "")
-        if not self.key:
-            raise EndpointError("endpoint: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs no key")
+    id: str
+
+
+class Listing(BaseModel):
+    """What a server answers to `/models`."""
+
+    data: list[Listed]
+
+
+class Endpoint:
+    """One server, shared by all matches and all of its models in a run; errors call it by its `name`."""
+
+    def __init__(self, spec: EndpointSpec | None = None, name: str = "endpoint") -> None:
+        self.spec, self.name = spec or EndpointSpec(), name
+        url, self.variable = self.spec.url or os.environ.get("OPENAI_BASE_URL"), self.spec.key_variable or KEY_VARIABLE
+        self.url, key = url or OPENAI, os.environ.get(self.variable, "").strip()
+        if not key and (not url or self.spec.key_variable):
+            server = ", or a url (OPENAI_BASE_URL) for a server that needs no key" if not url else ""
+            raise EndpointError(f"{name}: no key: set {self.variable} in the environment{server}")
+        if not (key.isascii() and key.isprintable()):
+            raise EndpointError(f"{name}: {self.variable} holds what is no key: characters that a header cannot carry")
+        self._key, self.hidden = key or "none", hider(key)
         self.spend = Spend(self.spec)
+        self.replies = self.waiting = 0
+        """How many requests were answered, and how many are on their way."""
         self._limit_name = "max_tokens"
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
@@ -102,6 +129,29 @@ class Endpoint:
         except ImportError:
             raise EndpointError("endpoint players need pip install 'arena-selfplay[endpoint]'") from None
         self._openai, self._limiter_class = openai, aiolimiter.AsyncLimiter
+
+    async def check(self, models: Iterable[str]) -> list[str]:
+        """Ask for the server's list of models, before anything starts; what the user should know, a line each.
+
+        EndpointError where nobody answers or the key is refused; a server need not have such a list.
+        """
+        client, _ = self._connected()
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                response = await client.models.with_raw_response.list()
+                listing = Listing.model_validate_json(bytes(response.http_response.content))
+        except self._openai.APIStatusError as error:
+            if error.status_code == 401:
+                why = f"refuses the key in {self.variable} (401: {self._shown(_told(error))})"
+                raise EndpointError(f"{self.name}: {self.url} {why}") from None
+            return []
+        except (TimeoutError, self._openai.OpenAIError, Unusable, ValidationError) as error:
+            if self._unreached(error):
+                raise EndpointError(f"{self.name}: {self._why(error)}") from None
+            return [f"{self.name}: {self.url} gives no list of models ({self._why(error)}): is it the right server?"]
+        known = [listed.id for listed in listing.data]
+        missing = [model for model in dict.fromkeys(models) if model not in known]
+        return [self._shown(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
 
     def player(self, model: str, role: Role, seed: int, said: Mapping[int, Answer] | None = None) -> EndpointPlayer:
         """A seat's player in one match; what it `said` before, by turn, it says again without being asked."""
@@ -116,14 +166,15 @@ class Endpoint:
                 await asyncio.sleep(max(wait, BACKOFF * 2 ** (attempt - 1) * (0.5 + chance.random())))
             wait = 0.0
             client, limiter = self._connected()
-            await limiter.acquire()
+            if limiter:
+                await limiter.acquire()
             self.spend.reserve(read, sampling.max_tokens)
+            self.waiting += 1
             try:
                 async with asyncio.timeout(self.spec.seconds):
                     body = await self._call(client, model, chat, sampling, seed)
+                self.replies += 1
                 return self._settle(body, read, sampling.max_tokens)
-            except (TimeoutError, self._openai.APITimeoutError):
-                why = f"no reply within {self.spec.seconds:g} s"
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
                 why = f"status {error.status_code}: {self._shown(_told(error))}"
@@ -131,11 +182,12 @@ class Endpoint:
                 if self._limit_name != NEWER_LIMIT and NEWER_LIMIT in error.message:
                     self._limit_name = NEWER_LIMIT
                 elif (error.status_code not in AGAIN and error.status_code < 500) or wait > LONGEST_WAIT:
-                    raise EndpointError(f"{PREFIX}{model}: {why}") from None
-            except (self._openai.OpenAIError, Unusable) as error:
-                cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
-                why = self._shown(str(cause) or type(cause).__name__)
-        raise EndpointError(f"{PREFIX}{model}: {why} ({self.spec.attempts} attempts)")
+                    raise EndpointError(f"{self.name}:{model}: {why}") from None
+            except (TimeoutError, self._openai.OpenAIError, Unusable) as error:
+                why = self._why(error)
+            finally:
+                self.waiting -= 1
+        raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
 
     async def _call(self, client: Any, model: str, chat: Chat, sampling: Sampling, seed: int) -> bytes:
         response = await client.chat.completions.with_raw_response.create(
@@ -144,7 +196,7 @@ class Endpoint:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             stop=sampling.stop[:4] or self._openai.omit,
-            seed=seed,
+            seed=seed if self.spec.seed else self._openai.omit,
             **{self._limit_name: sampling.max_tokens},
         )
         return bytes(response.http_response.content)
@@ -162,25 +214,59 @@ class Endpoint:
         except ValidationError:
             usage = Usage(prompt_tokens=read, completion_tokens=most)
         self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - most)
-        text = (choice.message.content or "")[:REPLY_LENGTH].encode("utf-8", "replace").decode("utf-8")
-        return Answer(text, "length" if choice.finish_reason == "length" else "stop", usage.completion_tokens)
+        said = (choice.message.content or "").encode("utf-8", "replace").decode("utf-8")
+        return Answer(
+            self.hidden(said)[:REPLY_LENGTH],
+            "length" if choice.finish_reason == "length" else "stop",
+            usage.completion_tokens,
+        )
 
     def _connected(self) -> tuple[Any, Any]:
-        """The client and the limiter of the running event loop; a run uses several loops, one after another."""
+        """The client and the limiter, if any, of the running event loop; a run may use several, one after another."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             http = self._openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_bound]})
             headers = {"Accept-Encoding": "identity"}
             self._client = self._openai.AsyncOpenAI(
-                api_key=self.key, base_url=self.url, timeout=self.spec.seconds, max_retries=0, http_client=http,
-                default_headers=headers,
+                api_key=self._key, base_url=self.url, max_retries=0, http_client=http, default_headers=headers,
+                timeout=self._openai.Timeout(self.spec.seconds, connect=min(CONNECT_SECONDS, self.spec.seconds)),
             )  # fmt: skip
-            self._limiter = self._limiter_class(self.spec.requests_per_minute, 60)
+            rate = self.spec.requests_per_minute
+            self._limiter = self._limiter_class(rate, 60) if rate else None
             self._loop = loop
         return self._client, self._limiter
 
+    def _unreached(self, error: BaseException) -> bool:
+        """Whether nobody was reached who could have answered."""
+        import httpx2
+
+        return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol)
+
+    def _why(self, error: BaseException) -> str:
+        """What went wrong with a request that got no answer, in one line."""
+        cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
+        if self._unreached(error):
+            told = self._shown(str(cause) or "no answer")
+            return f"no connection to {self.url} ({told}): is a server running there? (set url, or OPENAI_BASE_URL)"
+        if isinstance(error, TimeoutError | self._openai.APITimeoutError):
+            return f"no reply within {self.spec.seconds:g} s"
+        if isinstance(error, ValidationError):
+            return "what it sends is none"
+        return self._shown(str(cause) or type(cause).__name__)
+
     def _shown(self, text: str) -> str:
-        return one_line(text.replace(self.key, "(key)"), 200)
+        return one_line(self.hidden(text), 200)
+
+
+def hider(key: str) -> Callable[[str], str]:
+    """A function that cuts the key out of a text, also where blanks or invisible characters stand between its letters.
+
+    Whatever is cleaned of such characters afterwards has no key to put together again.
+    """
+    if len(key) < SECRET_LENGTH:
+        return lambda text: text
+    pattern = re.compile("[^!-~]*+".join(map(re.escape, key)))
+    return lambda text: pattern.sub("(key)", text)
 
 
 async def _bound(response: Any) -> None:
@@ -248,8 +334,9 @@ class EndpointPlayer:
         if answer is None:
             answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
         self._history.append((see, answer.text))
-        reply = self.role.parse(answer.text)
-        return Act(reply.game_text, answer.text, reply.public, reply.private, answer.finish, answer.tokens)
+        reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
+        action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
+        return Act(action, answer.text, public, private, answer.finish, answer.tokens)
 
     def _opened(self, view: View) -> Chat:
         system = self.role.render_system(view)
@@ -260,11 +347,3 @@ class EndpointPlayer:
 def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:
     pairs = (({"role": "user", "content": see}, {"role": "assistant", "content": say}) for see, say in exchanges)
     return [message for pair in pairs for message in pair]
-
-
-def model_of(spec: str) -> str:
-    """The model that `endpoint:MODEL` names; EndpointError when it names none."""
-    model = spec.removeprefix(PREFIX)
-    if not model or model != one_line(model, 200):
-        raise EndpointError("write endpoint:MODEL, such as endpoint:gpt-4o-mini")
-    return model

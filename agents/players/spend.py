@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agents.errors import EndpointError
 
 
 class EndpointSpec(BaseModel):
-    """How an endpoint is used in one run, by all its matches together. The key comes from OPENAI_API_KEY only."""
+    """How one server is used in one run, by all its matches together."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     url: str | None = None
     """Such as http://localhost:8000/v1; default OPENAI_BASE_URL, else OpenAI's own."""
+    key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = None
+    """The environment variable that holds the key; default OPENAI_API_KEY, which a server with a url can do without."""
     seconds: Annotated[float, Field(gt=0)] = 60.0
     """Of one attempt, from request to the whole reply."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
     """How often a reply is asked for before its match fails."""
-    requests_per_minute: Annotated[int, Field(ge=1)] = 60
-    """Of all matches together."""
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Of all matches together; null is no limit."""
+    seed: bool = True
+    """Whether a request carries a seed, for servers that can repeat themselves; some cannot take one."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Spend limit: read and written by all matches together."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
@@ -30,6 +35,14 @@ class EndpointSpec(BaseModel):
     """Of a million tokens read."""
     price_out: Annotated[float, Field(ge=0)] = 0.0
     """Of a million tokens written."""
+
+    @field_validator("url")
+    @classmethod
+    def _plain_url(cls, url: str | None) -> str | None:
+        """What is refused here would fail late, or would be shown with a password in it."""
+        if url is not None and not (re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()):
+            raise ValueError("a url is http://HOST:PORT/v1 or https://…, without a user, a password, ? or #")
+        return url
 
     @model_validator(mode="after")
     def _priced(self) -> EndpointSpec:

@@ -77,7 +77,7 @@ def _policies() -> list[dict[str, str]]:
 
     rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
     rows += [(name, kind.plays, kind.what) for name, kind in BRAINS.items()]
-    rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint."))
+    rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint (endpoint@SERVER:MODEL)."))
     rows.append(("human", "any game", "You, in `arena play`."))
     return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]
 

@@ -16,6 +16,7 @@ from arena.errors import ConfigError, Interrupted
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
+    from agents.players.servers import Endpoints
     from arena.config.experiment import GameSpec
     from arena.evaluate.held_out import Compared
     from arena.evaluate.specs import Contenders
@@ -30,7 +31,14 @@ Option = Annotated[
 Role = Annotated[str, typer.Option(help="For all models at all seats, instead of their own (arena list roles).")]
 Seed = Annotated[int, typer.Option(min=0, help="Of deals and of all chance: the same seed deals the same.")]
 Matches = Annotated[int, typer.Option(min=2, help="Against each other contender; at least so many.")]
-Budget = Annotated[int | None, typer.Option(min=1, help="Spend limit of all endpoints together, in tokens.")]
+Endpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A=B",
+        help="A setting of the server of endpoint:MODEL, such as url=http://localhost:8000/v1 or max_tokens=20000, or "
+        "of endpoint@NAME:MODEL, such as NAME.key_variable=MY_KEY; repeatable.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
 
@@ -51,7 +59,7 @@ def eval_(
     ] = False,
     role: Role = "",
     option: Option = None,
-    max_tokens: Budget = None,
+    endpoint: Endpoint = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -63,7 +71,6 @@ def eval_(
 
     Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
     """
-    from agents.players.spend import EndpointSpec
     from arena.config.experiment import GameSpec
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check, evaluate, make_game
@@ -74,7 +81,7 @@ def eval_(
         raise ConfigError("--game: name at least one, such as --game kuhn_poker")
     for spec in games:
         make_game(spec)
-    loader = specs.Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens))
+    loader = specs.Contenders(role, doing(), servers(endpoint))
     others = listed(against)
     wanted = [contender, *([specs.before(contender)] if before else []), *others]
     who, *rest = loader.load(*wanted)
@@ -85,7 +92,7 @@ def eval_(
         check([who, *opponents[spec.name]], spec)
     players = [who, first] if first else [who]
     total = sum(matches_of(p, spec, _met_by(p, who, opponents[spec.name]), matches) for p in players for spec in games)
-    with progress(total, as_json) as step:
+    with progress(total, as_json, loader.endpoints.status) as step:
         results = [
             [r for spec in games for r in evaluate(p, _met_by(p, who, opponents[spec.name]), spec, matches, seed, step)]
             for p in reversed(players)
@@ -111,7 +118,7 @@ def tournament_(
     matches: Matches = 200,
     role: Role = "",
     option: Option = None,
-    max_tokens: Budget = None,
+    endpoint: Endpoint = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
     out: Out = None,
@@ -123,7 +130,6 @@ def tournament_(
 
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
-    from agents.players.spend import EndpointSpec
     from arena.config.experiment import GameSpec
     from arena.evaluate.evaluation import deals_for, make_game
     from arena.evaluate.specs import Contenders
@@ -131,9 +137,10 @@ def tournament_(
 
     console = Console(highlight=False)
     make_game(GameSpec(name=game))
-    loaded = Contenders(role, doing(), EndpointSpec(max_tokens=max_tokens)).load(*contenders)
+    loader = Contenders(role, doing(), servers(endpoint))
+    loaded = loader.load(*contenders)
     spec = game_spec(game, option, loaded)
-    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json) as step:
+    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
         standings = tournament(loaded, spec, matches, seed, step)
     if plot:
         from arena.evaluate.tournament_plot import plot as draw
@@ -260,6 +267,14 @@ def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[
     return [player if other is who else other for other in others]
 
 
+def servers(assignments: Sequence[str] | None) -> Endpoints:
+    """The servers of endpoints, as `--endpoint` tells of them."""
+    from agents.players.servers import Endpoints
+    from arena.config.layers import endpoint_specs
+
+    return Endpoints(endpoint_specs(assignments or []))
+
+
 def doing() -> Callable[[str], None]:
     """Says on stderr what takes a while, where somebody watches."""
     terminal = Console(stderr=True, highlight=False)
@@ -269,12 +284,17 @@ def doing() -> Callable[[str], None]:
 
 
 @contextmanager
-def progress(total: int, quiet: bool) -> Iterator[Callable[[], None]]:
-    """A bar of matches on stderr, where somebody watches; the function that moves it on."""
-    from rich.progress import Progress
+def progress(total: int, quiet: bool, status: Callable[[], str] = str) -> Iterator[Callable[[], None]]:
+    """A bar of matches on stderr, and a status, where somebody watches; the function that moves it on."""
+    from rich.progress import Progress, ProgressColumn, Task
+    from rich.text import Text
 
-    terminal = Console(stderr=True)
-    with Progress(console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
+    class Status(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(status(), style="dim")
+
+    terminal, columns = Console(stderr=True), [*Progress.get_default_columns(), Status()]
+    with Progress(*columns, console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
         task = bar.add_task("matches", total=total)
         try:
             yield lambda: bar.advance(task)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,7 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.plain import printable
-from arena.records import MatchRecord
+from arena.records import MatchRecord, Turn
+
+if TYPE_CHECKING:
+    from arena.play.match import MatchPlan
 
 Style = Literal["table", "lines", "json"]
 
@@ -29,7 +32,7 @@ class Screen:
     def __init__(self, console: Console, style: Style, iterations: int) -> None:
         self.console, self.style, self.iterations = console, style, iterations
         self.rows: list[dict[str, Any]] = []
-        self._phase, self._ended, self._failed, self._since = "starting", 0, 0, monotonic()
+        self._phase, self._turns, self._ended, self._failed, self._since = "starting", 0, 0, 0, monotonic()
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
 
     def shown(self) -> AbstractContextManager[Any]:
@@ -39,13 +42,17 @@ class Screen:
     def phase(self, iteration: int, name: str) -> None:
         """The run now does this."""
         self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
-        self._ended = self._failed = 0
+        self._turns = self._ended = self._failed = 0
         if self.style == "lines" and not iteration:
             self.console.print(Text(name))
 
     def note(self, text: str) -> None:
         """Something the user should hear; on stderr, which scripts do not read."""
         print(f"arena: {printable(text)}", file=sys.stderr)
+
+    def turn(self, plan: "MatchPlan", turn: Turn) -> None:
+        """A turn was taken, which may have needed a while."""
+        self._turns += 1
 
     def match(self, record: MatchRecord) -> None:
         """A match ended."""
@@ -65,6 +72,8 @@ class Screen:
     def _render(self) -> Group:
         seconds = monotonic() - self._since
         status = f"{self._phase} · {seconds:.0f} s"
+        if self._turns:
+            status += f" · {self._turns} turns"
         if self._ended:
             status += f" · {self._ended} matches"
         if self._failed:

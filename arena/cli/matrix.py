@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.evaluate import Budget, Json, Option, Out, Seed, close, doing, game_spec, listed, progress
+from arena.cli.evaluate import Endpoint, Json, Option, Out, Seed, close, doing, game_spec, listed, progress, servers
 from arena.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def matrix_(
     k: Annotated[int | None, typer.Option("--k", min=1, help="Up to which pass^k; default all trials.")] = None,
     role: Annotated[str, typer.Option(help="For all models that are agents, instead of their own.")] = "",
     option: Option = None,
-    max_tokens: Budget = None,
+    endpoint: Endpoint = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw pass^1 and pass^k into this PNG file.")] = None,
     out: Out = None,
@@ -54,7 +54,6 @@ def matrix_(
 
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """
-    from agents.players.spend import EndpointSpec
     from arena.config.experiment import GameSpec
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.matrix import Cell, Person, in_role, matrix, read_persons
@@ -64,7 +63,7 @@ def matrix_(
     if deepest > trials:
         raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
     columns = read_persons(listed(persons), GameSpec(name=game))
-    loader = Contenders("", doing(), EndpointSpec(max_tokens=max_tokens))
+    loader = Contenders("", doing(), servers(endpoint))
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
     loaded = loader.load(*dict.fromkeys(agents), *voices)
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
@@ -76,7 +75,7 @@ def matrix_(
     words = {w.name: in_role(w, game, second) for w in speakers}
     people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
     cells, total = list[Cell](), len(rows) * len(people)
-    with progress(total * tasks * trials, as_json) as step:
+    with progress(total * tasks * trials, as_json, loader.endpoints.status) as step:
         played, stopped = matrix(rows, people, spec, tasks, trials, deepest, seed, step), False
         try:
             cells.extend(played)

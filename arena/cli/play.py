@@ -14,6 +14,7 @@ from rich.text import Text
 
 import games
 from agents.names import nearest
+from arena.cli.evaluate import Endpoint, servers
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def play(
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the deal and of all players; default a new one.")] = None,
     role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
+    endpoint: Endpoint = None,
     out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; talk goes to stderr.")] = False,
 ) -> None:
@@ -53,7 +55,9 @@ def play(
     who = holders(table, seat or [])
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise ConfigError(f"--out {out}: give a file in a folder that exists")
-    others = seat_others(game, table, who, Contenders(role, lambda what: console.print(_plain(what, "dim"))))
+    others = seat_others(
+        game, table, who, Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint))
+    )
     seed = secrets.randbelow(2**32) if seed is None else seed
     seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
     plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})

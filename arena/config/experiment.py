@@ -35,7 +35,7 @@ class SeatSpec(Spec):
     role: RoleName
     """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
     policy: str
-    """A name from `policies`, a brain such as `random`, or `endpoint:MODEL`."""
+    """A name from `policies`, a brain such as `random`, `endpoint:MODEL` or `endpoint@SERVER:MODEL`."""
 
 
 class TableSpec(Spec):
@@ -319,7 +319,9 @@ class Experiment(Spec):
     engine: EngineSpec = EngineSpec()
     """What serves tokens."""
     endpoint: EndpointSpec = EndpointSpec()
-    """For policies written `endpoint:MODEL`."""
+    """The server of policies written `endpoint:MODEL`."""
+    endpoints: dict[Name, EndpointSpec] = {}
+    """Further servers by name, for policies written `endpoint@NAME:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
     """When the run is committed."""
 
@@ -334,6 +336,10 @@ class Experiment(Spec):
         if self.tables is not None:
             return self.model_copy(update={"tables": tables})
         return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
+
+    def servers(self) -> dict[str, EndpointSpec]:
+        """All servers by name, "" for the one of `endpoint`."""
+        return {"": self.endpoint, **self.endpoints}
 
     def trained(self, policy: str) -> bool:
         """Whether it is the name of a policy that learns."""

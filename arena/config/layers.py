@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from agents import strict_yaml
 from agents.names import nearest
+from agents.players.spend import EndpointSpec
 from arena.config.experiment import (
     CreditSpec,
     Experiment,
@@ -80,6 +81,25 @@ def game_options(assignments: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
         options[name] = text_layer(f"--option {name}", value).data
     return options
+
+
+def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
+    """Servers by name from `A=B`, "" for the one of `endpoint:MODEL`, and from `NAME.A=B`; values read as YAML."""
+    given: dict[str, dict[str, Any]] = {}
+    for assignment in assignments:
+        place, equals, value = (part.strip() for part in assignment.partition("="))
+        name, dot, setting = place.rpartition(".")
+        if not equals or bool(dot) != bool(re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name)):
+            example = "--endpoint url=http://localhost:8000/v1, or --endpoint NAME.url=…"
+            raise ConfigError(f"--endpoint {assignment}: write A=B, such as {example}")
+        given.setdefault(name, {})[setting] = text_layer(f"--endpoint {place}", value).data
+    servers = {}
+    for name, settings in given.items():
+        try:
+            servers[name] = EndpointSpec.model_validate(settings)
+        except ValidationError as error:
+            raise ConfigError(strict_yaml.explain(error, "", f"--endpoint {name}".strip(), EndpointSpec)) from None
+    return servers
 
 
 def set_layer(assignment: str) -> Layer:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.players.servers import Endpoints
 from arena.config.experiment import EvaluateSpec, Experiment, GameSpec
 from arena.errors import ConfigError
 from arena.evaluate import specs
@@ -66,7 +67,7 @@ def held_out(
 
     `begin` is told how many matches there will be and returns whom to call after each of them.
     """
-    loader = specs.Contenders()
+    loader = specs.Contenders(endpoints=Endpoints(specs.experiment_of(run).servers()))
     last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in spec.games]
     for who, game, opponents in work:

@@ -6,6 +6,7 @@ runs/latest@12, runs/latest@0 its weights after iteration 12, its first ones
 runs/latest@12:opener         one of its policies, where it has several
 nano, smollm2-135m-instruct   a model's name, or its folder
 endpoint:gpt-4o-mini          a model behind an OpenAI-compatible endpoint
+endpoint@local:qwen3          one behind another, which has this name
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from agents.engines.loop import wait
 from agents.engines.spec import EngineSpec, make_engine
 from agents.errors import BrainError, EndpointError, WeightsError
 from agents.names import nearest
-from agents.player import PREFIX
+from agents.player import PREFIXES
 from agents.players.brains import BRAINS, check_brain, names_brain
-from agents.players.endpoint import Endpoint, model_of
-from agents.players.spend import EndpointSpec
+from agents.players.servers import Endpoints, parsed
 from agents.policy import Policy
 from agents.reply import one_line
 from agents.role import load_role
@@ -56,9 +56,9 @@ class Source:
 
 def read_spec(spec: str) -> Source:
     """What a contender's spec means; ConfigError, StoreError or WeightsError is one line with the nearest name."""
-    if spec.startswith(PREFIX):
+    if spec.startswith(PREFIXES):
         try:
-            model_of(spec)
+            parsed(spec)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return Source(spec, "endpoint", {})
@@ -144,32 +144,32 @@ class Contenders:
     """Loads contenders: every folder's weights once, served at the precision of the run that they come from."""
 
     def __init__(
-        self, role: str = "", doing: Callable[[str], None] = lambda what: None, endpoint: EndpointSpec | None = None
+        self, role: str = "", doing: Callable[[str], None] = lambda what: None, endpoints: Endpoints | None = None
     ) -> None:
         """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while."""
-        self.role, self.doing, self._endpoint_spec = role, doing, endpoint
+        self.role, self.doing, self.endpoints = role, doing, endpoints or Endpoints()
         self._engines: dict[bool, Engine] = {}
         """By whether they compute in bfloat16."""
-        self._endpoint: Endpoint | None = None
         self._policies: dict[Path, Policy] = {}
 
     def load(self, *specs: str) -> list[Contender]:
-        """The contenders of these specs; all are read before the first is loaded."""
+        """The contenders of these specs; all are read, and servers are asked, before the first is loaded."""
         sources = [read_spec(spec) for spec in specs]
         if self.role:
             load_role(self.role)
+        try:
+            for note in wait(self.endpoints.check(source.spec for source in sources if source.kind == "endpoint")):
+                self.doing(note)
+        except EndpointError as error:
+            raise ConfigError(str(error)) from None
         return [self._load(source) for source in sources]
 
     def _load(self, source: Source) -> Contender:
         if source.kind == "brain":
             return BrainContender(source.spec)
         if source.kind == "endpoint":
-            try:
-                self._endpoint = self._endpoint or Endpoint(self._endpoint_spec)
-            except EndpointError as error:
-                raise ConfigError(str(error)) from None
             role = load_role(self.role or PLAYER)
-            return EndpointContender(source.spec, self._endpoint, lambda game, seat: role)
+            return EndpointContender(source.spec, self.endpoints.at(source.spec), lambda game, seat: role)
         engine = self._engine_for(source)
         policies = {}
         for name, folder in source.folders.items():

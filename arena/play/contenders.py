@@ -12,8 +12,9 @@ import games
 from agents.engines.base import Engine
 from agents.errors import BrainError
 from agents.players.brains import check_brain, make_brain
-from agents.players.endpoint import Answer, Endpoint, model_of
+from agents.players.endpoint import Answer, Endpoint
 from agents.players.model import BrainPlayer, ChatPlayer, model_writer, recalled
+from agents.players.servers import parsed
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
@@ -177,7 +178,7 @@ class EndpointContender:
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)
-        return self.endpoint.player(model_of(self.name), self.role(plan.game, seat), number(place), answers)
+        return self.endpoint.player(parsed(self.name)[1], self.role(plan.game, seat), number(place), answers)
 
     def leave(self, player: SeatedPlayer) -> None:
         """Nothing is kept."""

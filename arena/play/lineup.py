@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
-from agents.errors import EndpointError
-from agents.player import PREFIX
-from agents.players.endpoint import Endpoint
+from agents.player import PREFIXES
+from agents.players.servers import Endpoints
 from agents.policy import Policy
 from arena.config.experiment import Experiment
-from arena.errors import ConfigError
 from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
@@ -28,8 +26,8 @@ class Lineup:
     seed: int
     """The run's."""
     limits: Limits
-    endpoint: Endpoint | None = None
-    """One for all matches; None where nobody sits behind one."""
+    endpoints: Endpoints
+    """The same for all matches: they hold the account of what was spent."""
 
     def contender(self, name: str, seat: str, table: Table) -> Contender:
         """Whoever has this name, in the role of this seat at this table."""
@@ -37,8 +35,8 @@ class Lineup:
         if name in self.policies:
             policy = self.policies[name]
             return ModelContender(name, self.engine, lambda game, seat: (policy, role))
-        if self.endpoint and name.startswith(PREFIX):
-            return EndpointContender(name, self.endpoint, lambda game, seat: role)
+        if name.startswith(PREFIXES):
+            return EndpointContender(name, self.endpoints.at(name), lambda game, seat: role)
         return BrainContender(name, role.role)
 
     async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
@@ -60,16 +58,8 @@ def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Po
     }
 
 
-def endpoint_for(experiment: Experiment) -> Endpoint | None:
-    """The run's endpoint, where some seat is held, or may be taken, by a model behind one; else None.
-
-    ConfigError where it cannot be asked.
-    """
+def endpoints_in(experiment: Experiment) -> list[str]:
+    """The models behind endpoints that hold some seat in a run, or may take one."""
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    if not any(name.startswith(PREFIX) for name in (*held, *opponents)):
-        return None
-    try:
-        return Endpoint(experiment.endpoint)
-    except EndpointError as error:
-        raise ConfigError(str(error)) from None
+    return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]

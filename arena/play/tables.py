@@ -7,9 +7,9 @@ from typing import Any
 import games
 from agents.errors import BrainError, EndpointError, RoleError
 from agents.names import nearest
-from agents.player import PREFIX
+from agents.player import PREFIXES
 from agents.players.brains import BRAINS, check_brain
-from agents.players.endpoint import model_of
+from agents.players.servers import parsed
 from agents.role import Role, load_role
 from arena.config.experiment import Experiment, GameSpec, TableSpec
 from arena.errors import ConfigError
@@ -110,8 +110,8 @@ def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> N
 def _check_brain(spec: str, game: Any, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
     """ConfigError for no brain, or one that cannot play; with `policies`, it may be one of those or an endpoint."""
     try:
-        if policies is not None and spec.startswith(PREFIX):
-            model_of(spec)
+        if policies is not None and spec.startswith(PREFIXES):
+            parsed(spec)
             return
         check_brain(spec, game, seat)
     except EndpointError as error:

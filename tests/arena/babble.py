@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.players.servers import Endpoints
 from agents.policy import Policy
 from agents.weights import load_tokenizer, resolve
 from arena.config.experiment import GameSpec
@@ -54,7 +55,7 @@ def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | Non
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
     engine: Any = Babbler()
-    return Lineup([lay_table(GameSpec(name=game, options=options), roles)], POLICIES, engine, 5, Limits())
+    return Lineup([lay_table(GameSpec(name=game, options=options), roles)], POLICIES, engine, 5, Limits(), Endpoints())
 
 
 def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:

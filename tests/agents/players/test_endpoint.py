@@ -1,70 +1,29 @@
 """Endpoints as players, against a real server on this machine that answers well, badly, late and too much."""
 
 import asyncio
-import contextlib
-import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from agents.errors import EndpointError
 from agents.player import Message, View
 from agents.players import endpoint as module
-from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, model_of
+from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, hider
+from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
+from tests.agents import server
+from tests.agents.server import completion, lists, says
 
 KEY = "sk-very-secret"
 CHAT = [{"role": "user", "content": "Your act?"}]
 
 
-def completion(content="BET", finish="stop", usage=(10, 2)):
-    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}]}
-    if usage:
-        body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
-    return body
-
-
-class Listener(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 200
-
-
-class Server:
-    """Answers requests in turn with what it is given; the last answer stays. Keeps what it was asked."""
-
-    def __init__(self, *answers):
-        self.answers, self.asked, self.times = list(answers), [], []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                server.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                server.times.append(time.monotonic())
-                answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    answer(self)
-
-            def log_message(self, *_):
-                pass
-
-        self.http = Listener(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.http.shutdown()
-        self.http.server_close()
+class Server(server.Server):
+    """With an endpoint that asks it."""
 
     def endpoint(self, **settings):
-        settings = {"seconds": 2.0, "requests_per_minute": 1000, "url": self.url, **settings}
-        return Endpoint(EndpointSpec(**settings), KEY)
+        return Endpoint(EndpointSpec(**{"seconds": 2.0, "url": self.url, **settings}))
 
     def ask(self, **settings):
         made = self.endpoint(**settings)
@@ -77,20 +36,6 @@ class Server:
         line = str(caught.value)
         assert "\n" not in line and line.isprintable() and KEY not in line and len(line) < 400
         return made, line
-
-
-def says(body, status=200, **headers):
-    """An answer of this status and body: JSON, or bytes as they are."""
-
-    def answer(handler):
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        handler.send_response(status)
-        for name, value in {"content-type": "application/json", "content-length": str(len(data)), **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(data)
-
-    return answer
 
 
 def stalls(handler):
@@ -128,7 +73,7 @@ def hangs_up(handler):
 def quick(monkeypatch):
     monkeypatch.setattr(module, "BACKOFF", 0.01)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
 # A server that answers
@@ -230,7 +175,7 @@ def test_nobody_there():
     with Server(says(completion())) as server:
         pass
     _, line = server.fails(attempts=2)
-    assert "(2 attempts)" in line
+    assert "(2 attempts)" in line and f"no connection to {server.url}" in line
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 408])
@@ -318,6 +263,145 @@ def test_requests_per_minute():
         assert len(server.asked) >= 122 and time.monotonic() - begun > 0.4
 
 
+def test_without_a_limit_nobody_waits():
+    with Server(says(completion())) as server:
+        made = server.endpoint()
+
+        async def all_asked():
+            await asyncio.gather(*(made.ask("m", CHAT, Sampling(), 1) for _ in range(150)))
+
+        begun = time.monotonic()
+        asyncio.run(all_asked())
+    assert time.monotonic() - begun < 10  # with 60 a minute, 90 s
+    assert (made.replies, made.waiting) == (150, 0)
+
+
+def test_a_seed_can_be_left_out():
+    with Server(says(completion())) as server:
+        server.ask()
+        server.ask(seed=False)
+    assert [("seed" in body) for _, _, body in server.asked] == [True, False]
+
+
+# Before anything starts
+
+
+def checked(made, *models):
+    return asyncio.run(made.check(models))
+
+
+def test_a_server_is_asked_for_its_models():
+    with Server(says(completion()), models=lists("qwen3", "m")) as server:
+        assert checked(server.endpoint(), "m", "qwen3") == []
+        (note,) = checked(server.endpoint(), "qwen")
+        assert note == f"endpoint: {server.url} lists no model 'qwen' — did you mean 'qwen3'?"
+        ((path, headers), _) = server.looked
+    assert path == "/v1/models" and headers["authorization"] == f"Bearer {KEY}" and not server.asked
+
+
+@pytest.mark.parametrize("status", [403, 404, 405, 500, 501])
+def test_a_server_without_such_a_route_will_do(status):
+    with Server(models=says({"error": {"message": "what?"}}, status)) as server:
+        assert checked(server.endpoint(), "m") == []
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"data": 5}', b'{"data": [{}]}', b"[" * 200_000])
+def test_what_is_no_list_is_noted(body):
+    with Server(models=says(body)) as server:
+        (note,) = checked(server.endpoint(), "m")
+    assert server.url in note and "is it the right server?" in note
+
+
+def test_a_refused_key_is_told():
+    says_so = pytest.raises(EndpointError, match=r"refuses the key in OPENAI_API_KEY \(401: bad key \(key\)\)")
+    with Server(models=says({"error": {"message": f"bad key {KEY}"}}, 401)) as server, says_so:
+        checked(server.endpoint(), "m")
+
+
+def test_nobody_there_is_told_at_once_with_the_url():
+    with Server() as server:
+        pass
+    begun = time.monotonic()
+    with pytest.raises(EndpointError) as told:
+        checked(server.endpoint(seconds=60.0), "m")
+    assert time.monotonic() - begun < 2
+    line = str(told.value)
+    assert line.startswith(f"endpoint: no connection to {server.url} (") and "is a server running there?" in line
+
+
+# Several servers
+
+
+def test_each_server_has_its_own_key_account_and_rate(monkeypatch):
+    monkeypatch.setenv("LOCAL_KEY", "another-secret")
+    with Server(says(completion(usage=(10, 2)))) as one, Server(says(completion(usage=(30, 5)))) as two:
+        local = EndpointSpec(url=two.url, key_variable="LOCAL_KEY", max_tokens=1000)
+        servers = Endpoints({"": EndpointSpec(url=one.url), "local": local})
+        for spec in ("endpoint:m", "endpoint@local:m", "endpoint@local:n"):
+            asyncio.run(servers.at(spec).ask(parsed(spec)[1], CHAT, Sampling(), 1))
+    assert servers.at("endpoint@local:n") is servers.at("endpoint@local:m")
+    assert servers.at("endpoint:m").spend.read == 10 and servers.at("endpoint@local:m").spend.read == 60
+    assert one.asked[0][1]["authorization"] == f"Bearer {KEY}"
+    assert [headers["authorization"] for _, headers, _ in two.asked] == ["Bearer another-secret"] * 2
+    assert servers.status() == "3 replies, 0 requests under way"
+
+
+def test_a_server_that_nobody_named():
+    servers = Endpoints({"local": EndpointSpec(url="http://127.0.0.1:9/v1")})
+    with pytest.raises(EndpointError, match=r"unknown server 'locl' in endpoint@locl:m — did you mean 'local'"):
+        servers.at("endpoint@locl:m")
+
+
+def test_a_key_that_was_asked_for_is_needed():
+    spec = EndpointSpec(url="http://127.0.0.1:9/v1", key_variable="NOT_SET_ANYWHERE")
+    with pytest.raises(EndpointError, match=r"endpoint@local: no key: set NOT_SET_ANYWHERE in the environment$"):
+        Endpoint(spec, "endpoint@local")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a/v1", "http://user:secret@host/v1", "http://h/v1?key=k", ""])
+def test_a_url_without_sense_or_with_a_secret_is_refused(url):
+    with pytest.raises(ValueError, match="a url is"):
+        EndpointSpec(url=url)
+
+
+# The key
+
+
+SPLIT = [KEY, "\u200b".join(KEY), "\n".join(KEY), KEY[:5] + "\x1b\x00\u202e \u2060" + KEY[5:], "\u200d".join(KEY),
+         KEY[:3] + "\ufe0f\u034f\u3164" + KEY[3:]]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SPLIT, ids=range(len(SPLIT)))
+def test_a_key_is_cut_out_of_completions_and_refusals(said):
+    from agents.reply import visible
+
+    def clean(text):
+        return "".join(c for c in visible(text) if "!" <= c <= "~")
+
+    with Server(says(completion(f"BET | it is {said}."))) as server:
+        _, answer = server.ask()
+        act = asyncio.run(server.endpoint().player("m", role(), 7).act(view(0)))
+    for text in (answer.text, act.action, act.raw, act.public):
+        assert KEY not in clean(text) and "(key)" in text
+    with Server(says({"error": {"message": f"{'x' * 190}{said}"}}, 401)) as server:
+        _, line = server.fails()
+    assert KEY[:6] not in clean(line), "nor its beginning, where the line is cut"
+
+
+def test_a_key_that_reading_puts_together_is_cut_out():
+    spec = role(reply={"format": "whole", "private": "think"}, examples=[])
+    with Server(says(completion(f"{KEY[:5]}<think>x</think>{KEY[5:]}"))) as server:
+        act = asyncio.run(server.endpoint().player("m", spec, 7).act(view(0)))
+    assert act.action == "(key)"
+
+
+def test_what_is_too_short_to_be_a_secret_is_no_word_to_hide(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "BET")
+    with Server(says(completion("BET"))) as server:
+        assert server.ask()[1].text == "BET"
+    assert hider("")("none of it") == "none of it"
+
+
 # Players
 
 
@@ -389,7 +473,8 @@ def test_matches_fail_alone_and_say_why():
 
 
 def test_a_key_or_a_server_is_needed(monkeypatch):
-    with pytest.raises(EndpointError, match="set OPENAI_API_KEY, or OPENAI_BASE_URL"):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(EndpointError, match=r"endpoint: no key: set OPENAI_API_KEY .*or a url \(OPENAI_BASE_URL\)"):
         Endpoint()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     assert Endpoint().url == "http://127.0.0.1:9/v1"
@@ -400,14 +485,17 @@ def test_the_extra_is_named(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(EndpointError, match=r"pip install 'arena-selfplay\[endpoint\]'"):
-        Endpoint(key=KEY)
+        Endpoint()
 
 
-@pytest.mark.parametrize("spec", ["endpoint:", "endpoint:a\nb", "endpoint: "])
+@pytest.mark.parametrize(
+    "spec", ["endpoint:", "endpoint:a\nb", "endpoint: ", "endpoint@:m", "endpoint@local", "endpoint@A B:m"]
+)
 def test_a_model_is_named(spec):
-    assert model_of("endpoint:org/m-1:free") == "org/m-1:free"
+    assert parsed("endpoint:org/m-1:free") == ("", "org/m-1:free")
+    assert parsed("endpoint@local:org/m-1:free@2") == ("local", "org/m-1:free@2")
     with pytest.raises(EndpointError, match="write endpoint:MODEL"):
-        model_of(spec)
+        parsed(spec)
 
 
 def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatch):
@@ -423,7 +511,7 @@ def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatc
     settings = [
         "iterations=1", "play.matches=6", "play.attempts=1", "play.in_flight=1", "learn.regularisers={kl: {weight: 0}}",
         "policies.shared.imitate={brains: [random], matches: 16, epochs: 1}",
-        "seats.second.policy=endpoint:m", "endpoint.attempts=1", "endpoint.requests_per_minute=10000",
+        "seats.second.policy=endpoint:m", "endpoint.attempts=1",
     ]  # fmt: skip
     answers = [says({"error": {"message": "gone"}}, 404), says(completion("PASS"))]
     with Server(*answers) as server:

@@ -14,6 +14,7 @@ from arena.evaluate.evaluation import make_game
 from arena.evaluate.matrix import Cell, in_role
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci, share_ci
+from tests.agents.server import Server, lists
 from tests.arena.tiny import arena, refused
 
 FAULTY = """
@@ -107,8 +108,9 @@ def test_a_task_is_the_same_for_all_personas(game: str, person: str) -> None:
 
 
 def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    (far,) = specs.Contenders().load("endpoint:m")
+    with Server(models=lists("m")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        (far,) = specs.Contenders().load("endpoint:m")
     assert in_role(far, "clinic", "patient").seating("clinic", "patient").role == "patient"
     assert in_role(far, "desk", "customer").seating("desk", "customer").role == "desk_customer"
     assert in_role(far, "desk", "agent").seating("desk", "agent").role == "desk_agent"

@@ -8,7 +8,8 @@ import pytest
 
 from agents.engines.base import Completion
 from agents.player import View
-from agents.players.endpoint import Answer, EndpointPlayer
+from agents.players.endpoint import Answer, Endpoint
+from agents.players.spend import EndpointSpec
 from agents.role import load_role
 from agents.stream import Stream
 from arena.config.experiment import Experiment
@@ -19,6 +20,7 @@ from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.plans import branch_plans
 from arena.records import MatchRecord, trajectories
+from tests.agents.server import Server, completion, says
 from tests.arena.babble import Babbler, Nobody, lineup, plan, untimed
 
 BOTH = {"opener": "p", "responder": "p"}
@@ -146,22 +148,15 @@ def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
 
 
 def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
-    class Server:
-        def __init__(self) -> None:
-            self.chats: list[Any] = []
-
-        async def ask(self, model: str, chat: Any, sampling: Any, seed: int) -> Answer:
-            self.chats.append(chat)
-            return Answer("ACCEPT", "stop", 2)
-
-    server: Any = Server()
-    player = EndpointPlayer(server, "m", load_role("nano_opener"), 1, {0: Answer("OFFER 1 0 0", "stop", 4)})
     facts = {"pool": [1, 2, 3]}
     views = [View("opener", turn, (), "", facts, {"values": [1, 2, 3]}, None) for turn in (0, 2)]
-    first, second = (asyncio.run(player.act(view)) for view in views)
+    with Server(says(completion("ACCEPT", usage=(10, 2)))) as server:
+        endpoint = Endpoint(EndpointSpec(url=server.url))
+        player = endpoint.player("m", load_role("nano_opener"), 1, {0: Answer("OFFER 1 0 0", "stop", 4)})
+        first, second = (asyncio.run(player.act(view)) for view in views)
     assert (first.raw, first.tokens, second.raw) == ("OFFER 1 0 0", 4, "ACCEPT")
-    (chat,) = server.chats
-    assert [m["content"] for m in chat if m["role"] == "assistant"] == ["OFFER 1 0 0"]
+    ((_, _, body),) = server.asked
+    assert [m["content"] for m in body["messages"] if m["role"] == "assistant"] == ["OFFER 1 0 0"]
 
 
 # -- which branches are played -----------------------------------------------------------------------------

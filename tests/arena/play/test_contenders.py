@@ -23,6 +23,7 @@ from arena.play.contenders import BrainContender, Contender, EndpointContender, 
 from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.tables import Table
+from tests.agents.server import Server, lists
 from tests.arena.kept_run import SEPARATE, SHARED, kept_run
 
 
@@ -120,8 +121,9 @@ def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
 
 
 def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    brain, far = Contenders().load("mcts:10", "endpoint:some/model")
+    with Server(models=lists("some/model")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        brain, far = Contenders().load("mcts:10", "endpoint:some/model")
     assert isinstance(brain, BrainContender) and isinstance(far, EndpointContender)
     assert far.role("nim", "first").role == "player"
     brain.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
@@ -194,8 +196,9 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
 
 
 def test_everybody_is_called_the_same_in_a_run_and_out_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    loaded = [*Contenders().load("nano", "random", "endpoint:m"), HumanContender(Console())]
+    with Server(models=lists("m")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        loaded = [*Contenders().load("nano", "random", "endpoint:m"), HumanContender(Console())]
     kinds = [contender.seating("kuhn_poker", "first").kind for contender in loaded]
     assert kinds == ["model", "brain", "endpoint", "human"]
     role, names = load_role("player"), ("nano", "random", "endpoint:m")

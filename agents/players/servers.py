@@ -1,0 +1,56 @@
+"""The servers that models behind endpoints live on: which one a name means, one account and one rate for each."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+
+from agents.errors import EndpointError
+from agents.names import nearest
+from agents.players.endpoint import Endpoint
+from agents.players.spend import EndpointSpec
+from agents.reply import one_line
+
+
+def parsed(spec: str) -> tuple[str, str]:
+    """Server and model of `endpoint@SERVER:MODEL`, or "" and the model of `endpoint:MODEL`; else EndpointError."""
+    match = re.fullmatch(r"endpoint(?:@(?P<server>[a-z0-9][a-z0-9_-]{0,63}))?:(?P<model>.+)", spec)
+    if match is None or match["model"] != one_line(match["model"], 200):
+        raise EndpointError("write endpoint:MODEL, such as endpoint:gpt-4o-mini, or endpoint@SERVER:MODEL")
+    return match["server"] or "", match["model"]
+
+
+class Endpoints:
+    """The servers that a run or a command may ask, by name: "" is `endpoint`, others are of `endpoints`."""
+
+    def __init__(self, specs: Mapping[str, EndpointSpec] | None = None) -> None:
+        self._specs = {"": EndpointSpec()} | dict(specs or {})
+        self._made: dict[str, Endpoint] = {}
+
+    def at(self, spec: str) -> Endpoint:
+        """The server of `endpoint:MODEL` or `endpoint@SERVER:MODEL`, the same one for all of its models."""
+        name, _ = parsed(spec)
+        if name not in self._specs:
+            known = [server for server in self._specs if server]
+            there = nearest(name, known) or (f" (there are: {', '.join(known)})" if known else " (there is none)")
+            raise EndpointError(f"unknown server '{one_line(name, 80)}' in {one_line(spec, 80)}{there}: name its url")
+        if name not in self._made:
+            self._made[name] = Endpoint(self._specs[name], f"endpoint@{name}" if name else "endpoint")
+        return self._made[name]
+
+    async def check(self, specs: Iterable[str]) -> list[str]:
+        """Ask every server of these specs once for its models; see `Endpoint.check`."""
+        models: dict[Endpoint, list[str]] = {}
+        for spec in specs:
+            models.setdefault(self.at(spec), []).append(parsed(spec)[1])
+        notes = await asyncio.gather(*(server.check(named) for server, named in models.items()))
+        return [note for some in notes for note in some]
+
+    def status(self) -> str:
+        """How many requests were answered and are on their way, while they are; "" where nobody is asked."""
+        made = self._made.values()
+        if not made:
+            return ""
+        replies, waiting = sum(server.replies for server in made), sum(server.waiting for server in made)
+        return f"{replies} replies, {waiting} requests under way"

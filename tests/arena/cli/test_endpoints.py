@@ -1,0 +1,134 @@
+"""Servers in a run, an evaluation, a tournament, a matrix and at the terminal: real ones, on loopback."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from arena.cli.live import Screen
+from arena.config.layers import endpoint_specs
+from arena.errors import ConfigError
+from arena.store.reader import RunReader
+from tests.agents.server import Server, completion, lists, says
+from tests.arena.tiny import arena, refused
+
+RUN = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", "--json"]
+RUN += [part for s in ("play.matches=4", "play.attempts=1", "learn.regularisers={kl: {weight: 0}}",
+                       "policies.shared.imitate=null")
+        for part in ("--set", s)]  # fmt: skip
+KUHN = ["--game", "kuhn_poker"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def gone() -> str:
+    """The url of a server that is there no more."""
+    with Server() as server:
+        return server.url
+
+
+def passes() -> Server:
+    return Server(says(completion("PASS")), models=lists("m"))
+
+
+def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", "a-local-secret")
+    with passes() as one, passes() as two:
+        endpoints = f"endpoints={{local: {{url: '{two.url}', key_variable: LOCAL_KEY}}}}"
+        league = "league={opponents: [{play: fixed, policy: 'endpoint@local:m'}, {play: fixed, policy: 'endpoint:m'}]}"
+        settings = [f"endpoint.url={one.url}", endpoints, league, "play.matches=16"]
+        told = arena(*RUN, *(part for s in settings for part in ("--set", s)), "--out", tmp_path / "run")
+    assert told.code == 0, told.err
+    met = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
+    assert {"endpoint:m", "endpoint@local:m"} <= met and one.asked and two.asked
+    assert {headers["authorization"] for _, headers, _ in two.asked} == {"Bearer a-local-secret"}
+    assert "a-local-secret" not in (tmp_path / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "setting", ["seats.second.policy=endpoint:m", "evaluate={games: [{name: kuhn_poker}], against: ['endpoint:m']}"]
+)
+def test_a_wrong_port_is_found_before_a_run_begins(tmp_path: Path, gone: str, setting: str) -> None:
+    begun = time.monotonic()
+    line = refused(*RUN, "--set", f"endpoint.url={gone}", "--set", setting, "--out", tmp_path / "run")
+    assert gone in line and "is a server running there?" in line and time.monotonic() - begun < 8
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["eval", "endpoint:m", *KUHN, "--matches", "4"],
+        ["eval", "random", *KUHN, "--against", "endpoint:m", "--matches", "4"],
+        ["tournament", "random", "endpoint:m", *KUHN, "--matches", "4"],
+        ["play", *KUHN, "--seat", "0=endpoint:m", "--seat", "1=nash"],
+    ],
+)
+def test_commands_ask_the_server_that_they_are_told_of(command: list[str], gone: str) -> None:
+    with passes() as server:
+        told = arena(*command, "--endpoint", f"url={server.url}", "--endpoint", "seed=false", "--json")
+    assert told.code == 0, told.err
+    assert server.asked and len(server.looked) == 1 and not any("seed" in body for _, _, body in server.asked)
+    begun = time.monotonic()
+    told = arena(*command, "--endpoint", f"url={gone}")
+    assert told.code == 2 and gone in told.line and time.monotonic() - begun < 5
+
+
+def test_a_matrix_of_two_servers() -> None:
+    with Server(says(completion("DIAGNOSE flu"))) as one, Server(says(completion("ASK cough"))) as two:
+        servers = ["--endpoint", f"url={one.url}", "--endpoint", f"local.url={two.url}"]
+        told = arena("matrix", "endpoint:m", "endpoint@local:m", "--game", "clinic", "--persons", "terse", "--tasks",
+                     "2", "--trials", "1", *servers, "--json")  # fmt: skip
+    assert told.code == 0, told.err
+    assert [cell["agent"] for cell in json.loads(told.out)["cells"]] == ["endpoint:m", "endpoint@local:m"]
+    assert one.asked and two.asked
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("url", "--endpoint url: write A=B"),
+        ("lcoal host.url=x", "write A=B, such as"),
+        ("urll=http://localhost:1/v1", "did you mean 'url'"),
+        ("url=localhost:8000", "a url is http://HOST:PORT/v1"),
+        ("local.requests_per_minute=fast", "--endpoint local: requests_per_minute"),
+    ],
+)
+def test_what_is_no_setting_of_a_server(setting: str, says: str) -> None:
+    assert says in refused("eval", "endpoint:m", *KUHN, "--endpoint", setting)
+
+
+def test_a_server_that_has_no_name_here() -> None:
+    line = refused("eval", "endpoint@lcal:m", *KUHN, "--endpoint", "local.url=http://127.0.0.1:9/v1")
+    assert "unknown server 'lcal'" in line and "did you mean 'local'" in line
+
+
+def test_settings_of_servers_by_name() -> None:
+    specs = endpoint_specs(["url=http://a/v1", "local.url=http://b/v1", "local.requests_per_minute=30"])
+    assert (specs[""].url, specs[""].requests_per_minute, specs["local"].requests_per_minute) == (
+        "http://a/v1",
+        None,
+        30,
+    )
+    with pytest.raises(ConfigError, match="prices"):
+        endpoint_specs(["max_cost=1.0"])
+
+
+def test_turns_are_counted_while_matches_are_under_way() -> None:
+    from typing import Any
+
+    from rich.console import Console
+
+    console = Console(record=True, width=80)
+    screen, nothing = Screen(console, "table", 1), Any
+    screen.phase(1, "play")
+    for _ in range(3):
+        screen.turn(nothing, nothing)
+    console.print(screen._render())
+    assert "3 turns" in console.export_text()
