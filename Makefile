@@ -96,9 +96,9 @@ PERSONS := cooperative,terse,forgetful,mistaken,impatient,cooperative+smollm2-13
 MATRIX := tests/benchmarks/results/matrix
 
 matrix: $(VENV)/installed ## agents with persons in the clinic and at the desk: success, pass^k (half an hour)
-	$(BIN)/arena matrix asker random_asker random noop --game clinic --persons $(PERSONS) --tasks 20 --trials 3 \
+	$(BIN)/arena matrix asker random_asker random noop --game clinic --persons $(PERSONS) --tasks 20 --trials 3 --split all \
 		--option 'budget=[2,8]' --plot $(MATRIX)-clinic.png --out $(MATRIX)-clinic.json
-	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 \
+	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 --split all \
 		--option goals=1 --plot $(MATRIX)-desk.png --out $(MATRIX)-desk.json
 
 lock: ## renew constraints.txt from what is installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 
 from arena.errors import ConfigError, Interrupted
+from arena.plain import printable
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ Option = Annotated[
     list[str] | None, typer.Option(metavar="A=B", help="An option of the game, such as illegal=end; repeatable.")
 ]
 Role = Annotated[str, typer.Option(help="For all models at all seats, instead of their own (arena list roles).")]
+Split = Annotated[
+    str, typer.Option(help="Whom a simulator deals: train, test or all; default test, never met in training on train.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Of deals and of all chance: the same seed deals the same.")]
 Matches = Annotated[int, typer.Option(min=2, help="Against each other contender; at least so many.")]
 Endpoint = Annotated[
@@ -59,6 +64,7 @@ def eval_(
     ] = False,
     role: Role = "",
     option: Option = None,
+    split: Split = "",
     endpoint: Endpoint = None,
     seed: Seed = 0,
     out: Out = None,
@@ -86,7 +92,7 @@ def eval_(
     wanted = [contender, *([specs.before(contender)] if before else []), *others]
     who, *rest = loader.load(*wanted)
     first = rest.pop(0) if before else None
-    games = [game_spec(spec.name, option, [who]) for spec in games]
+    games = [game_spec(spec.name, option, [who], split) for spec in games]
     opponents = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
     for spec in games:
         check([who, *opponents[spec.name]], spec)
@@ -118,6 +124,7 @@ def tournament_(
     matches: Matches = 200,
     role: Role = "",
     option: Option = None,
+    split: Split = "",
     endpoint: Endpoint = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
@@ -139,7 +146,7 @@ def tournament_(
     make_game(GameSpec(name=game))
     loader = Contenders(role, doing(), servers(endpoint))
     loaded = loader.load(*contenders)
-    spec = game_spec(game, option, loaded)
+    spec = game_spec(game, option, loaded, split)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
         standings = tournament(loaded, spec, matches, seed, step)
     if plot:
@@ -235,20 +242,31 @@ def listed(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def game_spec(name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender]) -> GameSpec:
-    """The game with the options of the first run among the contenders that plays it, and the given ones over them."""
+def game_spec(
+    name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender], split: str = ""
+) -> GameSpec:
+    """The game with the options of the first run among the contenders that plays it, and the given ones over them.
+
+    Where it has splits, whom the run trained on does not matter: unless said otherwise, it deals the test split.
+    """
     from arena.config.experiment import GameSpec
     from arena.config.layers import game_options
     from arena.evaluate.casting import Casting
-    from arena.evaluate.evaluation import make_game
+    from arena.evaluate.evaluation import on_split
     from arena.play.contenders import ModelContender
 
+    given = game_options(assignments or [])
+    if split and "split" in given:
+        raise ConfigError("--split and --option split: give one of them")
     casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
-    runs = [cast.experiment for cast in casts if cast.experiment]
-    trained = [table.game.options for run in runs for table in run.all_tables() if table.game.name == name]
-    options = (trained[0] if trained else {}) | game_options(assignments or [])
-    spec = GameSpec(name=name, options=options)
-    make_game(spec)
+    runs = [(cast.name, cast.experiment) for cast in casts if cast.experiment]
+    trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
+    options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
+    spec = on_split(GameSpec(name=name, options=options | given), split)
+    if spec.options.get("split") == "test":
+        for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
+            note = f"{run} was not trained on the train split of {name} alone: it may have met whom it is dealt here"
+            print(f"arena: {printable(note)} (for a run of train: --set game.options.split=train)", file=sys.stderr)
     return spec
 
 

@@ -13,7 +13,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.evaluate import Endpoint, Json, Option, Out, Seed, close, doing, game_spec, listed, progress, servers
+from arena.cli.evaluate import (
+    Endpoint,
+    Json,
+    Option,
+    Out,
+    Seed,
+    Split,
+    close,
+    doing,
+    game_spec,
+    listed,
+    progress,
+    servers,
+)
 from arena.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
@@ -39,6 +52,7 @@ def matrix_(
     k: Annotated[int | None, typer.Option("--k", min=1, help="Up to which pass^k; default all trials.")] = None,
     role: Annotated[str, typer.Option(help="For all models that are agents, instead of their own.")] = "",
     option: Option = None,
+    split: Split = "",
     endpoint: Endpoint = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw pass^1 and pass^k into this PNG file.")] = None,
@@ -67,7 +81,7 @@ def matrix_(
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
     loaded = loader.load(*dict.fromkeys(agents), *voices)
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
-    spec = game_spec(game, option, rows)
+    spec = game_spec(game, option, rows, split)
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: the persons of a matrix are those of --persons")
     first, second = make_game(GameSpec(name=game, options={**spec.options, "person": "render"})).possible_agents

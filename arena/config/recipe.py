@@ -16,16 +16,18 @@ def recipe_of(game: str) -> Layer:
     if game in recipe_names():
         return recipe_layer(game)
     name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
-    roles = {seat: written_for(game, seat) or "player" for seat in games.make(game).possible_agents}
+    made = games.make(game)
+    roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
     seats = "\n".join(f"  {seat}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
-    return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, model=DEFAULT, seats=seats))
+    split = ", split: train" if hasattr(made, "split") else ""  # `arena eval` deals the others
+    return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, split=split, model=DEFAULT, seats=seats))
 
 
 _ANY = """\
 name: {name}
 iterations: 10
 precision: bf16
-game: {{name: "{game}", options: {{illegal: end}}}}
+game: {{name: "{game}", options: {{illegal: end{split}}}}}
 policies:
   shared: {{model: {model}}}
 seats:

@@ -123,6 +123,19 @@ def make_game(spec: GameSpec) -> Any:
         raise ConfigError(f"{spec.name}: {error}") from None
 
 
+def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
+    """The game with hidden entities of this split only; unless asked otherwise, of the one that its options name, or
+    of `test`, whom learners of `train` never met. ConfigError where a game without splits is asked for one."""
+    if not hasattr(make_game(spec), "split"):
+        if asked:
+            raise ConfigError(f"--split {asked}: {spec.name} has no splits: leave it out")
+        return spec
+    split = asked or spec.options.get("split", "test")
+    split_spec = GameSpec(name=spec.name, options={**spec.options, "split": split})
+    make_game(split_spec)
+    return split_spec
+
+
 def cooperative(game: Any) -> bool:
     """Whether all seats are always paid the same."""
     return bool(getattr(game, "cooperative", False))

@@ -9,7 +9,18 @@ from agents.players.servers import Endpoints
 from arena.config.experiment import EvaluateSpec, Experiment, GameSpec
 from arena.errors import ConfigError
 from arena.evaluate import specs
-from arena.evaluate.evaluation import Result, change, check, cooperative, deals_for, evaluate, lineups, make_game, plain
+from arena.evaluate.evaluation import (
+    Result,
+    change,
+    check,
+    cooperative,
+    deals_for,
+    evaluate,
+    lineups,
+    make_game,
+    on_split,
+    plain,
+)
 from arena.play.contenders import Contender
 from arena.store.files import write_atomic
 
@@ -69,7 +80,8 @@ def held_out(
     """
     loader = specs.Contenders(endpoints=Endpoints(specs.experiment_of(run).servers()))
     last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
-    work = [(who, game, _met(who, game, others)) for who in (first, last) for game in spec.games]
+    games = [on_split(game) for game in spec.games]
+    work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
         check([who, *opponents], game)
     step = begin(sum(matches_of(*each, spec.matches) for each in work))

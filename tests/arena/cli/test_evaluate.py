@@ -55,6 +55,50 @@ def test_eval_without_opponents_picks_them() -> None:
     assert told.code == 0 and "itself" in told.out
 
 
+CLINIC = """\
+name: clinic
+iterations: 1
+game: {name: clinic, options: {terse: true, diseases: 6, symptoms: 12, budget: [2, 3], split: train}}
+policies: {doctor: {model: nano}}
+seats: {doctor: {role: nano_doctor, policy: doctor}}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["eval", "noop", "--game", "clinic", "--matches", "2"],
+        ["tournament", "oracle", "nano", "--game", "clinic", "--option", "person=render", "--matches", "2"],
+        ["matrix", "noop", "--game", "clinic", "--persons", "terse", "--tasks", "2", "--trials", "1"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_who_is_evaluated_meets_the_test_split(command: list[str], tmp_path: Path) -> None:
+    told = arena(*command, "--out", tmp_path / "out.json")
+    assert told.code == 0, told.err
+    assert "split=test" in told.out
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert data.get("options", data.get("results", [{}])[0].get("options"))["split"] == "test"
+    assert "split=train" in arena(*command, "--split", "train").out
+    assert "split=all" in arena(*command, "--option", "split=all").out
+
+
+def test_a_run_of_the_train_split_is_evaluated_on_the_other(tmp_path: Path) -> None:
+    run = kept_run(tmp_path / "run", CLINIC, _3="nano-3")
+    told = arena("eval", run, "--game", "clinic", "--matches", "2")
+    assert told.code == 0 and "split=test" in told.out and told.err == ""
+    seen = kept_run(tmp_path / "all", CLINIC.replace("train", "all"), _3="nano-3")
+    told = arena("eval", seen, "--game", "clinic", "--matches", "2")
+    assert told.code == 0 and "it may have met whom it is dealt here" in told.err
+
+
+def test_a_split_is_said_once_and_where_there_is_one() -> None:
+    assert "kuhn_poker has no splits" in refused("eval", "random", "--game", "kuhn_poker", "--split", "test")
+    twice = refused("eval", "noop", "--game", "clinic", "--split", "test", "--option", "split=all")
+    assert "--split and --option split" in twice
+    assert "split must be" in refused("eval", "noop", "--game", "clinic", "--split", "dev")
+
+
 def test_before_and_after(run: Path) -> None:
     told = arena("eval", run, "--game", "kuhn_poker", "--matches", "2", "--before", "--json")
     assert told.code == 0, told.err

@@ -36,6 +36,13 @@ def test_it_is_eval_of_both_weights_on_the_same_deals(tmp_path: Path) -> None:
     assert by_hand.figures == compared.after[0].figures
 
 
+def test_without_a_word_on_splits_the_test_split_is_played(tmp_path: Path) -> None:
+    run = kept_run(tmp_path / "run", SHARED.replace("{illegal: end, penalty: 2}", "{}"), _9="nano-7")
+    games = [GameSpec(name="reasoning"), GameSpec(name="reasoning", options={"split": "train"})]
+    compared = held_out(run, EvaluateSpec(games=games, matches=2), 3)
+    assert [r.game.options["split"] for r in compared.after] == ["test", "train"]
+
+
 def test_a_run_ends_with_the_table_it_asked_for(tmp_path: Path) -> None:
     config = tmp_path / "asked.yaml"
     config.write_text(ASKED)

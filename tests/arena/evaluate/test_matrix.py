@@ -131,7 +131,8 @@ def test_a_matrix_of_the_clinic(tmp_path: Path) -> None:
     told = arena("matrix", *command, "--plot", picture, "--out", out)
     assert told.code == 0, told.err
     assert picture.read_bytes().startswith(b"\x89PNG")
-    for words in ("clinic (diseases=4): 8 tasks × 4 trials", "pass^1", "pass^3", "turns", "forgetful", "+oracle"):
+    title = "clinic (diseases=4, split=test): 8 tasks × 4 trials"
+    for words in (title, "pass^1", "pass^3", "turns", "forgetful", "+oracle"):
         assert words in told.out
     assert "pass^4" not in told.out
     data = json.loads(out.read_text())
