@@ -69,7 +69,7 @@ def build(
 
     The engine is open. `note` hears why a newer checkpoint is not taken, `doing` what takes a while.
     """
-    checkpoint = run.resume_point(note)
+    checkpoint = run.resume_point(note, experiment.checkpoint.every)
     done = checkpoint.iteration if checkpoint else 0
     run.discard_after(done if checkpoint else -1)
     state = json.loads((checkpoint.folder / "state.json").read_text()) if checkpoint else {}

@@ -1,19 +1,23 @@
 """Starting and going on: from an experiment to a finished run folder."""
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from arena.config.experiment import Experiment
-from arena.config.layers import to_yaml
-from arena.doctor import environment
+from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
+from arena.config.layers import Layer, to_yaml
+from arena.doctor import environment, versions
 from arena.errors import ConfigError, DivergedError, Interrupted
-from arena.evaluate.specs import experiment_of
 from arena.lab import Lab, Watcher
+from arena.learn.threads import fastest
 from arena.play.tables import set_tables
 from arena.preflight import check_endpoints, preflight, role_hashes
+from arena.store import checkpoints
 from arena.store.run import RunFolder
 
 
@@ -22,23 +26,54 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     prepared = preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or _fresh(experiment.name)
     about = environment() | {"roles": dict(prepared.roles)}
-    run = RunFolder.create(folder, to_yaml(prepared.experiment), about)
+    run = RunFolder.create(folder, to_yaml(prepared.experiment), _with_command(about, prepared.experiment, []))
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
-    _play(run, prepared.experiment, watcher)
+    with run.lock():
+        _play(run, prepared.experiment, watcher)
     return folder
 
 
-def go_on(folder: Path, watcher: Watcher) -> Path:
-    """Continue a run from its newest valid checkpoint, as if it had never stopped."""
+def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = ()) -> Path:
+    """Continue a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed."""
     run = RunFolder.open(folder)
-    experiment = experiment_of(folder)
+    experiment = experiment_of(folder, layers)
+    _check_iterations(run, experiment)
     _same_roles(run, role_hashes(experiment, set_tables(experiment)))
     for note in check_endpoints(experiment, lambda what: watcher.phase(0, what)):
         watcher.note(note)
-    _play(run, experiment, watcher)
+    if experiment.threads == "auto":
+        experiment = experiment.model_copy(update={"threads": fastest()})
+    with run.lock():
+        _record(run, experiment)
+        _play(run, experiment, watcher)
     return folder
+
+
+def _record(run: RunFolder, experiment: Experiment) -> None:
+    """Keep that the run went on, with which command, and what it changed."""
+    before = recorded(run.path)
+    changed = changes(before, experiment) if before else []
+    config = to_yaml(experiment) if before != experiment else run.reader.config()
+    run.amend(config, _with_command(run.reader.environment(), experiment, changed))
+
+
+def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Sequence[Change]) -> dict[str, Any]:
+    """An environment with one more command, and the experiment that holds from now on."""
+    command = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "versions": versions(),
+        "changed": {change.field: [change.before, change.now] for change in changed},
+    }
+    return {**about, "commands": [*about.get("commands", []), command], "experiment": as_plain(experiment)}
+
+
+def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
+    done = max(checkpoints.iterations(run.path), default=0)
+    if experiment.iterations < done:
+        raise ConfigError(f"iterations: {experiment.iterations}, and {done} of {run.path} are committed: ask for more")
 
 
 def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
@@ -49,10 +84,10 @@ def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
 
 
 def _play(run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
-    """Hold the folder and run what is not committed yet."""
+    """Run what is not committed yet; the caller holds the folder."""
     again = f"arena resume {run.path}"
     try:
-        with run.lock(), closing(Lab(run, experiment, watcher)) as lab:
+        with closing(Lab(run, experiment, watcher)) as lab:
             lab.run()
     except DivergedError as error:
         raise DivergedError(f"{error}; {again} goes on from the last commit") from None

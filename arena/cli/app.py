@@ -125,16 +125,32 @@ def run_selfplay(
 
 
 @app.command()
-def resume(run: Run, as_json: Json = False) -> None:
-    """Continue a run from its newest valid checkpoint, as if it had never stopped."""
-    from arena.evaluate.specs import experiment_of
+def resume(
+    run: Run,
+    iterations: Annotated[int | None, typer.Option(help="How many iterations in all, such as 40 after 20.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=C", help="A setting that may change when a run goes on; repeatable."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Continue a run from its newest valid checkpoint, as if it had never stopped.
 
-    experiment = experiment_of(run)
+    What may change: iterations, checkpoint, evaluate, endpoint, threads, limits of time and memory, learn.lr and
+    learn.nonfinite (docs/run-folder.md). The run keeps what was changed when, in environment.json.
+
+    Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
+    """
+    from arena.config.kept import experiment_of
+    from arena.config.layers import set_layer
     from arena.launch import go_on
 
+    assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
+    layers = [set_layer(assignment) for assignment in assignments]
+    experiment = experiment_of(run, layers)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.shown():
-        go_on(run, screen)
+        go_on(run, screen, layers)
     _close(console, run, screen)
 
 
@@ -182,7 +198,7 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
     from arena.cli.show import show_changes
     from arena.cli.summary import best_match, changes
-    from arena.evaluate.specs import experiment_of
+    from arena.config.kept import experiment_of
     from arena.store.reader import RunReader
 
     best = best_match(folder)
@@ -216,11 +232,12 @@ def show(
 ) -> None:
     """Show a run, or one of its matches as a dialogue with what every turn earned and was credited."""
     from arena.cli.show import show_match, show_run
+    from arena.store.contents import check_newest
     from arena.store.reader import RunReader
 
-    console = Console(highlight=False)
+    console, reader = Console(highlight=False), RunReader(run)
+    check_newest(run)
     if as_json:
-        reader = RunReader(run)
         print(json.dumps(reader.match(match) if match else reader.metrics()))
     elif match:
         show_match(console, run, match)

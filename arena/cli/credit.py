@@ -32,9 +32,12 @@ def credit(
     Example: arena credit runs/latest --estimators mars,rae,grpo --match 0010-0003
     """
     from arena.cli.show_credit import show_comparison
+    from arena.config.kept import experiment_of
     from arena.credit.compare import compare
-    from arena.evaluate.specs import experiment_of
+    from arena.store.contents import check_newest
+    from arena.store.reader import RunReader
 
+    check_newest(RunReader(run).path)
     comparison = compare(run, experiment_of(run), parsed(estimators), iteration)
     shown = match or comparison.most_disputed()
     if not (comparison.turns["match"] == shown).any():

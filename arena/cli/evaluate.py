@@ -210,8 +210,8 @@ def exploit(
 
 def compare(run: Path, quiet: bool) -> Compared | None:
     """What a run's `evaluate` section asks for, once the run is over; None where there is none."""
+    from arena.config.kept import experiment_of
     from arena.evaluate.held_out import held_out
-    from arena.evaluate.specs import experiment_of
 
     experiment = experiment_of(run)
     if experiment.evaluate is None:

@@ -31,15 +31,14 @@ from agents.reply import one_line
 from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, text_layer
+from arena.config.kept import experiment_of
 from arena.config.paths import RUN_WEIGHTS
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
-from arena.league.pool import version_of
+from arena.league.pool import past_weights, version_of
 from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
-from arena.store.reader import RunReader
 
 
 @dataclass(frozen=True)
@@ -96,11 +95,6 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
     )
 
 
-def experiment_of(run: Path) -> Experiment:
-    """The exact experiment a run folder holds."""
-    return compose([text_layer(str(run / CONFIG), RunReader(run).config())])
-
-
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None) -> Source:
     experiment = experiment_of(run)
     trained = [name for name, held in experiment.policies.items() if held.train]
@@ -115,11 +109,8 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None) -
 
 
 def newest(run: Path) -> int:
-    """The iteration of the newest valid checkpoint; StoreError where there is none."""
-    checkpoint = checkpoints.newest_valid(run)
-    if checkpoint is None:
-        raise StoreError(f"{run} has no valid checkpoint yet: let it run, or arena resume {run}")
-    return checkpoint.iteration
+    """The iteration of the newest checkpoint; StoreError where there is none, or it is not whole."""
+    return checkpoints.newest(run).iteration
 
 
 def kept(run: Path) -> list[int]:
@@ -132,7 +123,7 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
     """From the checkpoint, else from the league's pool, else (0) from where the run began."""
     if iteration in checkpoints.iterations(run):
         return checkpoints.given(run, iteration).policy(policy)
-    if (pooled := run / "league" / f"{policy}@{iteration}").is_dir():
+    if pooled := past_weights(run, policy, iteration):
         return pooled
     if iteration == 0:
         return resolve(experiment.policies[policy].model)

@@ -6,13 +6,12 @@ the newest are the hardest to beat, and the first is the fixed yardstick that sh
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from arena.config.experiment import PoolSpec
 from arena.errors import StoreError
-from arena.store import checkpoints
+from arena.store import checkpoints, manifest
 from arena.store.files import TEMPORARY, remove, safe_name, write_folder
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
@@ -42,6 +41,8 @@ class Pool:
         self.run, self.folder, self.spec, self.lag = run, run / "league", spec, lag
         self.members: list[int] = list(state["members"]) if state else []
         self.recent: list[int] = list(state["recent"]) if state else []
+        self.sealed: list[int] = list(state.get("sealed", [])) if state else []
+        """Those of them that have a manifest: all but an older Arena's."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
         """Take in the policies as they are after iteration `k` where it is due; whether it was."""
@@ -53,8 +54,16 @@ class Pool:
         if k not in self.versions:
             return False
         for policy in policies:
-            write_folder(self.path(policy, k), lambda folder, policy=policy: save(policy, folder))  # type: ignore[misc]
+            self._write(policy, k, save)
+        self.sealed = sorted({*self.sealed, k} & self.versions)
         return True
+
+    def _write(self, policy: str, k: int, save: Save) -> None:
+        def whole(folder: Path) -> None:
+            save(policy, folder)
+            manifest.seal(folder, {"name": version_name(policy, k)})
+
+        write_folder(self.path(policy, k), whole)
 
     @property
     def versions(self) -> set[int]:
@@ -71,7 +80,7 @@ class Pool:
 
     def state(self) -> dict[str, list[int]]:
         """What the checkpoint keeps."""
-        return {"members": self.members, "recent": self.recent}
+        return {"members": self.members, "recent": self.recent, "sealed": self.sealed}
 
     def sweep(self) -> None:
         """Remove all weights that neither this pool nor any checkpoint still lists: a torn one may need them."""
@@ -84,20 +93,40 @@ class Pool:
                 remove(folder)
 
     def check(self, policies: Iterable[str]) -> None:
-        """StoreError when the weights of a version are gone."""
+        """StoreError when the weights of a version are gone or not as they were written."""
         for policy in policies:
             for version in sorted(self.versions):
-                if not (folder := self.path(policy, version)).is_dir():
-                    raise StoreError(f"{folder} is missing: restore it, or start a new run")
+                _verify(self.path(policy, version), version in self.sealed)
+
+
+def past_weights(run: Path, policy: str, version: int) -> Path | None:
+    """Where the pool of a run keeps a version's weights, None if it does not; StoreError where they are damaged."""
+    folder = run / "league" / version_name(safe_name(policy, "policy"), version)
+    if not folder.is_dir():
+        return None
+    _verify(folder, any(version in state.get("sealed", ()) for state in _states(run)))
+    return folder
+
+
+def _verify(folder: Path, sealed: bool) -> None:
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is missing: restore it, or start a new run")
+    if sealed or (folder / manifest.MANIFEST).exists():
+        name = manifest.verify(folder, "past version").get("name")
+        if name != folder.name:
+            raise StoreError(f"past version {folder} is of {name}: its folder was renamed")
 
 
 def _listed(run: Path) -> set[int]:
     """Versions that any of the run's checkpoints lists."""
-    versions: set[int] = set()
+    return {version for state in _states(run) for listed in state.values() for version in listed}
+
+
+def _states(run: Path) -> Iterator[dict[str, list[int]]]:
+    """What each of the run's checkpoints says of the pool."""
     for k in checkpoints.iterations(run):
         try:
-            state: dict[str, Any] = json.loads((run / "checkpoints" / f"{k:04d}" / "state.json").read_text())
-            versions.update(*state["league"]["pool"].values())
+            state = json.loads((checkpoints.folder_of(run, k) / "state.json").read_text())["league"]["pool"]
+            yield {name: [int(version) for version in listed] for name, listed in state.items()}
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             continue  # a torn checkpoint lists nothing that could be relied on
-    return versions

@@ -7,6 +7,7 @@ into the role's reply format, and matches of a log are played again from their d
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from arena.play.orchestrator import play_all
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, trajectories
+from arena.store.contents import check_newest
 from arena.store.reader import RunReader
 
 
@@ -182,6 +184,7 @@ def _best_matches(
 def _finished(run: str) -> list[dict[str, Any]]:
     """The finished matches of a run's log."""
     try:
+        check_newest(Path(run))
         return [row for row in RunReader(run).matches(streams=False) if row["status"] == "finished"]
     except StoreError as error:
         raise ConfigError(f"learn.shown.run: {error}") from None

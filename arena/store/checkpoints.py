@@ -1,29 +1,17 @@
 """Checkpoints: written beside, hashed, fsynced, renamed; valid only if every byte is as the manifest says."""
 
-import hashlib
-import json
-import os
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from arena.errors import StoreError
-from arena.store.files import (
-    TEMPORARY,
-    explained,
-    inside,
-    remove,
-    safe_name,
-    write_atomic,
-    write_folder,
-)
+from arena.store import manifest
+from arena.store.files import TEMPORARY, remove, safe_name, write_folder
+from arena.store.manifest import MANIFEST
 
-MANIFEST = "manifest.json"
 CHECKPOINT_VERSION = 1
 _FOLDER = re.compile(r"\d{4,}")
-_PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"})
 
 
 @dataclass(frozen=True)
@@ -47,30 +35,50 @@ def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint
 
     Replaces a checkpoint of the same iteration. StoreError for a full disk or a pickle among the files.
     """
-    final = run / "checkpoints" / _name(iteration)
+    final = folder_of(run, iteration)
 
     def whole(beside: Path) -> None:
         fill(beside)
-        write_atomic(beside / MANIFEST, _render(_describe(beside, iteration)))
+        manifest.seal(beside, {"schema": CHECKPOINT_VERSION, "iteration": iteration})
 
     write_folder(final, whole)
     return Checkpoint(final, iteration)
 
 
-def newest_valid(run: Path, skipped: Callable[[str], None] | None = None) -> Checkpoint | None:
-    """The newest checkpoint whose every byte is right, or None; `skipped` hears why newer ones are not it."""
+def newest(run: Path) -> Checkpoint:
+    """The newest checkpoint; StoreError where there is none, or it is not whole: nobody gets older weights unasked."""
+    numbers = iterations(run)
+    if not numbers:
+        raise StoreError(f"{run} has no checkpoint yet: let it run, or arena resume {run}")
+    try:
+        return given(run, numbers[-1])
+    except StoreError as error:
+        older = f", or ask for an older one ({', '.join(map(str, numbers[:-1]))})" if numbers[:-1] else ""
+        raise StoreError(f"{error}: arena resume {run} mends that{older}") from None
+
+
+def newest_valid(
+    run: Path,
+    skipped: Callable[[str], None] = lambda why: None,
+    also: Callable[[Checkpoint], object] = lambda found: None,
+) -> Checkpoint | None:
+    """The newest checkpoint whose every byte is right, or None; `skipped` hears why newer ones are not it.
+
+    `also` may say, by a StoreError, that one which is whole is not it either.
+    """
     for iteration in reversed(iterations(run)):
         try:
-            return given(run, iteration)
+            checkpoint = given(run, iteration)
+            also(checkpoint)
+            return checkpoint
         except StoreError as reason:
-            if skipped is not None:
-                skipped(str(reason))
+            skipped(str(reason))
     return None
 
 
 def given(run: Path, iteration: int) -> Checkpoint:
     """The checkpoint of one iteration; StoreError saying what is wrong when it is missing or torn."""
-    folder = run / "checkpoints" / _name(iteration)
+    folder = folder_of(run, iteration)
     if not folder.is_dir():
         known = ", ".join(str(number) for number in iterations(run)) or "none"
         raise StoreError(f"{run} has no checkpoint of iteration {iteration}; it has: {known}")
@@ -79,18 +87,19 @@ def given(run: Path, iteration: int) -> Checkpoint:
 
 def verify(folder: Path) -> Checkpoint:
     """The checkpoint in `folder`, every file hashed; StoreError naming the first file that is not right."""
-    body = _manifest(folder)
-    files = body["files"]
-    present = _files(folder)
-    for name in sorted(set(files) - present):
-        raise StoreError(f"checkpoint {folder} is torn: {name} is missing")
-    for name in sorted(present - set(files)):
-        raise StoreError(f"checkpoint {folder} is torn: {name} is not in its manifest")
-    for name in sorted(files):
-        with explained(folder, "reading"):
-            if _fingerprint(inside(folder, name)) != files[name]:
-                raise StoreError(f"checkpoint {folder} is torn: {name} is not as it was written")
+    body = manifest.verify(folder)
+    if not isinstance(body.get("iteration"), int) or not isinstance(body.get("schema"), int):
+        raise StoreError(f"checkpoint {folder} is torn: {MANIFEST} is of something else")
+    if body["schema"] > CHECKPOINT_VERSION:
+        raise StoreError(f"checkpoint {folder} is of a newer Arena: upgrade arena-selfplay")
+    if _name(body["iteration"]) != folder.name:
+        raise StoreError(f"checkpoint {folder} is of iteration {body['iteration']}: its folder was renamed")
     return Checkpoint(folder, body["iteration"])
+
+
+def folder_of(run: Path, iteration: int) -> Path:
+    """Where the checkpoint of an iteration lies, if there is one."""
+    return run / "checkpoints" / _name(iteration)
 
 
 def iterations(run: Path) -> list[int]:
@@ -125,54 +134,3 @@ def discard_after(run: Path, iteration: int) -> list[int]:
 
 def _name(iteration: int) -> str:
     return f"{iteration:04d}"
-
-
-def _describe(folder: Path, iteration: int) -> dict[str, Any]:
-    names = sorted(_files(folder))
-    for name in names:
-        if Path(name).suffix.lower() in _PICKLES:
-            raise StoreError(f"a checkpoint holds safetensors, JSON and text only, not {name}")
-    files = {name: _fingerprint(folder / name) for name in names}
-    return {"schema": CHECKPOINT_VERSION, "iteration": iteration, "files": files}
-
-
-def _render(body: dict[str, Any]) -> str:
-    """The manifest's text, which ends with the hash of its own body, so that its bytes are covered too."""
-    text = json.dumps(body, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({"manifest": body, "sha256": digest}, indent=1, sort_keys=True) + "\n"
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        raw = (folder / MANIFEST).read_bytes()
-    except OSError:
-        raise StoreError(f"checkpoint {folder} is torn: it has no {MANIFEST}") from None
-    try:
-        body = json.loads(raw)["manifest"]
-        right = _render(body).encode() == raw and isinstance(body["iteration"], int)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        right = False
-    if not right:
-        raise StoreError(f"checkpoint {folder} is torn: {MANIFEST} is not as it was written")
-    if body["schema"] > CHECKPOINT_VERSION:
-        raise StoreError(f"checkpoint {folder} is of a newer Arena: upgrade arena-selfplay")
-    if _name(body["iteration"]) != folder.name:
-        raise StoreError(f"checkpoint {folder} is of iteration {body['iteration']}: its folder was renamed")
-    return dict(body)
-
-
-def _files(folder: Path) -> set[str]:
-    paths = set()
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise StoreError(f"checkpoint {folder} is torn: {path.name} is not a plain file")
-        if path.is_file() and path != folder / MANIFEST:
-            paths.add(path.relative_to(folder).as_posix())
-    return paths
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"sha256": digest, "size": os.fstat(file.fileno()).st_size}

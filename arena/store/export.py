@@ -6,8 +6,7 @@ from pathlib import Path
 from agents.names import nearest
 from arena.errors import StoreError
 from arena.store import checkpoints
-from arena.store.files import explained
-from arena.store.run import RunFolder
+from arena.store.files import explained, require_run
 
 
 def export(run: Path, policy: str, to: Path, iteration: int | None = None) -> int:
@@ -16,10 +15,8 @@ def export(run: Path, policy: str, to: Path, iteration: int | None = None) -> in
     The newest valid checkpoint if no iteration is given. StoreError for a run without one, an unknown policy,
     or a target that already holds something.
     """
-    folder = RunFolder.open(run)
-    checkpoint = folder.newest_valid() if iteration is None else checkpoints.given(run, iteration)
-    if checkpoint is None:
-        raise StoreError(f"{run} has no valid checkpoint yet: let it run, or arena resume {run}")
+    require_run(run)
+    checkpoint = checkpoints.newest(run) if iteration is None else checkpoints.given(run, iteration)
     known = sorted(p.name for p in (checkpoint.folder / "policies").glob("*"))
     if policy not in known:
         has = ", ".join(known) or "none"

@@ -63,6 +63,10 @@ class MatchLog:
         """Numbers of the iterations that have a log, ascending."""
         return self._reader.iterations()
 
+    def sealed(self) -> list[int]:
+        """Numbers of the iterations that are over, ascending."""
+        return [k for k in self.iterations() if log_path(self.folder, k, "parquet").exists()]
+
     def read(self, iteration: int) -> list[dict[str, Any]]:
         """Rows of one iteration ordered by id, open or sealed; `MatchRecord.from_json` reads one."""
         return self._reader.read(iteration)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from arena.plain import plain
-from arena.store.files import write_atomic
-from arena.store.lines import LineWriter, read_lines, to_line
+from arena.store.files import explained, write_atomic
+from arena.store.lines import LineWriter, LogError, read_lines, to_line
 
 
 class MetricsLog:
@@ -27,9 +27,18 @@ class MetricsLog:
         """All rows, oldest first; a torn last line is left out; LogError for a damaged one."""
         return read_lines(self.path)
 
-    def discard_after(self, iteration: int) -> None:
-        """Drop the rows of later iterations."""
+    def discard_after(self, iteration: int, size: int | None = None) -> None:
+        """Drop the rows of later iterations: what comes after so many bytes, where that is known."""
+        if size is not None and self.path.exists():
+            with explained(self.path, "reading"):
+                data = self.path.read_bytes()
+            if len(data) > size:
+                write_atomic(self.path, data[:size])
+            return
         rows = self.read()
+        for number, row in enumerate(rows, start=1):
+            if not isinstance(row.get("iteration"), int):
+                raise LogError(f"{self.path}:{number}: this line names no iteration: restore the file from a copy")
         kept = [row for row in rows if row["iteration"] <= iteration]
         if len(kept) < len(rows):
             write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in kept))

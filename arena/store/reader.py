@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from arena.errors import StoreError
 from arena.store.files import CONFIG, explained, require_run
 from arena.store.lines import LogError, read_lines
+from arena.store.manifest import digest
 from arena.store.schema import (
     ADDED,
     CREDIT,
@@ -27,6 +28,8 @@ from arena.store.schema import (
     schema_at,
 )
 
+ENVIRONMENT, SEAL = "environment.json", "sha256"
+"""The file of the run's environment, and under which key that ends with the hash of all else in it."""
 _LOG_FILE = re.compile(r"(\d{4,})\.(jsonl|parquet)")
 
 
@@ -143,14 +146,18 @@ class RunReader:
             raise StoreError(f"{path} is damaged: it should be text in UTF-8") from None
 
     def environment(self) -> dict[str, Any]:
-        """Versions, machine and command line the run began with; StoreError when the file is damaged."""
-        path = self.path / "environment.json"
+        """Versions and machine the run began with, its commands; StoreError when the file is damaged or was edited."""
+        path = self.path / ENVIRONMENT
         with explained(path, "reading"):
             text = path.read_bytes()
         try:
-            return dict(json.loads(text))
-        except (ValueError, TypeError):
+            body = dict(json.loads(text))
+        except (ValueError, TypeError, RecursionError):
             raise StoreError(f"{path} is damaged: it should be one JSON object") from None
+        seal = body.pop(SEAL, None)
+        if seal != digest(body) if seal is not None else "commands" in body:  # an older Arena wrote neither
+            raise StoreError(f"{path} is not as it was written: restore it from a copy")
+        return body
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""

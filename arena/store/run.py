@@ -13,12 +13,13 @@ from arena.errors import StoreError
 from arena.plain import plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
+from arena.store.contents import CONTENTS, METRICS, Fingerprints, check, contents
 from arena.store.files import CONFIG, TEMPORARY, explained, make_folder, require_run, write_atomic
+from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog
-from arena.store.reader import RunReader
+from arena.store.reader import ENVIRONMENT, SEAL, RunReader
 
-ENVIRONMENT = "environment.json"
 LOCK, HOLDER = "run.lock", "run.pid"
 
 
@@ -30,7 +31,9 @@ class RunFolder:
         self.path = require_run(path)
         self.reader = RunReader(path)
         self.log = MatchLog(path / "log")
-        self.metrics = MetricsLog(path / "metrics.jsonl")
+        self.metrics = MetricsLog(path / METRICS)
+        self._fingerprints: Fingerprints = {}
+        """Of the sealed files that the last checkpoint counts on."""
         self.tensorboard = path / "tensorboard"
 
     @classmethod
@@ -40,7 +43,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | Path, config: str, environment: Mapping[str, Any]) -> "RunFolder":
-        """A new run with its exact config; StoreError when the folder is in use or holds anything."""
+        """A new run with its exact config; StoreError when the folder is in use or holds anything.
+
+        The environment gets the hash of itself, so that no change of it goes unseen.
+        """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"{folder} is a file: choose another --out")
@@ -48,45 +54,73 @@ class RunFolder:
         make_folder(folder)
         with _locked(folder):
             _refuse_taken(folder)
-            text = json.dumps(plain(environment, "environment", gaps=True), indent=1)
-            write_atomic(folder / ENVIRONMENT, text + "\n")
+            _write_environment(folder, environment)
             # The config comes last: with it the folder becomes a run.
             write_atomic(folder / CONFIG, config)
         return cls(folder)
+
+    def amend(self, config: str, environment: Mapping[str, Any]) -> None:
+        """Put another config and environment in place of what the run went by so far."""
+        write_atomic(self.path / CONFIG, config)
+        _write_environment(self.path, environment)
 
     def lock(self) -> AbstractContextManager[None]:
         """A context in which this process alone writes; StoreError naming the one that already does."""
         return _locked(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-        """Commit the state after `iteration`; see `checkpoints.write`."""
-        return checkpoints.write(self.path, iteration, fill)
+        """Commit the state after `iteration`, and with it the logs and metrics so far; see `checkpoints.write`."""
 
-    def newest_valid(self, skipped: Callable[[str], None] | None = None) -> Checkpoint | None:
-        """The newest valid checkpoint; `skipped` hears why newer ones are not."""
-        return checkpoints.newest_valid(self.path, skipped)
+        def whole(folder: Path) -> None:
+            fill(folder)
+            self._fingerprints = contents(self.path, iteration, self._fingerprints)
+            (folder / CONTENTS).write_text(json.dumps(self._fingerprints, indent=1) + "\n")
 
-    def resume_point(self, note: Callable[[str], None]) -> Checkpoint | None:
-        """The newest valid checkpoint, None before the first; `note` hears of newer ones that are torn.
+        return checkpoints.write(self.path, iteration, whole)
 
-        StoreError when there are checkpoints and none is whole: nothing is played over what they belong to.
+    def newest_valid(self, skipped: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
+        """The newest checkpoint that is whole with all it counts on; `skipped` hears why newer ones are not."""
+
+        def counted(checkpoint: Checkpoint) -> None:
+            self._fingerprints = check(self.path, checkpoint)
+
+        return checkpoints.newest_valid(self.path, skipped, counted)
+
+    def resume_point(self, note: Callable[[str], None], every: int = 1) -> Checkpoint | None:
+        """The newest valid checkpoint, None before the first; `note` hears of newer ones that are not.
+
+        StoreError when there are checkpoints and none is whole, or when a run that commits `every` so many iterations
+        has played more of them than can be without: nothing is played over what they belong to.
         """
         torn: list[str] = []
         newest = self.newest_valid(torn.append)
         if newest is None and torn:
             folder = self.path / "checkpoints"
             raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
-        if newest is not None:
-            for why in torn:
-                note(f"{why}; going on from iteration {newest.iteration}")
+        done, logged = newest.iteration if newest else 0, max(self.log.iterations(), default=0)
+        if done == 0 and logged > 2 * every:
+            why = f"whole ({torn[0]})" if torn else "there"
+            raise StoreError(
+                f"{self.path} has played {logged} iterations, and none of their checkpoints is {why}: "
+                "restore one from a copy, or start a new run"
+            )
+        for why in torn:
+            note(f"{why}; going on from iteration {done}")
+        if not torn and (lost := [k for k in self.log.sealed() if k > done]):
+            note(f"no checkpoint has iteration {lost[0]}, which was played: going on from iteration {done}")
         return newest
 
     def discard_after(self, iteration: int) -> list[int]:
         """Drop logs, credit, metrics and checkpoints of later iterations; returns the iterations dropped."""
         dropped = set(self.log.discard_after(iteration))
         dropped |= set(checkpoints.discard_after(self.path, iteration))
-        self.metrics.discard_after(iteration)
+        self.metrics.discard_after(iteration, self._fingerprints.get(METRICS, {}).get("size"))
         return sorted(dropped)
+
+
+def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
+    body = plain(environment, "environment", gaps=True)
+    write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
 
 
 def _refuse_taken(folder: Path) -> None:

@@ -36,6 +36,8 @@ SETTINGS = (
 TINY = ["run", "selfplay", "--recipe", "negotiation-nano", "--iterations", str(ITERATIONS), "--json"]
 TINY += [part for setting in SETTINGS for part in ("--set", setting)]
 NO_IMITATION = ["--set", "policies.shared.imitate=null"]
+CLOCKED = ("contents.json", "manifest.json")
+"""Files of a checkpoint with hashes of logs and metrics, which have clock times in them."""
 CLOCKS = ("seconds", "started", "matches_per_second", "tokens_per_second")
 
 
@@ -199,13 +201,13 @@ class Left:
     credit: list[Any]
     metrics: list[dict[str, Any]]
     files: dict[str, str]
-    """SHA-256 of every file in every checkpoint."""
+    """SHA-256 of every file in every checkpoint, but for those that hash clock times."""
 
 
 def left(run: Path) -> Left:
     """What the run left, without clock times."""
     reader = RunReader(run)
-    files = sorted(p for p in (run / "checkpoints").rglob("*") if p.is_file())
+    files = sorted(p for p in (run / "checkpoints").rglob("*") if p.is_file() and p.name not in CLOCKED)
     return Left(
         [_timeless(row) for row in reader.matches()],
         [row for k in reader.iterations() for row in reader.credit(k)],

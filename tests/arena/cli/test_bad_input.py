@@ -425,7 +425,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
     told = arena_child(tmp_path, "resume", run, hurt=Hurt(file_limit=3_000_000))
     assert told.code == 2, told
-    assert told.line.startswith(f"disk full while writing {run}/") and told.line.endswith(f"arena resume {run}")
+    note, line = told.err.splitlines()
+    assert note == f"arena: no checkpoint has iteration {ITERATIONS}, which was played: going on from iteration 2"
+    assert line.startswith(f"arena: disk full while writing {run}/") and line.endswith(f"arena resume {run}")
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
     told = arena_child(tmp_path, "resume", run)
     assert told.code == 0, told.err

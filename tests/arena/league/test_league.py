@@ -97,7 +97,9 @@ def test_everybody_in_the_mixture_was_met_when_it_was_time(unbroken: tuple[Path,
     assert guests(folder, 1) == {"random", "shared@0"} == guests(folder, 2)
     assert guests(folder, 3) == {"random", "shared@0", "shared@2"}  # @2 by pfsp; two updates ago it was @0
     assert guests(folder, 4) == {"random", "shared@0", "shared@1", "shared@2"}
-    assert state(folder, 4)["league"]["pool"] == {"members": [0, 4], "recent": [2, 3, 4]}
+    assert state(folder, 4)["league"]["pool"] == {
+        "members": [0, 4], "recent": [2, 3, 4], "sealed": [0, 2, 3, 4],
+    }  # fmt: skip
 
 
 def test_opponents_are_recorded_as_who_they_were_and_earn_no_credit(unbroken: tuple[Path, Lab]) -> None:

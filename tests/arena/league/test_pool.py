@@ -1,14 +1,16 @@
 """The pool: who is admitted, who retires, and what lies in the folder whenever the run is killed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from arena.config.experiment import PoolSpec
 from arena.errors import StoreError
-from arena.league.pool import Pool, version_name, version_of
+from arena.league.pool import Pool, past_weights, version_name, version_of
 from arena.store import checkpoints
+from tests.arena.tiny import flip_a_byte
 
 
 def save(policy: str, folder: Path) -> None:
@@ -99,3 +101,48 @@ def test_a_member_that_is_gone_is_told(tmp_path: Path) -> None:
 def test_names_of_versions() -> None:
     assert version_name("shared", 12) == "shared@12" and version_of("shared@12") == ("shared", 12)
     assert [version_of(name) for name in ("shared", "mcts:100", "shared@reference", "@3")] == [None] * 4
+
+
+def flipped(run: Path) -> None:
+    flip_a_byte(run / "league" / "left@0" / "deep" / "model.safetensors")
+
+
+def swapped(run: Path) -> None:
+    league = run / "league"
+    (league / "left@0").rename(league / "aside")
+    (league / "left@2").rename(league / "left@0")
+    (league / "aside").rename(league / "left@2")
+
+
+def without_its_manifest(run: Path) -> None:
+    (run / "league" / "left@0" / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (flipped, "left@0 is torn: deep/model.safetensors is not as it was written"),
+        (swapped, "left@0 is of left@2: its folder was renamed"),
+        (without_its_manifest, "left@0 is torn: it has no manifest.json"),
+    ],
+)
+def test_weights_that_changed_are_never_played(tmp_path: Path, damage: Callable[[Path], None], told: str) -> None:
+    pool = make(tmp_path)
+    for k in range(3):
+        pool.admit(k, ["left"], save)
+    commit(pool, 2)
+    pool.check(["left"])
+    assert past_weights(tmp_path, "left", 0) == tmp_path / "league" / "left@0"
+    damage(tmp_path)
+    with pytest.raises(StoreError, match=told):
+        make(tmp_path, state=pool.state()).check(["left"])
+    with pytest.raises(StoreError, match=told):
+        past_weights(tmp_path, "left", 0)
+
+
+def test_the_pool_of_an_older_arena_has_no_manifests_and_is_taken(tmp_path: Path) -> None:
+    pool = make(tmp_path)
+    pool.admit(0, ["left"], save)
+    without_its_manifest(tmp_path)
+    make(tmp_path, state={"members": [0], "recent": []}).check(["left"])
+    assert past_weights(tmp_path, "left", 0) and past_weights(tmp_path, "left", 1) is None

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.errors import StoreError
-from arena.store import checkpoints
+from arena.store import checkpoints, manifest
 from arena.store.checkpoints import Checkpoint
 
 
@@ -74,7 +74,7 @@ def _link(folder: Path) -> None:
 
 def _newer(folder: Path) -> None:
     body = json.loads((folder / "manifest.json").read_text())["manifest"] | {"schema": 99}
-    (folder / "manifest.json").write_text(checkpoints._render(body))
+    (folder / "manifest.json").write_text(manifest._render(body))
 
 
 def _renamed(folder: Path) -> None:

@@ -1,0 +1,88 @@
+"""What a commit counts on: logs, credit and metrics of the run's folder, as hashes in the checkpoint itself.
+
+The manifest of the checkpoint covers them in turn, so nothing that was committed can change or go unseen.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from arena.errors import StoreError
+from arena.store import checkpoints
+from arena.store.checkpoints import Checkpoint
+from arena.store.files import explained, inside
+from arena.store.manifest import MANIFEST, described, fingerprint
+
+CONTENTS = "contents.json"
+METRICS = "metrics.jsonl"
+Fingerprints = dict[str, dict[str, Any]]
+
+
+def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> Fingerprints:
+    """Fingerprints of what the folder holds of iterations up to this one; sealed files that are `known` stay so."""
+    names = [f"log/{p.name}" for p in (run / "log").glob("*.parquet") if _iteration(p) <= iteration]
+    found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
+    return found | ({METRICS: fingerprint(run / METRICS)} if (run / METRICS).exists() else {})
+
+
+def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
+    """What a whole checkpoint counts on, {} for one of an older Arena; StoreError for the first file that changed."""
+    path = checkpoint.folder / CONTENTS
+    if not path.is_file():
+        return {}
+    with explained(path, "reading"):
+        found: Fingerprints = json.loads(path.read_text())
+    for name, expected in found.items():
+        _check_file(run, name, expected, checkpoint.iteration)
+    return found
+
+
+def check_newest(run: Path) -> None:
+    """As `check`, for the newest checkpoint that lists its contents wholly; weights are not looked at.
+
+    StoreError also where no checkpoint does: then nobody can tell what the logs were.
+    """
+    torn: list[str] = []
+    for number in reversed(checkpoints.iterations(run)):
+        try:
+            checkpoint = _listed(checkpoints.folder_of(run, number), number)
+        except (StoreError, OSError) as error:
+            torn.append(str(error))  # or just removed by the run itself: an older one may list as much
+            continue
+        check(run, checkpoint)
+        return
+    if torn:
+        raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one from a copy")
+
+
+def _listed(folder: Path, number: int) -> Checkpoint:
+    """The checkpoint in a folder whose list of contents is as it was written."""
+    expected = described(folder)["files"].get(CONTENTS)
+    if expected is not None and fingerprint(folder / CONTENTS) != expected:
+        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not as it was written")
+    if expected is None and (folder / CONTENTS).exists():
+        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
+    return Checkpoint(folder, number)
+
+
+def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
+    """The metrics may have grown since; everything else is as long as it was."""
+    path = inside(run, name)
+    advice = f"iteration {iteration} counts on it: restore it from a copy"
+    if not path.is_file():
+        raise StoreError(f"{path} is missing, and {advice}")
+    with explained(path, "reading"), path.open("rb") as file:
+        if name == METRICS:
+            written = file.read(expected["size"])
+            found = {"sha256": hashlib.sha256(written).hexdigest(), "size": len(written)}
+        else:
+            found = fingerprint(path)
+    if found != expected:
+        raise StoreError(f"{path} is not as it was written, and {advice}")
+
+
+def _iteration(path: Path) -> int:
+    head = path.name.split(".")[0]
+    return int(head) if head.isdigit() else 1 << 62

@@ -1,0 +1,91 @@
+"""Going on with a run: what may be changed is recorded, what may not is refused by name."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from arena.store.reader import RunReader
+from tests.arena.tiny import ITERATIONS, arena, arena_child, flip_a_byte, refused, unbroken
+
+__all__ = ["unbroken"]
+
+
+@pytest.fixture
+def run(unbroken: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(unbroken, tmp_path / "run"))
+
+
+def edited(run: Path, before: str, after: str) -> None:
+    config = run / "config.yaml"
+    assert re.search(before, config.read_text())
+    config.write_text(re.sub(before, after, config.read_text(), count=1))
+
+
+def test_a_run_goes_on_for_longer_and_notes_what_was_changed(run: Path, tmp_path: Path) -> None:
+    more = ITERATIONS + 1
+    told = arena_child(tmp_path, "resume", run, "--iterations", str(more), "--set", "learn.lr=1e-5", "--json")
+    assert told.code == 0, told.err
+    reader = RunReader(run)
+    assert [row["iteration"] for row in reader.metrics()] == list(range(1, more + 1))
+    began, went_on = reader.environment()["commands"]
+    assert began["changed"] == {} and "selfplay" in began["command"]
+    assert went_on["changed"] == {"iterations": [ITERATIONS, more], "learn.lr": [0.0003, 1e-05]}
+    assert went_on["time"] >= began["time"] and "torch" in went_on["versions"]
+    assert f"iterations: {more}" in reader.config() and "lr: 1.0e-05" in reader.config()
+    assert arena_child(tmp_path, "resume", run).code == 0, "and so it stays"
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("seed=5", "seed (0 → 5) cannot change"),
+        ("learn.betas=[0.5, 0.9]", "learn.betas ([0.9, 0.95] → [0.5, 0.9]) cannot change"),
+        ("policies.shared.model=nano-2", "policies.shared.model (nano → nano-2) cannot change"),
+        ("game.options.max_turns=6", "game.options.max_turns (4 → 6) cannot change"),
+        ("learn.lrr=1", "learn.lrr: unknown field"),
+        ("iterations=1", "iterations: 1, and 3 of"),
+    ],
+)
+def test_what_may_not_change_is_refused_by_name(run: Path, setting: str, told: str) -> None:
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    line = refused("resume", run, "--set", setting)
+    assert told in line
+    if "cannot change" in told:
+        assert "start a new run" in line and "iterations, checkpoint" in line
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("command", [["resume"], ["eval", "--game", "negotiation"]])
+def test_an_edited_config_is_refused_naming_what_differs(run: Path, command: list[str]) -> None:
+    edited(run, "seed: 0", "seed: 7")
+    edited(run, "grad_clip: 1.0", "grad_clip: 2.0")
+    line = refused(command[0], run, *command[1:])
+    assert line.startswith(f"{run / 'config.yaml'} was edited since its run began: ")
+    assert "learn.grad_clip (1.0 → 2.0), seed (0 → 7)" in line and "restore it" in line
+
+
+def test_an_edit_of_what_may_change_is_recorded(run: Path) -> None:
+    edited(run, "lr: 0.0003", "lr: 0.002")
+    assert arena("resume", run, "--json").code == 0
+    assert RunReader(run).environment()["commands"][-1]["changed"] == {"learn.lr": [0.0003, 0.002]}
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "log/0001.parquet", "log/0002.credit.parquet"])
+def test_reading_commands_notice_what_changed(run: Path, file: str) -> None:
+    flip_a_byte(run / file)
+    commands: list[list[str | Path]] = [["show", run], ["show", run, "--json"], ["credit", run, "--estimators", "mars"]]
+    for command in commands:
+        assert f"{run / file} is not as it was written" in refused(*command)
+
+
+def test_eval_takes_no_older_weights_unasked(run: Path) -> None:
+    newest = run / "checkpoints" / f"{ITERATIONS:04d}"
+    flip_a_byte(newest / "policies" / "shared" / "model.safetensors")
+    for command in (["eval", run, "--game", "negotiation"], ["export", run, "--to", run.parent / "out"]):
+        line = refused(*command)
+        assert line.startswith(f"checkpoint {newest} is torn") and "ask for an older one (0, 2)" in line
+    told = arena("eval", f"{run}@2", "--game", "negotiation", "--matches", "2", "--json")
+    assert told.code == 0 and json.loads(told.out)["contender"].endswith("@2")
