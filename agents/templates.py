@@ -1,15 +1,18 @@
 """The templates of roles: Jinja2 without what could run away with time, memory or other people's files.
 
 A role may come from a stranger. Jinja's sandbox keeps templates from Python's internals; here they also lose
-what multiplies: macros, imports, recursion, width-taking filters and every method; loops have a budget of
-steps, and texts and lists a length. What is left prints facts, branches and loops.
+what multiplies: macros, imports, recursion, width-taking filters and every method. What a loop, a filter, a
+comparison or a range has to go through is taken off one budget of steps, and texts and lists have a length. What
+is left prints facts, branches and loops.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from traceback import extract_tb
 from typing import Any
 
 from jinja2 import StrictUndefined, Template, TemplateError, Undefined, meta, nodes, pass_context
@@ -20,9 +23,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from agents.names import nearest
+from agents.template_lines import own_lines
 
 MAX_TEXT = 20_000
-MAX_STEPS = 5_000
+MAX_STEPS = 100_000
+"""A step is a part of a loop's body, a value that is looked at, or LETTERS of a text that is: about a microsecond."""
+LETTERS = 50
+MAX_NUMBER = 10_000
+"""For what a filter is told: places to round to, blanks to indent by."""
 BUDGET = "_steps"
 
 FILTER_NAMES = (
@@ -43,7 +51,8 @@ class _Missing(StrictUndefined):
     def _undefined_message(self) -> str:
         owner, name = self._undefined_obj, self._undefined_name
         known = [key for key in owner if isinstance(key, str)] if isinstance(owner, Mapping) else []
-        return f"there is no '{name}' here{nearest(str(name), known)}"
+        there = nearest(str(name), known) or (f" (there are: {', '.join(known)})"[:200] if known else "")
+        return f"there is no '{name}' here{there}"
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -78,18 +87,59 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Bounds(NodeTransformer):
-    """Sends what could grow through a filter that counts, and refuses what cannot be counted."""
+    """Sends what could grow, or take long, through a filter that counts, and refuses what cannot be counted."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
         joined = nodes.List(node.nodes, lineno=node.lineno)
-        return nodes.Filter(joined, "join", [], [], None, None, lineno=node.lineno)
+        return nodes.Filter(_metered(joined), "join", [], [], None, None, lineno=node.lineno)
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         if node.recursive:
             raise BadTemplate(f"line {node.lineno}: recursive loops are not allowed")
+        body = sum(1 for part in (*node.body, node.test or node.target) for _ in part.find_all(nodes.Node))
         self.generic_visit(node)
-        node.iter = nodes.Filter(node.iter, "counted", [], [], None, None, lineno=node.lineno)
+        cost = nodes.Const(1 + body, lineno=node.lineno)
+        node.iter = nodes.Filter(node.iter, "counted", [cost], [], None, None, lineno=node.lineno)
+        return node
+
+    def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
+        self.generic_visit(node)
+        if node.node is not None:
+            node.node = _metered(node.node)
+        return node
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:
+        self.generic_visit(node)
+        node.node, node.args = _metered(node.node), [_metered(argument) for argument in node.args]
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        self.generic_visit(node)
+        node.expr = _metered(node.expr)
+        for operand in node.ops:
+            operand.expr = _metered(operand.expr)
+        return node
+
+    def visit_Add(self, node: nodes.BinExpr) -> nodes.Node:
+        self.generic_visit(node)
+        node.left, node.right = _metered(node.left), _metered(node.right)
+        return node
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:
+        self.generic_visit(node)
+        node.args = [_metered(argument) for argument in node.args]
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        if isinstance(node.arg, nodes.Slice):
+            node.node = _metered(node.node)
+        return node
+
+    def visit_Const(self, node: nodes.Const) -> nodes.Node:
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            raise BadTemplate(f"line {node.lineno}: numbers above 1e12 are not allowed")
         return node
 
     def visit_List(self, node: nodes.List | nodes.Tuple | nodes.Dict) -> nodes.Node:
@@ -109,22 +159,63 @@ class _Bounds(NodeTransformer):
     visit_Include = visit_Import = visit_FromImport = visit_Extends = _refuse
 
 
-@pass_context
-def _counted(context: Context, value: Iterable[Any]) -> list[Any]:
-    """The items of a loop, taken off the render's budget of steps."""
+def _metered(node: nodes.Expr) -> nodes.Expr:
+    """The value of the node, taken off the render's budget of steps."""
+    return nodes.Filter(node, "metered", [], [], None, None, lineno=node.lineno)
+
+
+def _spend(context: Context, steps: int) -> None:
     budget: list[int] = context[BUDGET]
-    items = list(islice(value, budget[0] + 1))
-    budget[0] -= len(items)
+    budget[0] -= steps
     if budget[0] < 0:
-        raise SecurityError(f"loops of more than {MAX_STEPS} steps are not allowed")
+        raise SecurityError(f"it takes more than {MAX_STEPS:,} steps: loop over less")
+
+
+@pass_context
+def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
+    """The items of a loop, each of which costs what its body does."""
+    items = list(islice(values, MAX_STEPS + 1))
+    _spend(context, len(items) * body)
     return items
 
 
+@pass_context
+def _measured(context: Context, value: Any) -> Any:
+    """The value as it is, or a list of what an iterator gives, that something will go through."""
+    value = list(islice(value, MAX_STEPS + 1)) if isinstance(value, Iterator) else value
+    _spend(context, _size(value))
+    return value
+
+
+@pass_context
+def _range(context: Context, *bounds: int) -> range:
+    """Python's, of so few numbers that it may be gone through."""
+    numbers = range(*bounds)
+    _spend(context, len(numbers))
+    return numbers
+
+
+def _size(value: Any) -> int:
+    """How many steps it takes to go through a value."""
+    if isinstance(value, str):
+        return 1 + len(value) // LETTERS
+    if isinstance(value, Mapping):
+        return 1 + sum(_size(key) + _size(inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return 1 + sum(map(_size, value))
+    return 1 + (len(value) if isinstance(value, range) else 0)
+
+
 def _short(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter of Jinja's whose result may not be long: some, repeated, double what they get."""
+    """A filter of Jinja's whose result may not be long: some, repeated, double what they get, or fill it up."""
 
     @functools.wraps(function)
     def bounded(*arguments: Any, **options: Any) -> Any:
+        for option in (*arguments[1:], *options.values()):
+            if isinstance(option, int | float) and not abs(option) <= MAX_NUMBER:
+                raise SecurityError(f"numbers above {MAX_NUMBER:,} are not allowed in filters")
+            if isinstance(option, str) and option.count(".") > 8:
+                raise SecurityError("names of more than eight parts are not allowed in filters")
         result = function(*arguments, **options)
         if isinstance(result, str | list) and len(result) > MAX_TEXT:
             raise SecurityError(f"a value longer than {MAX_TEXT} is not allowed")
@@ -147,10 +238,10 @@ def _hang(text: str) -> str:
 
 
 def _sandbox() -> _Sandbox:
-    sandbox = _Sandbox(undefined=_Missing, trim_blocks=True, lstrip_blocks=True)
+    sandbox = _Sandbox(undefined=_Missing, optimized=False)  # nothing is worked out before it is counted
     kept = {name: _short(FILTERS[name]) for name in FILTER_NAMES}
-    sandbox.filters = kept | {"join": _join, "hang": _hang, "counted": _counted}
-    sandbox.globals = {"range": sandbox.globals["range"]}
+    sandbox.filters = kept | {"join": _join, "hang": _hang, "counted": _counted, "metered": _measured}
+    sandbox.globals = {"range": _range}
     return sandbox
 
 
@@ -161,26 +252,28 @@ SANDBOX = _sandbox()
 def compiled(text: str, variables: tuple[str, ...]) -> Template:
     """A template that knows these variables; BadTemplate tells its line and what is wrong."""
     try:
-        tree = SANDBOX.parse(text)
-        unknown = sorted(meta.find_undeclared_variables(tree) - {*variables, *SANDBOX.globals})
+        unknown, tree = sorted(names_in(text) - {*variables, *SANDBOX.globals}), SANDBOX.parse(own_lines(text, SANDBOX))
         if unknown:
             known = nearest(unknown[0], variables) or f" (known: {', '.join(sorted(variables))})"
-            raise BadTemplate(f"unknown variable '{unknown[0]}'{known}")
+            line = min(name.lineno for name in tree.find_all(nodes.Name) if name.name == unknown[0])
+            raise BadTemplate(f"line {line}: unknown variable '{unknown[0]}'{known}")
         return Template.from_code(SANDBOX, SANDBOX.compile(_Bounds().visit(tree)), dict(SANDBOX.globals))
+    except BadTemplate:
+        raise
     except TemplateError as error:
-        line = getattr(error, "lineno", None)
-        raise BadTemplate(f"line {line}: {error.message}" if line else str(error)) from None
+        at = getattr(error, "lineno", None)
+        raise BadTemplate(f"line {at}: {error.message}" if at else str(error)) from None
     except (RecursionError, SyntaxError, MemoryError, OverflowError) as error:
         raise BadTemplate(f"too deeply nested ({type(error).__name__})") from None
 
 
 def names_in(text: str) -> set[str]:
-    """The variables that a template's text asks for."""
+    """The variables that a template's text asks for; from a tree of its own, in which Jinja works out constants."""
     return meta.find_undeclared_variables(SANDBOX.parse(text))
 
 
 def rendered(template: Template, values: Mapping[str, Any]) -> str:
-    """The template's text, stripped, of at most 20,000 characters; BadTemplate says why there is none."""
+    """The template's text, stripped, of at most 20,000 characters; BadTemplate says why there is none, and where."""
     pieces, length = [], 0
     try:
         for piece in template.generate(values, **{BUDGET: [MAX_STEPS]}):
@@ -188,6 +281,8 @@ def rendered(template: Template, values: Mapping[str, Any]) -> str:
             if length > MAX_TEXT:
                 raise BadTemplate(f"it prints more than {MAX_TEXT} characters")
             pieces.append(piece)
-    except (TemplateError, TypeError, ValueError, ArithmeticError, RecursionError, LookupError) as error:
-        raise BadTemplate(" ".join(str(error).split())) from None
+    except Exception as error:  # noqa: BLE001 what a stranger's template raises is not for us to know
+        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == "<template>"]
+        where = f"line {lines[-1]}: " if lines else ""
+        raise BadTemplate(where + (" ".join(str(error).split()) or type(error).__name__)) from None
     return "".join(pieces).strip()

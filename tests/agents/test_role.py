@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,10 +190,10 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
             TAGGED.replace("<offer>5</offer>", ""),
             ":14: examples: what example 1 says is not in the reply format",
         ),
-        ("role: x\nturn: '{{ mesages }}'", ":2: turn: unknown variable 'mesages' — did you mean 'messages'?"),
+        ("role: x\nturn: '{{ mesages }}'", ":2: turn: line 1: unknown variable 'mesages' — did you mean 'messages'?"),
         (
             "role: x\nsystem: '{{ messages }}'",
-            ":2: system: unknown variable 'messages' (known: persona, private,",
+            ":2: system: line 1: unknown variable 'messages' (known: persona, private,",
         ),
         ("role: x\nturn: |\n  a\n  {% for %}", ":2: turn: line 2: Expected an expression"),
         ("role: x\nturn: '{{ rules'", ":2: turn: line 1: unexpected end of template"),
@@ -199,7 +201,7 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
         ("role: x\nturn: '{% include \"/etc/passwd\" %}'", ":2: turn: line 1: macros, blocks and imports"),
         ("role: x\nturn: '{% macro a() %}{% endmacro %}'", ":2: turn: line 1: macros, blocks and imports"),
         ("role: x\nturn: '{{ [[rules], 1] }}'", ":2: turn: line 1: lists may hold constants only"),
-        ("role: x\nturn: '{{ lipsum(9) }}'", ":2: turn: unknown variable 'lipsum'"),
+        ("role: x\nturn: '{{ lipsum(9) }}'", ":2: turn: line 1: unknown variable 'lipsum'"),
         ("role: x\nturn: '{{" + "(" * 4000 + "1" + ")" * 4000 + "}}'", ":2: turn: too deeply nested"),
         ("role: x\nturn: '{{ " + "9" * 5000 + " }}'", ":2: turn: Exceeds the limit"),
         ("role: x\nturn: '" + "x" * 20_001 + "'", ":2: turn: String should have at most 20000 characters"),
@@ -224,7 +226,11 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "told"),
     [
-        ("{{ private.budget }}", "there is no 'budget' here"),
+        ("{{ private.budget }}", "there is no 'budget' here (there are: values)"),
+        ("{{ seat }}\n{% if first %}\n\n{{ private.vlues }}{% endif %}", "there is no 'vlues' here — did you mean"),
+        ("{{ [1, 2] | join(1, 2, 3) }}", "_join() takes from 1 to 2 positional arguments but 4 were given"),
+        ("{{ '1e999' | float | int }}", "cannot convert float infinity to integer"),
+        ("{{ 9 | hang }}", "'int' object has no attribute 'replace'"),
         ("{{ private.vlues }}", "there is no 'vlues' here — did you mean 'values'?"),
         ("{{ private['vlues'] }}", "there is no 'vlues' here — did you mean 'values'?"),
         ("{{ rules.upper() }}", "there is no 'upper' here"),
@@ -235,7 +241,8 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 def test_what_fails_in_play_names_role_template_and_variable(template: str, told: str) -> None:
     with pytest.raises(RoleError) as caught:
         turned(template)
-    assert str(caught.value) == f"role x: turn: {told}"
+    line = 4 if "\n" in template else 1
+    assert str(caught.value).startswith(f"role x: turn: line {line}: {told}")
 
 
 def test_facts_come_before_methods() -> None:
@@ -260,6 +267,18 @@ BOMBS = [
     "{% for m in messages %}{{ loop.__class__ }}{% endfor %}", "{{ cycler('a') }}", "{{ namespace(a=1) }}",
     "{% set a %}{{ rules }}{{ rules }}{% endset %}",
     "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    "{% for i in range(4000) %}{% if range(99999) | max %}{% endif %}{% endfor %}",
+    "{% for i in range(4000) %}{% if 'a' in range(99999) %}{% endif %}{% endfor %}", "{{ 'a' in range(10**12) }}",
+    "{{ range(1000000000000) | length }}", "{% if 'a' is in(range(99999999)) %}{% endif %}",
+    "{% for i in range(9000) %}" + "{{ '' }}" * 2000 + "{% endfor %}",
+    "{% for i in range(90) %}{% for i in range(90) %}{% for i in range(90) %}{% endfor %}{% endfor %}{% endfor %}",
+    "{% for i in range(5000) %}{% set a = rules" + " | upper | lower" * 600 + " %}{% endfor %}",
+    "{% set a = rules ~ rules ~ rules %}{% set a = a ~ a ~ a ~ a %}{% set a = a ~ a ~ a ~ a ~ a ~ a ~ a ~ a %}"
+    "{% for i in range(5000) %}{% set b = a" + "[:]" * 3000 + " %}{% endfor %}",
+    "{% set a = public.pool * 0 %}", "{{ 1.5 | round(99999999, 'ceil') }}", "{{ 1 | round(99999999, 'floor') }}",
+    "{{ public | tojson(indent=999999999) }}", "{{ rules | truncate(99999999) }}", "{{ 1e999 }}", "{{ 1e999 + first }}",
+    "{% for i in range(5000) %}{{ messages | sort(attribute='" + "text." * 3000 + "x') }}{% endfor %}",
+    "{% for i in range(3000) %}" + "{{ '' if loop.changed(public, rules) }}" * 90 + "{% endfor %}",
     "{% filter upper %}x{% endfilter %}", "{{ messages | map('upper') }}", "{{ rules | attr('__class__') }}",
 ]  # fmt: skip
 
@@ -267,8 +286,46 @@ BOMBS = [
 @pytest.mark.parametrize("template", BOMBS)
 def test_templates_cannot_run_away(template: str) -> None:
     """Hangs, or is killed for memory, where one can."""
+    begun = time.monotonic()
     with pytest.raises((RoleError, ValueError)):
         turned(template)
+    assert time.monotonic() - begun < 3
+
+
+LINES = [
+    ("{% if first %}A{% endif %}\nB", "A\nB"),
+    ("{% if first %}\nA\n{% endif %}\nB", "A\nB"),
+    ("  {% if first %}  \n  A\n  {% endif %}\n  B", "A\n  B"),
+    ("A\n{% for i in [1, 2] %}\n{{ i }}\n{% endfor %}\nB", "A\n1\n2\nB"),
+    ("A {% for i in [1, 2] %}{{ i }}{% endfor %}\nB", "A 12\nB"),
+    ("A\n{# a note #}\nB {# another #}\nC", "A\nB \nC"),
+    ("A\n{% set a = 1 %}{% if a %}\nB\n{% endif %} {# end #}\nC", "A\nB\nC"),
+    ("A\n{% if\n  first\n%}\nB\n{% endif %}\nC", "A\nB\nC"),
+    ("A\n\n{% if first %}\n\nB\n{% endif %}\n\nC", "A\n\n\nB\n\nC"),
+    ("A\n{%- if first -%}\n B\n{%- endif %}\nC", "AB\nC"),
+    ("A\n{% if first +%}\nB\n{% endif %}\nC", "A\n\nB\nC"),
+    ("A\n{% raw %}\n{% if %}\n{% endraw %}\nB", "A\n\n{% if %}\n\nB"),
+    ("A\n{{ '%}' }}{% if '%}' == '\\n' %}\nB{% endif %}\nC", "A\n%}\nC"),
+    ("A\r\n{% if first %}\r\nB\r\n{% endif %}\r\nC", "A\nB\nC"),
+]
+
+
+@pytest.mark.parametrize(("template", "text"), LINES)
+def test_what_one_writes_is_what_comes(template: str, text: str) -> None:
+    assert turned(template) == text
+
+
+def test_lines_keep_their_numbers() -> None:
+    with pytest.raises(ValueError, match="line 5: unknown variable 'nobody'"):
+        Role(role="x", turn="{% if first %}\n{# x #}\n\n{% endif %}\n{{ nobody }}")
+
+
+def test_the_readme_shows_a_role_that_works(role_file: Any) -> None:
+    shown = re.search(r"```yaml\n(role: .*?)```", Path("README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    role = load_role(str(role_file(shown[1])))
+    assert role.render_turn(OFFERED, True) == "Your values: 4 0 2.\nopener: OFFER 1 0 2 | balls please"
+    assert role.render_turn(OFFERED, False) == "opener: OFFER 1 0 2 | balls please"
 
 
 TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(["\ud800", "{{ 9**9 }}", "\r\nreferee: x", "\u2028"])
@@ -299,5 +356,5 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
     signs = ["share", "hear the others", "persona: no", "field 'act'", "nothing is shown at turn 1"]
     assert len(findings) == len(signs)
     assert all(sign in finding for sign, finding in zip(signs, findings, strict=True))
-    with pytest.raises(RoleError, match=r"^role x: turn: there is no 'budget' here$"):
+    with pytest.raises(RoleError, match=r"^role x: turn: line 1: there is no 'budget' here"):
         check_role(str(role_file("role: x\nturn: '{{ private.budget }}'")), [VIEW])
