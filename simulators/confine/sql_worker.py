@@ -17,6 +17,7 @@ import sqlite3
 import struct
 import sys
 import time
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ NAMES = """
 """
 FUNCTIONS = frozenset(NAMES.split())
 """What may be called: no file, no chance, no secrets of this build (random, load_extension, sqlite_version, …)."""
+DATES = {"date": 0, "datetime": 0, "julianday": 0, "strftime": 1, "time": 0, "timediff": 0, "unixepoch": 0}
+"""Functions of dates, and the place of the first one among what they are given."""
+PRESENT, ZONE = frozenset({"now", "subsec", "subsecond"}), frozenset({"localtime", "utc"})
+"""Words in place of a date, or after it, with which they ask this machine's clock and its time zone."""
 TABLE_FUNCTIONS = frozenset({"json_each", "json_tree"})
 SCHEMA = frozenset({"sqlite_master", "sqlite_schema"})
 LIMITS = {
@@ -101,6 +106,22 @@ class Guard:
         self.refusal = self.refusal or refusal
         return sqlite3.SQLITE_DENY
 
+    def date(self, name: str, dates: sqlite3.Connection, *values: Any) -> Any:
+        """What a function of dates gives, worked out on a connection beside, but for what a clock would have to say.
+
+        Words come in any case, as blobs, and with more after a NUL, at which SQLite stops to read.
+        """
+        read = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in values[DATES[name] :]]
+        words = [text.partition("\0")[0].lower() for text in read]
+        if not words or PRESENT & set(words[: 2 if name == "timediff" else 1]) or ZONE & set(words):
+            self.refusal = f"{name} of this moment or time zone is not allowed: a query gives the same at any time"
+            raise ValueError(self.refusal)
+        try:
+            return dates.execute(f"SELECT {name}({','.join('?' * len(values))})", values).fetchone()[0]
+        except sqlite3.Error as error:
+            self.refusal = str(error)
+            raise
+
     def look(self) -> int:
         """Whether the budget is used up; then SQLite stops the statement and undoes it."""
         self.steps -= STEPS_A_LOOK
@@ -129,6 +150,9 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
         connection.setlimit(limit, most)
     connection.set_authorizer(guard.allow)
     connection.set_progress_handler(guard.look, STEPS_A_LOOK)
+    dates = sqlite3.connect(":memory:")
+    for name in DATES:
+        connection.create_function(name, -1, partial(guard.date, name, dates))
     before = connection.total_changes
     try:
         cursor = connection.execute(sql)
@@ -149,6 +173,8 @@ def shown(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
     if cursor.description is None:
         return compact({"changed": max(0, cursor.rowcount)})
     columns = compact([name for name, *_ in cursor.description])
+    if len(columns) > characters:
+        raise ValueError(f"the names of its columns alone take more than {characters:,} characters: shorten them (AS)")
     lines: list[str] = []
     room = characters - len(columns)
     for row in cursor:

@@ -3,6 +3,7 @@
 import copy
 import json
 import resource
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,39 @@ def rows(text):
 )  # fmt: skip
 def test_what_reads(shop, query, answer):
     assert rows(shop.query(query)) == answer
+
+
+CLOCK = ["date()", "time('now')", "datetime('NOW')", "julianday('n' || 'ow')", "strftime('%s')",
+         "strftime('%Y', 'now')",
+         "unixepoch('now', 'subsec')", "unixepoch('subsec')", "unixepoch('subsecond')", "date(x'6e6f77')",
+         "date('now' || char(0) || 'x')", "timediff('2026-01-01', 'now')", "timediff('subsec', '2026-01-01')",
+         "datetime('2026-01-01', 'localtime')", "datetime('2026-01-01', '+1 day', 'UTC')", "current_timestamp",
+         "random()", "hex(randomblob(4))", "current_date", "sqlite_version()", "last_insert_rowid()"]  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", CLOCK)
+def test_neither_clock_nor_chance_gets_into_an_answer(shop, moment):
+    assert "not allowed" in shop.query(f"SELECT {moment} FROM customers")
+    assert "not allowed" in shop.query(f"UPDATE customers SET name = {moment}", write=True)
+    assert rows(shop.query("SELECT name FROM customers")) == [["Ada"], ["Bob"]]
+
+
+def test_dates_that_are_given_are_worked_out_as_ever(shop):
+    for call in ("date('2026-01-31', '+1 month')", "julianday('2026-01-31 12:00')", "time('12:34:56.7', 'subsec')",
+                 "strftime('%Y-%j', 1e9, 'unixepoch')", "date(NULL)", "date('nowhere')", "date(' now')", "date('now ')",
+                 "unixepoch('2026-01-01')", "strftime(NULL, '2026-01-01')"):  # fmt: skip
+        alone = sqlite3.connect(":memory:").execute(f"SELECT {call}").fetchone()[0]
+        assert rows(shop.query(f"SELECT {call}")) == [[alone]], call
+
+
+def test_an_answer_is_as_short_as_its_limit_whatever_its_columns_are_called(shop):
+    name = "n" * 9_000
+    for query in (f"SELECT 1 AS {name}", f"SELECT {', '.join(['a.*'] * 190)} FROM (SELECT 1 AS {name}) AS a"):
+        answer = shop.query(query)
+        assert len(answer) < 300 and "names of its columns" in answer
+    writes = f"UPDATE customers SET name = 'x' RETURNING id AS {name}"
+    assert "names of its columns" in shop.query(writes, write=True)
+    assert rows(shop.query("SELECT name FROM customers")) == [["Ada"], ["Bob"]], "an error changes nothing"
 
 
 def test_the_form_of_an_answer(shop):
