@@ -49,7 +49,7 @@ class Sampling(Part):
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(ge=0)] = 0
+    top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
     """0 keeps the whole vocabulary."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
     stop: list[Annotated[str, Field(min_length=1)]] = []

@@ -24,6 +24,8 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_VALUES = 20_000
 Where = Sequence[str | int]
+ARM = re.compile(r"(constrained-|function-|nullable|literal\[).*|is-instance.*")
+"""What pydantic calls an arm of a union, which is no field."""
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WORDS = (("", None), ("~", None), ("null", None), ("true", True), ("false", False))
@@ -87,7 +89,9 @@ def explain(error: ValidationError, text: str, source: str, model: type[BaseMode
     worst, more = gravest(error), error.error_count() - 1
     line, depth = _locate(text, worst["loc"])
     deep = depth + (worst["type"] == "missing") if text else len(worst["loc"])
-    field = worst["loc"][:deep] or worst["loc"][:1]
+    field = [
+        step for n, step in enumerate(worst["loc"][:deep] or worst["loc"][:1]) if not n or not ARM.fullmatch(str(step))
+    ]
     what = _reason(worst, model) + (f" (and {more} more)" if more else "")
     return _place(source, line - 1 if text else None, field, what)
 

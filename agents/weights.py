@@ -76,7 +76,7 @@ def resolve(name: str) -> Path:
     if seed is not None:
         return _made(name, _nano_source(seed), lambda folder: _make_nano(folder, seed))
     folder = Path(name).expanduser()
-    if folder.exists():
+    if os.path.exists(folder):
         check_folder(folder)
         return folder.resolve()
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and not folder.parent.exists():

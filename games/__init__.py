@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,12 @@ def make(name: str, **options: Any) -> TextGame:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known)}"
             raise ValueError(f"there is no option '{option}'{hint}")
-    return factory(**options)
+    try:
+        return factory(**options)
+    except TypeError as error:
+        if fixed := re.search("multiple values for keyword argument '(.*)'", str(error)):
+            raise ValueError(f"the option '{fixed[1]}' is not to choose in {name}: it sets it itself") from None
+        raise
 
 
 @functools.cache

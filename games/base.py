@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, TypedDict
@@ -26,6 +25,8 @@ STAKE = "stake"
 ACTION_LENGTH = 4000
 TALK_LENGTH = 200
 SAMPLE_LENGTH = 24
+MOST = 10**9
+"""The largest number that an option may be, unless it says otherwise: sums of payoffs stay finite."""
 
 
 class Message(TypedDict):
@@ -80,26 +81,32 @@ def one_line(text: str, limit: int = TALK_LENGTH) -> str:
     return " ".join(visible.split())[:limit].rstrip()
 
 
-def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
-    """The option as an int of at least `least`, at most `most`; ValueError says what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
+def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
+    """The option as an int from `least` to `most`; ValueError says what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        limits = f"of at least {least}" if most == MOST else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {limits}, not {_shown(value)}")
     return value
 
 
 def number(name: str, value: object, least: float = 0.0) -> float:
-    """The option as a finite float of at least `least`; ValueError says what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-        raise ValueError(f"{name} must be a finite number of at least {least:g}, not {value!r}")
+    """The option as a float of at least `least`; ValueError says what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
+        raise ValueError(f"{name} must be a number from {least:g} to {MOST:g}, not {_shown(value)}")
     return float(value)
 
 
 def flag(name: str, value: object) -> bool:
     """The option as a bool; ValueError says what is wrong with it."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {value!r}")
+        raise ValueError(f"{name} must be true or false, not {_shown(value)}")
     return value
+
+
+def _shown(value: object) -> str:
+    """A value that was refused, short."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError)
 """Errors whose text is one line for the user; the command ends with exit code 2."""
 
+LONGEST = 1000
+"""Characters of a complaint, whatever name or value it repeats."""
+
 app = typer.Typer(
     help="The lab where language models learn by talking and playing with each other.",
     no_args_is_help=True,
@@ -71,7 +74,8 @@ def run_cli() -> int:
 def _complain(line: str, code: int) -> int:
     from arena.plain import printable
 
-    print(f"arena: {printable(line)}", file=sys.stderr)
+    shown = printable(line)
+    print(f"arena: {shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + '…'}", file=sys.stderr)
     return code
 
 

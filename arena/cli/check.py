@@ -51,8 +51,8 @@ def check_role_file(
 @check_app.command("game")
 def check_game(
     name: Annotated[str, typer.Argument(help="A game's name, as in an experiment's game.name.", show_default=False)],
-    acts: Annotated[int, typer.Option(min=1, help="How many random acts to try, legal and not.")] = 2000,
-    seeds: Annotated[int, typer.Option(min=1, help="How many matches each of the other checks plays.")] = 20,
+    acts: Annotated[int, typer.Option(min=1, max=10**9, help="How many random acts to try, legal and not.")] = 2000,
+    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="How many matches each of the other checks plays.")] = 20,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -34,8 +34,10 @@ Role = Annotated[str, typer.Option(help="For all models at all seats, instead of
 Split = Annotated[
     str, typer.Option(help="Whom a simulator deals: train, test or all; default test, never met in training on train.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of deals and of all chance: the same seed deals the same.")]
-Matches = Annotated[int, typer.Option(min=2, help="Against each other contender; at least so many.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**63 - 1, help="Of deals and of all chance: the same seed deals the same.")
+]
+Matches = Annotated[int, typer.Option(min=2, max=10**6, help="Against each other contender; at least so many.")]
 Endpoint = Annotated[
     list[str] | None,
     typer.Option(

@@ -47,8 +47,10 @@ def matrix_(
             show_default=False,
         ),
     ] = "",
-    tasks: Annotated[int, typer.Option(min=2, help="Hidden entities; every agent meets all, with every person.")] = 50,
-    trials: Annotated[int, typer.Option(min=1, help="How often each task is played, with other chance.")] = 4,
+    tasks: Annotated[
+        int, typer.Option(min=2, max=10**5, help="Hidden entities; every agent meets all, with every person.")
+    ] = 50,
+    trials: Annotated[int, typer.Option(min=1, max=1000, help="How often each task is played, with other chance.")] = 4,
     k: Annotated[int | None, typer.Option("--k", min=1, help="Up to which pass^k; default all trials.")] = None,
     role: Annotated[str, typer.Option(help="For all models that are agents, instead of their own.")] = "",
     option: Option = None,

@@ -32,7 +32,9 @@ def play(
         typer.Option(metavar="SEAT=WHO", help="Who sits where; SEAT is a name or a number from 0.", show_default=False),
     ] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the deal and of all players; default a new one.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Of the deal and of all players; default a new one.")
+    ] = None,
     role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
     endpoint: Endpoint = None,
     out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,

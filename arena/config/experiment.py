@@ -10,14 +10,22 @@ from arena.config.parts import Chosen, Kind, Kinds
 from arena.config.paths import ContenderName, Folder, GameName, ModelName, RoleName
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=10**9)]
+"""Far beyond any use, and still within what torch and NumPy count with."""
+Matches = Annotated[int, Field(ge=1, le=10**6)]
+"""All of them are planned, and held, at once."""
+Share = Annotated[float, Field(ge=0, le=1e6)]
+"""Relative to others: their sum stays finite."""
+Beta = Annotated[float, Field(ge=0, lt=1)]
 Nonfinite = Literal["stop", "skip"]
 
 
 class Spec(BaseModel):
     """Base of all parts of an experiment: unknown keys and wrong types are errors."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class GameSpec(Spec):
@@ -45,7 +53,7 @@ class TableSpec(Spec):
     """Which game is played there."""
     seats: dict[str, SeatSpec]
     """By the game's names for its seats."""
-    share: Annotated[float, Field(gt=0)] = 1.0
+    share: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Of the matches of an iteration, relative to the other tables' shares."""
 
 
@@ -54,9 +62,9 @@ class ImitateSpec(Spec):
 
     brains: Annotated[list[str], Field(min_length=1)]
     """Every match seats some of them, drawn at random, at the policy's own tables."""
-    matches: Positive = 256
+    matches: Matches = 256
     """How many matches the brains play."""
-    epochs: Positive = 4
+    epochs: Annotated[int, Field(ge=1, le=10**4)] = 4
     """How often all of them are learned from."""
     minibatches: Positive = 8
     """Optimiser steps per epoch."""
@@ -84,26 +92,26 @@ class LimitsSpec(Spec):
     """Taken by all seats together."""
     tokens: Positive | None = None
     """Sampled by all seats together."""
-    seconds: Annotated[float, Field(gt=0)] | None = 600.0
+    seconds: Annotated[float, Field(gt=0, le=1e9)] | None = 600.0
     """Wall time of the match."""
-    turn_seconds: Annotated[float, Field(gt=0)] | None = 120.0
+    turn_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = 120.0
     """Wall time of one turn."""
 
 
 class PlaySpec(Spec):
     """How the matches of an iteration are played."""
 
-    matches: Positive = 16
+    matches: Matches = 16
     """Of one iteration, all tables together."""
-    group: Positive = 1
+    group: Matches = 1
     """How many matches share a deal, for estimators that compare within one; divides `matches`."""
-    resample: Annotated[int, Field(ge=0)] = 0
+    resample: Annotated[int, Field(ge=0, le=10**4)] = 0
     """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
-    branch: Annotated[int, Field(ge=0)] = 0
+    branch: Annotated[int, Field(ge=0, le=10**4)] = 0
     """How many more matches part from each one, at turns of its learners drawn at random; they come on top."""
     in_flight: Positive = 64
     """How many matches run at once."""
-    attempts: Positive = 3
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """How often a failing match is tried before the run stops."""
     limits: LimitsSpec = LimitsSpec()
     """What one match may use."""
@@ -148,7 +156,7 @@ class ShownSpec(Spec):
     """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
-    matches: Positive = 8
+    matches: Matches = 8
     """Shown to each policy in each iteration."""
 
     @model_validator(mode="after")
@@ -173,13 +181,13 @@ class LearnSpec(Spec):
     """What of earlier iterations is learned from once more."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
     """AdamW's learning rate."""
-    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.95)
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
     """AdamW's decay of the first and of the second moment."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """AdamW's, per step and unit of lr."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Optimiser steps over which lr grows from 0 in a straight line."""
-    epochs: Positive = 1
+    epochs: Annotated[int, Field(ge=1, le=10**4)] = 1
     """How often an update goes through what was played."""
     minibatches: Positive = 1
     """Optimiser steps per epoch."""
@@ -214,7 +222,7 @@ class OpponentSpec(Spec):
     play: Literal["self", "past", "pfsp", "fixed"]
     """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
     learner seldom beats; `fixed`: a brain or a frozen policy."""
-    weight: Annotated[float, Field(ge=0)] = 1.0
+    weight: Share = 1.0
     """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
     lag: Positive | None = None
     """Of `past`: how many updates ago."""
@@ -247,7 +255,7 @@ class PoolSpec(Spec):
 
     every: Positive = 5
     """Iterations between two admissions; the beginning is always admitted."""
-    keep: Annotated[int, Field(ge=2)] = 8
+    keep: Annotated[int, Field(ge=2, le=10**6)] = 8
     """Members; beyond, the oldest but the first goes."""
     in_memory: Positive = 4
     """Past versions that are loaded at once."""
@@ -269,7 +277,7 @@ class EvaluateSpec(Spec):
     """Which games, with which options."""
     against: list[ContenderName] = ["random"]
     """As in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
-    matches: Positive = 100
+    matches: Annotated[int, Field(ge=2, le=10**6)] = 100
     """Per game and opponent, before and after each."""
 
 
@@ -287,13 +295,13 @@ class Experiment(Spec):
 
     name: Name
     """Of the run; its folder begins with it."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Every random choice comes from it."""
-    iterations: Positive
+    iterations: Annotated[int, Field(ge=1, le=10**5)]
     """How often to play, learn and publish."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Of the matrix products in play and learning; weights and optimiser are float32 always."""
-    threads: Positive | Literal["auto"] | None = "auto"
+    threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None = "auto"
     """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
     config; null leaves torch's own choice."""
     game: GameSpec | None = None

@@ -104,13 +104,14 @@ def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
 
 def set_layer(assignment: str) -> Layer:
     """`a.b=c`: the value is read as YAML."""
+    source = strict_yaml.one_line(f"--set {assignment}", 200)
     path, equals, value = assignment.partition("=")
     if not equals or not path.strip():
-        raise ConfigError(f"--set {assignment}: write it as a.b=value, such as --set learn.lr=1e-5")
-    data: Any = text_layer(f"--set {assignment}", value).data if value.strip() else ""
+        raise ConfigError(f"{source}: write it as a.b=value, such as --set learn.lr=1e-5")
+    data: Any = text_layer(source, value).data if value.strip() else ""
     for key in reversed(path.strip().split(".")):
         data = {key: data}
-    return Layer(f"--set {assignment}", "", data)
+    return Layer(source, "", data)
 
 
 def compose(layers: Iterable[Layer]) -> Experiment:

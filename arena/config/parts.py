@@ -6,7 +6,7 @@ settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one
 `estimator: lone_winner.py:lone_winner`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
@@ -14,7 +14,7 @@ from inspect import Parameter, getdoc, isfunction, signature
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
@@ -35,6 +35,8 @@ TABLES = {
     "replay": "arena.credit.replay:REPLAYS",
 }
 """Where each kind of part is found: loaded when first asked for, since those of `arena.learn` bring torch."""
+LARGEST = 1e9
+"""Of any number that is set in a part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +205,7 @@ def _choose(kind: str, value: Any) -> Chosen:
     if isinstance(value, Chosen):
         return value
     if kind == "schedule" and isinstance(value, int | float) and not isinstance(value, bool):
-        return Chosen("schedule", "constant", {"value": float(value)})
+        name, value = "constant", {"constant": {"value": value}}
     if isinstance(value, Mapping) and len(value) > 1:
         named = " and ".join(map(str, value))
         raise PydanticCustomError("part_error", f"one {kind} belongs here, not {named}")
@@ -237,8 +239,30 @@ def _model(kind: str, name: str) -> type[BaseModel]:
         setting: (hints[setting], ... if parameter.default is Parameter.empty else parameter.default)
         for setting, parameter in _settings(function).items()
     }
-    config = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
-    return create_model(f"{name} settings", __config__=config, **fields)
+    return create_model(f"{name} settings", __base__=_Settings, **fields)
+
+
+class _Settings(BaseModel):
+    """Base of all parts' settings."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _within_reach(cls, value: Any) -> Any:
+        """Numbers with which sums and products stay finite, in float32 too."""
+        for number in _numbers_in(value):
+            if abs(number) > LARGEST:
+                raise ValueError(f"a number between {-LARGEST:g} and {LARGEST:g} belongs here")
+        return value
+
+
+def _numbers_in(value: Any) -> Iterator[float]:
+    if isinstance(value, int | float):
+        yield value
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in inner:
+        yield from _numbers_in(item)
 
 
 def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:

@@ -5,11 +5,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from arena.errors import StoreError
+
 
 class Board:
     """Writes event files; a resumed run hides what it is about to do again."""
 
     def __init__(self, folder: Path, done: int) -> None:
+        """StoreError where something that is no folder has its name."""
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(f"{folder} is no folder, and TensorBoard's files belong there: move it away")
         self.folder, self.done = folder, done
 
     def add(self, row: Mapping[str, Any]) -> None:

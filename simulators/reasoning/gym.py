@@ -27,6 +27,8 @@ from games.base import whole_number
 from simulators.base import SimulatorFault, held_out
 
 LEVEL = "level"
+MOST = 1000
+"""The largest number that a setting may be, or ten times its default where that is more."""
 OURS = ("seed", "size")
 """Settings of a family that come from the match."""
 
@@ -191,6 +193,7 @@ def _settings(family: str, given: object) -> dict[str, Any]:
     for name, value in given.items():
         if name != LEVEL:
             settings[name] = _value(family, str(name), value, hints)
+            _check_size(family, name, settings[name], getattr(config_class, name, None))
     if family == "basic_arithmetic" and not settings.get("allow_parentheses", True):
         raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: leave it")
     try:
@@ -212,6 +215,18 @@ def _value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> A
         return TypeAdapter(hints[name]).validate_python(list(value) if isinstance(value, tuple) else value)
     except ValidationError as error:
         raise ValueError(f"task: {family}.{name}: {error.errors()[0]['msg']}, not {value!r}") from None
+
+
+def _check_size(family: str, name: str, value: object, default: object) -> None:
+    """ValueError for a number far beyond what the family is made for: it may take hours, or all memory."""
+    most = max([MOST, *(10 * abs(number) for number in _numbers(default))])
+    if any(abs(number) > most for number in _numbers(value)):
+        raise ValueError(f"task: {family}.{name}: at most {most:g}: larger tasks take too long to make")
+
+
+def _numbers(value: object) -> list[float]:
+    items = value if isinstance(value, list | tuple) else [value]
+    return [item for item in items if isinstance(item, int | float)]
 
 
 def _of_level(family: str, level: object) -> dict[str, Any]:

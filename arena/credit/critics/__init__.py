@@ -78,7 +78,7 @@ def archer(
     *,
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.95,
     features: Annotated[int, Field(ge=8, le=4096)] = 256,
-    hidden: Positive = 128,
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 128,
     lr: Rate = 1e-3,
     polyak: Share = 0.1,
     steps: Positive = 50,

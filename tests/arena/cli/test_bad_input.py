@@ -261,6 +261,61 @@ def test_bad_game_options(options: str, told: str) -> None:
     assert line.startswith("game.options: ") and told in line
 
 
+HUGE = "1" + "0" * 40
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (f"threads={HUGE}", "threads: "),
+        (f"play.matches={HUGE}", "play.matches: "),
+        (f"iterations={HUGE}", "iterations: "),
+        (f"seed={HUGE}", "seed: "),
+        (f"learn.epochs={HUGE}", "learn.epochs: "),
+        ("learn.betas=[5, -3]", "learn.betas[0]: "),
+        ("learn.betas=[0.9, 1.0]", "learn.betas[1]: "),
+        ("league.opponents=[{play: self, weight: 1e308}, {play: past, lag: 1, weight: 1e308}]", "weight: "),
+        ("game.options.stake=1e308", "stake must be a number from 0 to 1e+09"),
+        ("game.options.penalty=1e308", "penalty must be a number"),
+        (f"game.options.max_turns={HUGE}", "max_turns must be a whole number"),
+        ("credit.weights.deal=1e308", "credit.weights.deal"),
+        (f"credit.weights.deal={HUGE}", "credit.weights.deal"),
+        ("credit.estimator={weighted_sum: {of: {mars: 1e308}}}", "credit.estimator"),
+        ("play.limits.seconds=1e308", "play.limits.seconds"),
+    ],
+)
+def test_numbers_beyond_any_use(setting: str, told: str) -> None:
+    assert told in run_refused("--set", setting)
+
+
+def test_an_option_that_a_simulator_sets_itself() -> None:
+    for game in ("clinic", "desk"):
+        for command in (["eval", "noop"], ["play", "--seat", "0=noop"], ["check", "game"]):
+            name = ["--game", game] if command[0] != "check" else [game]
+            assert "the option 'talk' is not to choose" in refused(*command, *name, "--option", "talk=true")
+        assert "the option 'talk' is not to choose" in refused(
+            *RUN[:2], "--game", game, "--set", "game.options.talk=true"
+        )
+
+
+def test_a_task_that_would_take_hours_to_make() -> None:
+    task = "task={chain_sum: {max_digits: 1000000}}"
+    assert "chain_sum.max_digits: at most 1000" in refused("eval", "noop", "--game", "reasoning", "--option", task)
+
+
+def test_a_complaint_is_short_whatever_it_repeats() -> None:
+    assert len(refused("list", "x" * 100_000)) <= 1000
+
+
+def test_something_else_where_tensorboard_writes(tmp_path: Path, unbroken: Path) -> None:
+    run = shutil.copytree(unbroken, tmp_path / "run")
+    shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
+    shutil.rmtree(run / "tensorboard")
+    (run / "tensorboard").touch()
+    told = arena("resume", run)
+    assert told.code == 2 and "tensorboard is no folder" in told.line
+
+
 def test_a_seat_that_the_game_does_not_have() -> None:
     line = run_refused("--set", "seats.oponer={role: opener, policy: shared}")
     assert "negotiation has no seat 'oponer' — did you mean 'opener'? (its seats: opener, responder)" in line

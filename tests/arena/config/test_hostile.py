@@ -1,0 +1,134 @@
+"""Whatever is written into an experiment, a role or `--set`: it is taken, or refused in one line; no traceback, ever."""
+
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from agents.role import read_role
+from arena.cli.app import BAD_INPUT
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, recipe_layer, set_layer, text_layer
+from arena.preflight import preflight
+from tests.arena import hostile
+from tests.arena.tiny import arena
+
+PATIENCE = 10
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """TimeoutError for what takes longer than PATIENCE seconds."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"more than {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(PATIENCE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def taken_or_refused(case: str, take: Callable[[], object]) -> bool:
+    """Whether it was taken; fails the test for an error that is not one line for the user."""
+    try:
+        with in_time():
+            take()
+        return True
+    except BAD_INPUT as error:
+        assert str(error) and "\n" not in str(error), case
+        return False
+    except BaseException as error:
+        raise AssertionError(f"{type(error).__name__}: {str(error)[:300]}, of:\n{case}") from error
+
+
+def checked(experiment: Experiment) -> None:
+    """All that is checked before a run's folder exists, but for the trial of how many threads are fastest."""
+    preflight(experiment.model_copy(update={"threads": 1}), lambda doing: None)
+
+
+def try_experiments(rng: random.Random, count: int) -> int:
+    """How many mutated experiments of so many are taken."""
+    texts = (text for _, text in hostile.mutants(hostile.experiments(), rng, count))
+    return sum(taken_or_refused(text, lambda text=text: checked(compose([text_layer("it", text)]))) for text in texts)
+
+
+def try_settings(rng: random.Random, count: int) -> int:
+    """How many `--set` of so many are taken."""
+    taken = 0
+    for name, setting in (hostile.setting(rng) for _ in range(count)):
+        layers = [recipe_layer(name)]
+        taken += taken_or_refused(
+            f"{name}: {setting}", lambda layers=layers, setting=setting: checked(compose([*layers, set_layer(setting)]))
+        )
+    return taken
+
+
+def try_roles(rng: random.Random, count: int, folder: Path) -> int:
+    """How many mutated roles of so many are taken."""
+    file, taken = folder / "role.yaml", 0
+    for _, text in hostile.mutants(hostile.roles(), rng, count):
+        file.write_text(text, encoding="utf-8", errors="surrogatepass")
+        taken += taken_or_refused(text, lambda: read_role(file))
+    return taken
+
+
+@pytest.fixture(autouse=True)
+def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder to stand in: relative paths find nothing."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sample_of_experiments(seed: int) -> None:
+    assert 0 < try_experiments(random.Random(seed), 125) < 125
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sample_of_settings(seed: int) -> None:
+    assert 0 < try_settings(random.Random(seed), 175) < 175
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_of_roles(seed: int, tmp_path: Path) -> None:
+    assert 0 < try_roles(random.Random(seed), 250, tmp_path) < 250
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_sample_on_the_command_line(command: str, tmp_path: Path) -> None:
+    rng, codes = random.Random(3), list[int]()
+    for n in range(40):
+        if command == "check":
+            (name, text), file = next(hostile.mutants(hostile.roles(), rng, 1)), tmp_path / f"role-{n}.yaml"
+            file.write_text(text, encoding="utf-8", errors="surrogatepass")
+            told = arena("check", "role", file, "--game", "negotiation")
+        else:
+            name, text = next(hostile.mutants(hostile.experiments(), rng, 1))
+            text = text if n % 2 else "no_such_field: 1\n" + text  # refused at the latest by that: nothing is to begin
+            (tmp_path / "mine.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
+            told = arena("run", "selfplay", "--config", tmp_path / "mine.yaml", "--set", "policies=1", "--out", "run")
+        codes.append(told.code)
+        if told.code:
+            assert told.code == 2 and told.line, f"{name}: {text}"
+            assert told.line.isprintable() and len(told.line) <= 1000
+    assert set(codes) == ({0, 2} if command == "check" else {2})
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand(tmp_path: Path) -> None:
+    rng = random.Random(13)
+    for _ in range(25):
+        try_experiments(rng, 1500)
+        try_settings(rng, 1500)
+        try_roles(rng, 1000, tmp_path)
+    for _ in range(300):
+        name, setting = hostile.setting(rng)
+        told = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
+        assert told.code == 2 and told.line and len(told.line) <= 1000, setting
