@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import games
 from agents.errors import RoleError
 from agents.names import nearest
 from arena.config.parts import TABLES, described, plural
+from arena.config.presets import PRESETS, Preset
 from arena.errors import ConfigError
 from games.adapters import loading
 from games.sources import docstring
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from agents.role_check import RolePreview
 
 PARTS = {plural(kind): kind for kind in TABLES}
-KINDS = ("games", "roles", "policies", "opponents", *PARTS, "recipes")
+KINDS = ("games", "roles", "policies", "opponents", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _OPPONENTS = {
@@ -59,7 +61,26 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         from arena.config.layers import recipe_names
 
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
+    if kind == "presets":
+        return [_preset(name, preset) for name, preset in PRESETS.items()]
     return described(PARTS[kind])
+
+
+def _preset(name: str, preset: Preset) -> dict[str, str]:
+    """What a preset stands for, as it would be written."""
+    rule = preset.learn["loss"]["policy_gradient"]
+    weight = preset.learn["regularisers"]["kl"]["weight"]
+    return {
+        "learn.loss": name, "ratio": rule["ratio"], "clip": _flow(rule["clip"]),
+        "aggregate": _flow(preset.learn["aggregate"]), "kl": f"{weight:g}", "goes with": preset.goes_with,
+        "from": preset.source,
+    }  # fmt: skip
+
+
+def _flow(value: Any) -> str:
+    """A part as one types it: `ppo: {low: 0.2, high: 0.2}`."""
+    text = json.dumps(value).replace('"', "")
+    return text[1:-1].removesuffix(": {}") if isinstance(value, dict) else text
 
 
 def _game_line(name: str, place: str) -> str:

@@ -18,9 +18,11 @@ from arena.config.experiment import (
     CreditSpec,
     Experiment,
     LeagueSpec,
+    LearnSpec,
     SeatSpec,
 )
 from arena.config.parts import Kind, given_by_critics
+from arena.config.presets import preset_in
 from arena.config.schedules import Clock
 from arena.errors import ConfigError
 
@@ -122,7 +124,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         _checked(layer)
         # Several games replace one, and one several: they are two ways to say the same.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
-        merged = _over({key: value for key, value in merged.items() if key not in lower}, layer.data)
+        merged = _over({key: value for key, value in merged.items() if key not in lower}, _written_out(layer))
     try:
         experiment = Experiment.model_validate(merged)
     except ValidationError as error:
@@ -234,6 +236,14 @@ def apportion(count: int, shares: Sequence[float]) -> list[int]:
     for i in by_remainder[: count - sum(counts)]:
         counts[i] += 1
     return counts
+
+
+def _written_out(layer: Layer) -> Mapping[str, Any]:
+    """The layer's settings, with what a preset stands for in place of its name, under what stands beside it."""
+    if (preset := preset_in(layer.data, layer.source)) is None:
+        return layer.data  # type: ignore[no-any-return]
+    beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
+    return {**layer.data, "learn": _over(preset.learn, beside, LearnSpec)}
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any], model: Any = Experiment) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
+from arena.config.presets import PRESETS
 from arena.errors import ConfigError
 
 TABLES = {
@@ -135,7 +136,8 @@ def part(kind: str, name: str) -> Callable[..., Any]:
         return _from_file(Path(path), function)
     known = parts_of(kind)
     if name not in known:
-        raise ValueError(f"unknown {kind} '{name}'{nearest(name, list(known))} (arena list {plural(kind)})")
+        hint = elsewhere(name, kind) or nearest(name, [*known, *(PRESETS if kind == "loss" else ())])
+        raise ValueError(f"unknown {kind} '{name}'{hint} (arena list {plural(kind)})")
     return known[name]
 
 
@@ -220,6 +222,24 @@ def _choose(kind: str, value: Any) -> Chosen:
     except ValueError as error:
         raise PydanticCustomError("part_error", str(error).replace("{", "{{").replace("}", "}}")) from None
     return Chosen(kind, name, {field: getattr(settings, field) for field in type(settings).model_fields})
+
+
+PLACES = {
+    "estimator": "credit.estimator", "stage": "credit.stages", "transform": "credit.transforms",
+    "selector": "credit.select", "critic": "credit.critic", "loss": "learn.loss",
+    "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
+    "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
+}  # fmt: skip
+"""Where a part of a kind is named in an experiment."""
+
+
+def elsewhere(name: str, kind: str) -> str:
+    """What to add to an error: where in an experiment this name belongs, "" where nowhere."""
+    places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in parts_of(other)]
+    places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
+    return (
+        ": it is " + " or ".join(f"{'an' if place[0] in 'ae' else 'a'} {place}" for place in places) if places else ""
+    )
 
 
 def plural(kind: str) -> str:

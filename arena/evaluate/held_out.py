@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from agents.players.servers import Endpoints
 from arena.config.experiment import EvaluateSpec, Experiment, GameSpec
+from arena.config.kept import experiment_of
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (
@@ -78,7 +79,7 @@ def held_out(
 
     `begin` is told how many matches there will be and returns whom to call after each of them.
     """
-    loader = specs.Contenders(endpoints=Endpoints(specs.experiment_of(run).servers()))
+    loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
     last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
     games = [on_split(game) for game in spec.games]
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]

@@ -1,4 +1,4 @@
-"""Whatever is written into an experiment, a role or `--set`: it is taken, or refused in one line; no traceback, ever."""
+"""Whatever is written into an experiment, a role or `--set` is taken, or refused in one line; no traceback, ever."""
 
 import random
 import signal

@@ -1,0 +1,87 @@
+"""Names from papers and libraries for a way to learn, and what they stand for: `learn.loss: grpo`.
+
+A preset is settings of `learn`, laid under what stands beside it and over what lies below it. The experiment that is
+run, and its config.yaml, hold what it stood for, never its name. What a turn was worth stays the estimator's business:
+`goes_with` names the one that the paper has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from arena.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a name stands for."""
+
+    learn: Mapping[str, Any]
+    """Settings of `learn`."""
+    goes_with: str
+    """What else the source has, that is no business of `learn`."""
+    source: str
+
+
+def _preset(
+    clip: Mapping[str, Any], aggregate: Any, goes_with: str, source: str, *, ratio: str = "token", kl: float = 0.0
+) -> Preset:
+    loss = {"policy_gradient": {"ratio": ratio, "clip": clip, "correction": "uncorrected"}}
+    return Preset({"loss": loss, "aggregate": aggregate, "regularisers": {"kl": {"weight": kl}}}, goes_with, source)
+
+
+def _ppo(low: float, high: float) -> dict[str, Any]:
+    return {"ppo": {"low": low, "high": high}}
+
+
+UNCLIPPED: dict[str, Any] = {"unclipped": {}}
+SUMMED = {"constant_length": {"length": 1}}
+"""The sum over a stream's tokens, mean over streams."""
+
+PRESETS = {
+    "ppo": _preset(
+        _ppo(0.2, 0.2), "token_mean", "credit: {estimator: gae_token, critic: value_head}",
+        "Schulman et al. 2017; TRL, verl",
+    ),
+    "grpo": _preset(_ppo(0.2, 0.2), "stream_mean", "credit.estimator: grpo", "Shao et al. 2024, beta .04", kl=0.04),
+    "dr_grpo": _preset(
+        _ppo(0.2, 0.2), {"constant_length": {"length": 1024}}, "credit.estimator: dr_grpo; length: the longest answer",
+        "Liu et al. 2025",
+    ),
+    "bnpo": _preset(_ppo(0.2, 0.2), "token_mean", "credit.estimator: grpo", "TRL's loss_type bnpo"),
+    "dapo": _preset(
+        _ppo(0.2, 0.28), "token_mean", "credit: {estimator: grpo, select: [zero_variance], stages: [overlong]}",
+        "Yu et al. 2025",
+    ),
+    "gspo": _preset(
+        _ppo(3e-4, 4e-4), "stream_mean", "credit.estimator: grpo", "Zheng et al. 2025", ratio="sequence"
+    ),
+    "luspo": _preset(_ppo(2e-3, 2.5e-3), SUMMED, "credit.estimator: grpo", "TRL's loss_type luspo", ratio="sequence"),
+    "cispo": _preset(
+        {"cispo": {"low": 1.0, "high": 4.0}}, "token_mean", "credit.estimator: grpo",
+        "MiniMax-M1 (Chen et al. 2025), high as ScaleRL",
+    ),
+    "reinforce": _preset(UNCLIPPED, SUMMED, "credit.estimator: reinforce", "Williams 1992"),
+    "rloo": _preset(
+        UNCLIPPED, SUMMED, "credit: {estimator: rloo, stages: [kl_penalty]}", "Ahmadian et al. 2024"
+    ),
+    "reinforce_pp": _preset(
+        _ppo(0.2, 0.2), "token_mean", "credit: {estimator: reinforce_pp, stages: [kl_penalty]}", "Hu 2025"
+    ),
+}  # fmt: skip
+
+
+def preset_in(data: Mapping[str, Any], source: str) -> Preset | None:
+    """The preset that a layer's `learn.loss` names; ConfigError for one that is given settings."""
+    learn = data.get("learn")
+    given = learn.get("loss") if isinstance(learn, Mapping) else None
+    name, settings = next(iter(given.items()), (None, None)) if isinstance(given, Mapping) else (given, None)
+    if not isinstance(name, str) or name not in PRESETS or (isinstance(given, Mapping) and len(given) > 1):
+        return None
+    if settings:
+        instead = PRESETS[name].learn["loss"]["policy_gradient"]
+        raise ConfigError(
+            f"{source}: learn.loss: {name} is a preset and takes no settings: write what it stands for, "
+            f"policy_gradient: {{ratio: {instead['ratio']}, clip: {next(iter(instead['clip']))}}}, and set that"
+        )
+    return PRESETS[name]
