@@ -89,10 +89,11 @@ def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
     return value
 
 
-def number(name: str, value: object, least: float = 0.0) -> float:
-    """The option as a float of at least `least`; ValueError says what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
-        raise ValueError(f"{name} must be a number from {least:g} to {MOST:g}, not {_shown(value)}")
+def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
+    """The option as a float of at least `least` and below `below`; ValueError says what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
+        limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
+        raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_shown(value)}")
     return float(value)
 
 
@@ -107,6 +108,14 @@ def _shown(value: object) -> str:
     """A value that was refused, short."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def choice(name: str, value: str, *known: str) -> str:
+    """The option as one of the known words; ValueError says what is wrong with it."""
+    if value not in known:
+        words = " or ".join(f'"{word}"' for word in known)
+        raise ValueError(f"{name} must be {words}, not {_shown(value)}")
+    return value
 
 
 class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
@@ -144,9 +153,8 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         talk: bool = True,
     ) -> None:
         super().__init__()
-        if illegal not in ("end", "retry"):
-            raise ValueError(f'illegal must be "end" or "retry", not {illegal!r}')
-        self.illegal, self.penalty, self.talk = illegal, number("penalty", penalty), flag("talk", talk)
+        self.illegal = choice("illegal", illegal, "end", "retry")
+        self.penalty, self.talk = number("penalty", penalty), flag("talk", talk)
         self.stake = self.stakes if stake is None else number("stake", stake)
         self.possible_agents = list(self.seats)
         self.agents: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, TextGame, whole_number
+from games.base import IllegalAct, TextGame, choice, whole_number
 
 ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
@@ -33,9 +33,7 @@ class Haggle(TextGame):
     ) -> None:
         self.max_price = whole_number("max_price", max_price, least=2)
         self.max_turns = whole_number("max_turns", max_turns, least=2)
-        if opens not in self.seats:
-            raise ValueError(f'opens must be "seller" or "buyer", not {opens!r}')
-        self.opens, self.stakes = opens, float(self.max_price - 1)
+        self.opens, self.stakes = choice("opens", opens, *self.seats), float(self.max_price - 1)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, whole_number
+from games.base import IllegalAct, choice, whole_number
 from games.families.grid import STEPS, carve, distances
 from games.families.solitaire import Solitaire
 
@@ -29,9 +29,7 @@ class Maze(Solitaire):
         self, *, size: int = 5, view: Literal["full", "partial"] = "full", max_turns: int | None = None, **options: Any
     ) -> None:
         self.size = whole_number("size", size, least=2, most=20)
-        if view not in ("full", "partial"):
-            raise ValueError(f'view must be "full" or "partial", not {view!r}')
-        self.view = view
+        self.view = choice("view", view, "full", "partial")
         super().__init__(max_turns=2 * size**2 if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

@@ -1,82 +1,100 @@
 """Two seats share a pool of items that each values privately: OpenSpiel's `bargaining`, played in text.
 
-Rules of "Deal or No Deal" (Lewis et al. 2017): 5 to 7 items of 3 kinds, at least one of each; the whole pool
-is worth exactly 10 to either seat; every kind is worth something to somebody, and some kind to both.
+The instances are those of "Deal or No Deal" (Lewis et al. 2017), in games.families.pools; what theory says of them
+stands in games.families.bargaining.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, TextGame, one_line, whole_number
-from games.families.pools import WORTH, Triple, bounds, instances, partners, rest, splits, worth
+from games.base import IllegalAct, TextGame, choice, number, one_line, whole_number
+from games.families import bargaining
+from games.families.pools import WORTH, Triple, frontier, instances, offers, rest, twins, worth
 
 ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
-
-
-@functools.lru_cache(maxsize=64)
-def offers(pool: Triple) -> tuple[str, ...]:
-    """Every offer of the pool, as an act: written once for all turns and matches with that pool."""
-    return tuple(f"OFFER {a} {b} {c}" for a, b, c in splits(pool))
 
 
 class Negotiation(TextGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
-    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match.
-    reset(options={"instance": one of games.families.pools.instances()}) plays that instance.
+    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
+    breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
+    anybody; values, "private" or "public", whether each seat is told the other's; opens, "opener" or "random": then
+    the seats are player_0 and player_1, and who moves first is drawn.
+    reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
+    the talks end by an offer at that turn (from 1; 0: at none).
     Reward part "deal": to both seats at the accepting act, the own value (0 to 10) of the own share.
     """
 
     name = "negotiation"
     seats: tuple[str, ...] = ("opener", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
-    # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both.
+    # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both. Means are
+    # over all instances; an ultimatum is what subgame-perfect play with public values and no breakdown comes to.
     theory: ClassVar[Mapping[str, float]] = {
         "no_deal": 0.0, "max_payoff": 10.0, "min_best_joint_value": 10.0, "max_best_joint_value": 19.0,
+        "mean_best_joint_value": 87264 / 5793, "mean_nash_joint_value": 86946 / 5793,
+        "mean_ultimatum_joint_value": 74022 / 5793,
     }  # fmt: skip
 
     def __init__(
-        self, *, items: Sequence[str] = ("books", "hats", "balls"), max_turns: int = 10, **options: Any
-    ) -> None:
-        super().__init__(**options)
+        self, *, items: Sequence[str] = ("books", "hats", "balls"), max_turns: int = 10, breakdown: float = 0.0,
+        values: Literal["private", "public"] = "private", opens: Literal["opener", "random"] = "opener", **options: Any
+    ) -> None:  # fmt: skip
         names = [item for item in items if isinstance(item, str) and item and item == one_line(item)]
         if isinstance(items, str) or not len(items) == len(set(names)) == 3:
             raise ValueError(f"items must be three different one-line names, not {items!r}")
         self.items, self.max_turns = tuple(items), whole_number("max_turns", max_turns, least=1)
+        self.breakdown = number("breakdown", breakdown, below=1)
+        self.known = choice("values", values, "private", "public") == "public"
+        self.drawn = choice("opens", opens, "opener", "random") == "random"
+        if self.drawn:
+            self.seats = "player_0", "player_1"
+        self.perfect_information = self.known and not self.breakdown  # no seat sees when talks will break down
+        self.players = {"subgame_perfect": bargaining.subgame_perfect_player} if self.known else {}
+        super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws one of all instances uniformly, or takes the given one."""
+        """Draws one of all instances uniformly, or takes the given one; then who opens, and when talks break down."""
         instance = options.get("instance") or instances()[rng.integers(len(instances()))]
         if options.get("instance") and instance not in instances():
             raise ValueError(f"instance must be one of games.families.pools.instances(), not {instance!r}")
         self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
         self.offer: Triple | None = None  # what the seat that moved last would take
+        self.agent_selection = self.seats[rng.integers(2)] if self.drawn else self.seats[0]
+        self.movers = self.agent_selection, self.next_seat(self.agent_selection)
+        # Every offer from turn 1 on answers another one: the first of them that breaks the talks is geometric.
+        breaks_at = int(rng.geometric(self.breakdown)) if self.breakdown else 0
+        self.breaks_at = whole_number("breaks_at", options.get("breaks_at", breaks_at), least=0)
 
     def rules(self) -> str:
         """One paragraph: the aim, the acts and the limits."""
         (a, b, c), talk = self.items, " Talk may follow after |." if self.talk else ""
+        secret = "known to both" if self.known else "private"
+        p = self.breakdown
+        risk = f" An offer that answers an offer ends the talks with chance {p:g}." if p else ""
+        first = " Who moves first is drawn." if self.drawn else ""
         return (
-            f"Two sides divide {a}, {b} and {c}; an item's worth is private, all together {WORTH} to each. "
+            f"Two sides divide {a}, {b} and {c}; an item's worth is {secret}, all together {WORTH} to each. "
             f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
-            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0."
+            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0.{risk}{first}"
         )
 
     def public(self) -> dict[str, Any]:
-        """The pool, its kinds, the standing offer (what its author would take), turns played and left."""
+        """The pool, its kinds, the standing offer (what its author would take), turns; the other options' facts."""
+        breakdown = {"breakdown": self.breakdown} if self.breakdown else {}
+        values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.known else {}
         return {
             "pool": [*self.pool],
             "items": [*self.items],
             "offer": None if self.offer is None else "{} {} {}".format(*self.offer),
-            "turn": self.turns,
-            "turns_left": self.max_turns - self.turns,
-        }
+            "turn": self.turns, "turns_left": self.max_turns - self.turns, **breakdown, **values,
+        }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
         """What one item of each kind is worth to this seat."""
@@ -107,23 +125,24 @@ class Negotiation(TextGame):
         self.offer = share
         if self.turns + 1 == self.max_turns:
             self.end("turns", "No turns are left, there is no deal.")
+        elif 0 < self.turns == self.breaks_at:
+            self.end("breakdown", "The talks broke down, there is no deal.")
         return "OFFER {} {} {}".format(*share)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Joint value, Nash product, their best; pareto_distance: to the nearest optimum that is worse for nobody."""
-        x, y = self.payoffs().values()
-        frontier, joint, product = bounds(self.pool, *self.values.values())
-        distance = min(math.dist((x, y), p) for p in frontier if p[0] >= x and p[1] >= y)
-        joint_figures = {"joint_value": x + y, "best_joint_value": float(joint), "efficiency": (x + y) / joint}
-        nash_figures = {"nash_product": x * y / product, "nash_product_raw": x * y}
-        return {"deal": self.ended == "deal", **joint_figures, **nash_figures, "pareto_distance": distance}
+        """Whether there was a deal, and what came of it beside theory: games.families.bargaining.figures."""
+        payoffs = [self.payoffs()[seat] for seat in self.movers]
+        deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
+        perfect = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown)[0].offer if self.known else None
+        return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
-    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same pool and own values, the other side's once each of two."""
-        others: tuple[Triple, ...] = ()
-        while len(others) < 2:
-            pool, (own, _) = instances()[rng.integers(len(instances()))]
-            others = partners(pool, own)
-        deals = [(own, others[n]) for n in rng.permutation(len(others))[:2]]
-        one, two = deals if seat == self.seats[0] else [deal[::-1] for deal in deals]
-        return {"instance": (pool, one)}, {"instance": (pool, two)}
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The same pool and own values, the other's once each of two, if private; and breakdown at different turns."""
+        if self.perfect_information:
+            return None
+        one, two = twins(rng, self.seats.index(seat))
+        if not self.breakdown:
+            return {"instance": one}, {"instance": two}
+        breaks = rng.permutation(self.max_turns + 1)[:2].tolist()
+        two = one if self.known else two
+        return {"instance": one, "breaks_at": breaks[0]}, {"instance": two, "breaks_at": breaks[1]}

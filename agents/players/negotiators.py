@@ -1,8 +1,9 @@
 """Scripted negotiators: they know the rules of the game `negotiation` and only what their view tells them.
 
 Three of them are one rule with three aspirations: accept what is worth the aspiration, else demand the share
-that is just worth it, with the fewest items. The exploiters know which rule they face, not the other side's
-values: they keep every value vector that the rules and the acts so far allow and maximise the expected gain.
+that is just worth it, with the fewest items; a fourth, `rubinstein`, comes down as fast as talks may break down. The
+exploiters know which rule they face, not the other side's values: they keep every value vector that the rules and the
+acts so far allow and maximise the expected gain, taking it that talks do not break down.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Table(NamedTuple):
     offer: Triple | None
     turn: int
     left: int
+    breakdown: float
 
     @property
     def offered(self) -> int:
@@ -40,7 +42,7 @@ def table(view: View) -> Table:
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
     offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
-    return Table(pool, values, offer, facts["turn"], facts["turns_left"])
+    return Table(pool, values, offer, facts["turn"], facts["turns_left"], facts.get("breakdown", 0.0))
 
 
 def worth(values: Triple, share: Triple) -> int:
@@ -86,6 +88,13 @@ def fair(turn: int, left: int) -> float:
     return WORTH / 2
 
 
+def settled(seen: Table, wanted: float) -> str:
+    """ACCEPT what is worth as much as is wanted, else the OFFER that demands it."""
+    if seen.offer is not None and seen.offered >= wanted:
+        return "ACCEPT"
+    return offer(demand(seen.pool, seen.values, wanted))
+
+
 class Aspirer:
     """Accepts what is worth its aspiration, else demands it; the seed changes nothing."""
 
@@ -95,10 +104,23 @@ class Aspirer:
     def act(self, view: View) -> str:
         """ACCEPT or an OFFER."""
         seen = table(view)
-        wanted = self.aspiration(seen.turn, seen.left)
-        if seen.offer is not None and seen.offered >= wanted:
-            return "ACCEPT"
-        return offer(demand(seen.pool, seen.values, wanted))
+        return settled(seen, self.aspiration(seen.turn, seen.left))
+
+
+class Rubinstein:
+    """As if the pool were a pie: Rubinstein's share of it, less by the risk of breakdown at each turn.
+
+    His first mover gets 1 / (1 + d) and the other d / (1 + d), d = 1 - breakdown; without a risk both ask for half.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        pass
+
+    def act(self, view: View) -> str:
+        """ACCEPT or an OFFER."""
+        seen = table(view)
+        patience = 1 - seen.breakdown
+        return settled(seen, WORTH / (1 + patience) * patience**seen.turn)
 
 
 class RandomExploiter:
@@ -209,6 +231,7 @@ class AspirationExploiter:
 ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
 
 BRAINS: dict[str, Callable[[int], Brain]] = {
+    "rubinstein": Rubinstein,
     "exploiter:random": RandomExploiter,
     **{n: functools.partial(Aspirer, rule) for n, rule in ASPIRATIONS.items()},
     **{f"exploiter:{n}": functools.partial(AspirationExploiter, rule) for n, rule in ASPIRATIONS.items()},

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
+
+import numpy as np
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
 Instance = tuple[Triple, tuple[Triple, Triple]]  # the pool, and what the opener and the responder value
@@ -32,6 +33,12 @@ def splits(pool: Triple) -> tuple[Triple, ...]:
     return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
+@functools.lru_cache(maxsize=64)
+def offers(pool: Triple) -> tuple[str, ...]:
+    """Every offer of the pool, as an act: written once for all turns and matches with that pool."""
+    return tuple(f"OFFER {a} {b} {c}" for a, b, c in splits(pool))
+
+
 @functools.cache
 def valuations(pool: Triple) -> tuple[Triple, ...]:
     """All values per item at which the pool is worth 10."""
@@ -51,9 +58,19 @@ def instances() -> tuple[Instance, ...]:
     return tuple((pool, (u, v)) for pool in pools for u in valuations(pool) for v in partners(pool, u))
 
 
+def twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
+    """Two instances that differ only in what the side other than `seat` values."""
+    others: tuple[Triple, ...] = ()
+    while len(others) < 2:
+        pool, (own, _) = instances()[rng.integers(len(instances()))]
+        others = partners(pool, own)
+    pairs = [(own, others[n]) for n in rng.permutation(len(others))[:2]]
+    one, two = pairs if seat == 0 else [pair[::-1] for pair in pairs]
+    return (pool, one), (pool, two)
+
+
 @functools.lru_cache(maxsize=1024)
-def bounds(pool: Triple, one: Triple, two: Triple) -> tuple[list[tuple[int, int]], int, int]:
-    """The Pareto-optimal pairs of payoffs at these values, the best sum and the best product of any split."""
+def frontier(pool: Triple, one: Triple, two: Triple) -> tuple[tuple[int, int], ...]:
+    """The Pareto-optimal pairs of payoffs at these values, the best for the first side first."""
     points = sorted({(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}, reverse=True)
-    frontier = [p for n, p in enumerate(points) if all(p[1] > q[1] for q in points[:n])]
-    return frontier, max(map(sum, points)), max(map(math.prod, points))
+    return tuple(p for n, p in enumerate(points) if all(p[1] > q[1] for q in points[:n]))

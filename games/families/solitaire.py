@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from games.base import TextGame, number, whole_number
+from games.base import TextGame, choice, number, whole_number
 
 GOAL = "goal"
 COST = "cost"
@@ -21,10 +21,9 @@ class Solitaire(TextGame):
     def __init__(
         self, *, max_turns: int, reward: Literal["goal", "steps"] = "goal", cost: float = 0.01, **options: Any
     ) -> None:
-        if reward not in ("goal", "steps"):
-            raise ValueError(f'reward must be "goal" or "steps", not {reward!r}')
         self.max_turns = whole_number("max_turns", max_turns, least=1)
-        self.reward, self.cost = reward, number("cost", cost) if reward == "goal" else 1.0
+        self.reward = choice("reward", reward, "goal", "steps")
+        self.cost = number("cost", cost) if reward == "goal" else 1.0
         self.stakes = self.max_turns * self.cost
         super().__init__(**options)
 

@@ -5,13 +5,15 @@ import itertools
 import json
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from games.families.pools import instances, rest, splits, worth
+from games.families.bargaining import nash_deals, subgame_perfect
+from games.families.pools import frontier, instances, rest, splits, worth
 from games.negotiation import Negotiation
 
 HOSTILE = [
@@ -281,3 +283,232 @@ def test_twenty_thousand_random_acts():
 @pytest.mark.slow
 def test_a_million_random_acts():
     fuzz(1_000_000)
+
+
+# What the options of a theorist change: breakdown, public values, a drawn first mover.
+
+
+def test_without_new_options_nothing_is_drawn_and_nothing_else_is_said():
+    for seed in range(50):
+        game, chance = reset(seed), np.random.default_rng(seed)
+        assert (game.pool, tuple(game.values.values())) == instances()[chance.integers(len(instances()))]
+        assert game.rules() == (
+            "Two sides divide books, hats and balls; an item's worth is private, all together 10 to each. One act per "
+            "turn: OFFER x y z (you take x books, y hats, z balls; the other side the rest), ACCEPT (their last offer) "
+            "or WALK (no deal). Talk may follow after |. 10 turns in all; no deal pays 0."
+        )
+        while not game.ended:
+            assert list(game.public()) == ["pool", "items", "offer", "turn", "turns_left"]
+            game.step("OFFER 1 1 1")
+        assert game.rng.bit_generator.state == chance.bit_generator.state
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"breakdown": 1}, "breakdown must be a number from 0 to below 1, not 1"),
+        ({"breakdown": -0.1}, "breakdown must be"),
+        ({"breakdown": math.nan}, "breakdown must be"),
+        ({"breakdown": "0.1"}, "breakdown must be"),
+        ({"values": "open"}, 'values must be "private" or "public", not \'open\''),
+        ({"opens": "responder"}, 'opens must be "opener" or "random", not \'responder\''),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, complaint):
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        Negotiation(**options)
+
+
+def test_a_seat_knows_the_risk():
+    game = reset(breakdown=0.1)
+    assert game.public()["breakdown"] == 0.1
+    assert game.rules().endswith("An offer that answers an offer ends the talks with chance 0.1.")
+
+
+def test_talks_break_down_after_each_offer_that_answers_one_and_after_no_other():
+    for turn in range(1, 8):
+        game = Negotiation(max_turns=8, breakdown=0.5)
+        game.reset(seed=0, options={"breaks_at": turn})
+        while not game.ended:
+            game.step("OFFER 0 0 0")
+        report = game.report()
+        assert report["turns"] == turn + 1 and report["ended"] == ("breakdown" if turn < 7 else "turns")
+        assert not report["deal"] and game.payoffs() == {"opener": 0, "responder": 0}
+        last = game.seats[turn % 2]
+        other = game.next_seat(last)
+        told = [m["text"] for m in game.observe(other)["messages"] if m["sender"] == "referee"]
+        assert told == [
+            "The talks broke down, there is no deal." if turn < 7 else "No turns are left, there is no deal."
+        ]
+
+
+def test_talks_break_down_as_often_as_they_say():
+    answered, broken = collections.Counter(), collections.Counter()
+    for seed in range(4000):
+        game = reset(seed, breakdown=0.2, max_turns=6)
+        while not game.ended:
+            turn = game.turns
+            game.step("OFFER 1 0 1")
+            answered[turn] += 1
+            broken[turn] += game.ended == "breakdown"
+    assert broken[0] == broken[5] == 0 and answered[0] == answered[1] == 4000
+    for turn in range(1, 5):
+        n = answered[turn]
+        assert abs(broken[turn] - 0.2 * n) < 4 * math.sqrt(0.2 * 0.8 * n)
+
+
+def test_when_talks_break_down_hangs_on_the_deal_alone():
+    for seed in range(200):
+        ends = set()
+        for act in ("OFFER 0 0 0", "OFFER 1 1 1"):
+            game = reset(seed, breakdown=0.3, max_turns=50)
+            while not game.ended:
+                game.step("no act at all" if act[-1] == "1" and game.turns % 3 == 0 else act)
+                game.step(act) if not game.ended else None
+            ends.add((game.ended, game.turns))
+        assert len(ends) == 1
+
+
+def test_who_moves_first_is_drawn():
+    firsts = collections.Counter()
+    for seed in range(2000):
+        game = reset(seed, opens="random")
+        assert game.seats == ("player_0", "player_1") and game.rules().endswith("Who moves first is drawn.")
+        assert [*game.values.values()] == [*reset(seed).values.values()]  # the same instance as ever
+        first = game.agent_selection
+        firsts[first] += 1
+        game.step("ACCEPT")
+        assert game.infos[first]["valid"] is False and game.agent_selection == first
+        game.step("OFFER " + " ".join(map(str, game.pool)))
+        assert game.agent_selection == game.next_seat(first)
+        game.step("ACCEPT")
+        report = game.report()
+        assert game.payoffs()[first] == report["payoff_first"] == 10 and report["payoff_second"] == 0
+    assert abs(firsts["player_0"] - 1000) < 4 * math.sqrt(500)
+
+
+def test_public_values_are_told_to_both_and_private_ones_to_nobody_else():
+    for seed in range(20):
+        game = reset(seed, values="public")
+        assert game.public()["values"] == {seat: [*own] for seat, own in game.values.items()}
+        assert "worth is known to both" in game.rules()
+        assert game.private("opener") == {"values": [*game.values["opener"]]}
+        assert game.perfect_information and game.twin_deals("opener", np.random.default_rng(0)) is None
+    assert not reset(values="public", breakdown=0.1).perfect_information  # nobody sees what chance will do
+
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "breakdown": st.sampled_from([0, 0.05, 0.1, 0.5, 0.99]), "values": st.sampled_from(["private", "public"]),
+        "opens": st.sampled_from(["opener", "random"]), "max_turns": st.integers(1, 12),
+    },
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=100)
+@given(OPTIONS, st.integers(0, 2**32), st.integers(0, 2**32))
+def test_with_any_options_a_match_is_sound_repeats_itself_and_can_be_copied(options, seed, acts):
+    def played(game, rng, until=math.inf):
+        while not game.ended and game.turns < until:
+            game.step(legal_act(game, rng, accept=0.1, walk=0.02))
+        return game.render(), game.payoffs(), game.ended and game.report()
+
+    whole = played(reset(seed, **options), np.random.default_rng(acts))
+    game, rng = reset(seed, **options), np.random.default_rng(acts)
+    played(game, rng, until=2)
+    twin, state = game.clone(), rng.bit_generator.state
+    assert played(game, rng) == whole
+    rng.bit_generator.state = state
+    assert played(twin, rng) == whole
+    _, payoffs, report = whole
+    assert report["deal"] or not any(payoffs.values())
+    assert report["ended"] in {"deal", "walk", "turns"} | ({"breakdown"} if options.get("breakdown") else set())
+    assert report["turns"] <= game.max_turns and all(0 <= payoff <= 10 for payoff in payoffs.values())
+    assert ("equilibrium_first" in report) == (options.get("values") == "public")
+    assert {report["payoff_first"], report["payoff_second"]} == set(payoffs.values())
+    assert (report["nash_distance"] == 0) == (report["nash_product"] == 1)
+
+
+@pytest.mark.parametrize("options", [{"breakdown": 0.3}, {"breakdown": 0.3, "values": "public", "opens": "random"}])
+def test_no_byte_of_a_seat_tells_when_talks_will_break_down(options):
+    compared, apart = 0, 0
+    for seed in range(400):
+        rng, seat = np.random.default_rng(seed), Negotiation(**options).seats[seed % 2]
+        game, twin = Negotiation(**options), Negotiation(**options)
+        for one, deal in zip((game, twin), game.twin_deals(seat, rng), strict=True):
+            one.reset(seed=seed, options=deal)
+        other = game.next_seat(seat)
+        assert game.values[seat] == twin.values[seat] and game.breaks_at != twin.breaks_at
+        assert (game.values[other] == twin.values[other]) == ("values" in options)
+        while not (game.ended or twin.ended):
+            assert seen_by(game, seat) == seen_by(twin, seat)
+            compared += 1
+            act = legal_act(game, rng)
+            game.step(act)
+            twin.step(act)
+        apart += game.ended != twin.ended
+    assert compared > 1000 and apart > 50
+
+
+def played_perfectly(game):
+    player = game.players["subgame_perfect"](game, 0)
+    while not game.ended:
+        seat = game.agent_selection
+        game.step(player(SimpleNamespace(seat=seat, **game.infos[seat])))
+        assert game.infos[seat]["valid"]
+    return game.report()
+
+
+@pytest.mark.parametrize("opens", ["opener", "random"])
+@pytest.mark.parametrize(("turns", "breakdown"), [(2, 0), (3, 0.1), (10, 0), (10, 0.2), (11, 0.3), (60, 0.15)])
+def test_subgame_perfect_play_comes_to_what_theory_says_at_once(turns, breakdown, opens):
+    for seed in range(20):
+        report = played_perfectly(reset(seed, max_turns=turns, breakdown=breakdown, values="public", opens=opens))
+        assert report["ended"] == "deal" and report["turns"] == 2 and report["equilibrium_distance"] == 0
+        assert report["pareto_distance"] == 0
+        if not breakdown:
+            assert max(report["payoff_first"], report["payoff_second"]) == 10
+
+
+def test_with_one_turn_theory_foresees_nothing():
+    report = played_perfectly(reset(max_turns=1, values="public"))
+    assert (report["ended"], report["equilibrium_first"], report["equilibrium_second"]) == ("turns", 0, 0)
+
+
+def best_against_perfect(game, seat):
+    """By brute force in the real game: the most that a seat can get on average from subgame-perfect play."""
+    if game.ended:
+        return game.payoffs()[seat]
+    mover = game.agent_selection
+    player = game.players["subgame_perfect"](game, 0)
+    seen = SimpleNamespace(seat=mover, **game.infos[mover])
+    values = []
+    for act in game.infos[mover]["legal"] if mover == seat else [player(seen)]:
+        after, answers = game.clone(), game.offer is not None
+        after.step(act)
+        value = best_against_perfect(after, seat)
+        values.append(value * (1 - game.breakdown if answers and act.startswith("OFFER") else 1))
+    return max(values)
+
+
+@pytest.mark.parametrize(("turns", "breakdown"), [(3, 0.3), (4, 0.1)])
+def test_nobody_can_do_better_against_subgame_perfect_play_than_to_play_it(turns, breakdown):
+    small = [instance for instance in instances() if len(splits(instance[0])) == 16]
+    for instance in small[:: len(small) // 3]:
+        game = Negotiation(max_turns=turns, breakdown=breakdown, values="public")
+        game.reset(seed=0, options={"instance": instance, "breaks_at": 0})  # chance is weighed instead
+        report = played_perfectly(game.clone())
+        for seat, name in zip(game.seats, ("equilibrium_first", "equilibrium_second"), strict=True):
+            assert best_against_perfect(game, seat) == pytest.approx(report[name])
+
+
+def test_means_that_theory_declares():
+    deals = [frontier(pool, *values) for pool, values in instances()]
+    best = sum(max(map(sum, one)) for one in deals)
+    nash = [nash_deals(one) for one in deals]
+    ultimatum = sum(sum(subgame_perfect(one, 10, 0)[0].offer) for one in deals)
+    assert best / len(deals) == Negotiation.theory["mean_best_joint_value"]
+    assert ultimatum / len(deals) == Negotiation.theory["mean_ultimatum_joint_value"]
+    mean = sum(sum(map(sum, one)) / len(one) for one in nash) / len(nash)
+    assert mean == pytest.approx(Negotiation.theory["mean_nash_joint_value"])

@@ -23,7 +23,7 @@ def all_of_ours(tmp_path_factory):
 
 def replay(game, theirs, rng, accept):
     """Plays random legal acts in both games, comparing them at every step; how it ended."""
-    acts = 0
+    acts, chances = 0, 1  # theirs begins with one
     while not game.ended:
         legal = game.infos[game.agent_selection]["legal"][:-1]  # OpenSpiel knows no WALK
         offers = [act for act in legal if act != "ACCEPT"]
@@ -37,9 +37,14 @@ def replay(game, theirs, rng, accept):
             theirs.apply_action(theirs.get_game().get_offer_by_quantities([*map(int, act.split()[1:])])[1])
         game.step(act)
         acts += 1
+        if theirs.is_chance_node():  # after an offer that answered another one, and was not the last
+            (go_on, stay), (end, leave) = theirs.chance_outcomes()
+            assert (stay, leave) == (1 - game.breakdown, game.breakdown) and acts > 1
+            theirs.apply_action(end if game.ended == "breakdown" else go_on)
+            chances += 1
         assert bool(game.ended) == theirs.is_terminal()
     assert theirs.returns() == list(game.payoffs().values())
-    assert len(theirs.history()) - 1 == acts == game.report()["turns"]  # less the chance node
+    assert len(theirs.history()) - chances == acts == game.report()["turns"]
     return game.ended
 
 
@@ -54,6 +59,19 @@ def test_our_instances_played_in_both(all_of_ours):
         assert as_ours(theirs.instance()) == instance
         ends.add(replay(game, theirs, rng, accept=0.02 if seed % 2 else 0.2))
     assert ends == {"deal", "turns"}
+
+
+@pytest.mark.parametrize("breakdown", [0.1, 0.5])
+def test_the_same_risk_of_breakdown(breakdown):
+    for limit in (1, 2, 3, 10):
+        bargaining = pyspiel.load_game("bargaining", {"max_turns": limit, "prob_end": breakdown})
+        game, ends = Negotiation(max_turns=limit, breakdown=breakdown), set()
+        for index in range(0, 1000, 10):
+            theirs = bargaining.new_initial_state()
+            theirs.apply_action(index)
+            game.reset(seed=index, options={"instance": as_ours(theirs.instance())})
+            ends.add(replay(game, theirs, np.random.default_rng(index), accept=0.1))
+        assert ends == {"turns"} | ({"deal"} if limit > 1 else set()) | ({"breakdown"} if limit > 2 else set())
 
 
 def test_their_instances_played_in_both():

@@ -8,8 +8,10 @@ import statistics
 
 import pytest
 
+from agents.errors import BrainError
 from agents.player import View
 from agents.players import negotiators
+from agents.players.brains import make_brain
 from agents.players.negotiators import (
     ASPIRATIONS,
     AspirationExploiter,
@@ -68,7 +70,7 @@ def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
 
 
 def test_the_table():
-    assert set(BRAINS) == {*PREY, *(f"exploiter:{prey}" for prey in PREY)}
+    assert set(BRAINS) == {*PREY, "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
 
 
 def test_brains_repeat_themselves_and_need_no_more_than_their_view():
@@ -131,6 +133,43 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
             assert not game.report()["deal"] or game.payoffs()[seat] >= least
             deals += game.report()["deal"]
     assert deals > 100
+
+
+@pytest.mark.parametrize(("breakdown", "asks", "takes"), [(0.0, 5, 5), (0.2, 10 / 1.8, 8 / 1.8), (0.5, 20 / 3, 10 / 3)])
+def test_rubinsteins_shares_are_asked_and_accepted(breakdown, asks, takes):
+    """His first mover's share of 10, and what the other side would accept at once."""
+    for seed in range(50):
+        game = Negotiation(breakdown=breakdown)
+        game.reset(seed=seed)
+        brain, values = BRAINS["rubinstein"](0), game.values["opener"]
+        game.step(brain.act(view_of(game, "opener", 0)))
+        assert worth(values, game.offer) == min(w for s in shares(game.pool) if (w := worth(values, s)) >= asks)
+        offered = worth(game.values["responder"], rest(game.pool, game.offer))
+        answer = brain.act(view_of(game, "responder", 1))
+        assert (answer == "ACCEPT") == (offered >= takes)
+
+
+def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
+    reports = []
+    for seed in range(300):
+        game = Negotiation(breakdown=0.2)
+        game.reset(seed=seed)
+        play(game, {seat: BRAINS["rubinstein"](0) for seat in game.seats})
+        reports.append((game.report(), game.payoffs()))
+    deals = [payoffs for report, payoffs in reports if report["deal"]]
+    assert len(deals) > 0.9 * len(reports)
+    assert sum(min(payoffs.values()) >= 3 for payoffs in deals) > 0.98 * len(deals)
+    assert statistics.fmean(report["efficiency"] for report, _ in reports) > 0.85
+    assert statistics.fmean(report["turns"] for report, _ in reports) < 3
+
+
+def test_subgame_perfect_play_needs_public_values():
+    game = Negotiation(values="public", breakdown=0.2)
+    game.reset(seed=0)
+    told = play(game, {seat: make_brain("subgame_perfect", 0, game) for seat in game.seats})
+    assert len(told) == 2 and game.report()["equilibrium_distance"] == 0
+    with pytest.raises(BrainError, match="subgame_perfect plays negotiation with public values"):
+        make_brain("subgame_perfect", 0, Negotiation())
 
 
 def worlds(pool, own, seat):

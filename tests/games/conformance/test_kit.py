@@ -42,6 +42,19 @@ def test_games_of_many_seats_keep_it_too(name):
     assert failed(lambda: games.make(name, **MANY_SEATS[name]), seeds=2, acts=150) == {}
 
 
+BARGAINING = (
+    {"breakdown": 0.1}, {"values": "public"}, {"opens": "random", "illegal": "end"},
+    {"breakdown": 0.2, "values": "public", "opens": "random"}, {"breakdown": 0.5, "values": "public", "max_turns": 1},
+    {"breakdown": 0.3, "max_turns": 100, "talk": False},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", BARGAINING, ids=str)
+def test_negotiation_keeps_it_with_every_option(options):
+    findings = check(lambda: games.make("negotiation", **options), seeds=5, acts=300)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", games.CLASSES)
 def test_a_game_over_a_million_acts_and_a_thousand_seeds(name, capsys):

@@ -1,0 +1,113 @@
+"""What theory says of two sides who bargain by turns over given deals, where no deal pays nothing to either.
+
+A deal is a pair of payoffs, to the side that moves first and to the other one. Nash (1950): the deal of the greatest
+product. With known payoffs, backward induction gives the subgame-perfect play of Rubinstein's (1982) alternating
+offers, here with a last turn, a risk of breakdown instead of impatience (Binmore, Rubinstein and Wolinsky 1986), and
+deals that cannot be divided at will.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+from games.families.pools import frontier, rest, splits, worth
+
+Deal = tuple[int, int]
+
+
+class Stage(NamedTuple):
+    """Subgame-perfect play at a turn: who moves accepts whatever gives it as much as is expected, else makes the offer.
+
+    Nobody waits for a better one: what would be agreed at the next turn would be accepted now.
+    """
+
+    offer: Deal
+    """The deal that is offered, and accepted at the next turn; (0, 0) at the last turn, where none can be."""
+    expected: tuple[Fraction, Fraction]
+    """What making the offer gives on average."""
+
+
+@functools.lru_cache(maxsize=1024)
+def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tuple[Stage, ...]:
+    """Backward induction over turns 0 to turns - 1, at each of which a side accepts or offers one of these deals.
+
+    Talks end by an offer at the last turn; an offer that answers another one ends them with chance `breakdown`. Who
+    is indifferent accepts; among equally good offers the one best for the other is made. The arithmetic is exact, so
+    that ties are ties.
+    """
+    goes_on = 1 - Fraction(str(breakdown))
+    stages = [Stage((0, 0), (Fraction(0), Fraction(0)))]
+    for turn in reversed(range(turns - 1)):
+        me, you = turn % 2, 1 - turn % 2
+        least = math.ceil(stages[-1].expected[you])
+        best = max((deal for deal in deals if deal[you] >= least), key=lambda deal: (deal[me], deal[you]))
+        chance = goes_on if turn else Fraction(1)
+        stages.append(Stage(best, (chance * best[0], chance * best[1])))
+    return tuple(reversed(stages))
+
+
+def nash_deals(deals: tuple[Deal, ...]) -> list[Deal]:
+    """The deals with the greatest product of payoffs: nearly always one."""
+    most = max(map(math.prod, deals))
+    return [deal for deal in deals if math.prod(deal) == most]
+
+
+def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
+    """What the sides got, in the order of moving, beside the best of all Pareto-optimal deals and beside theory.
+
+    pareto_distance: to the nearest optimum that is worse for nobody; nash_distance: to the nearest Nash deal;
+    nash_first, nash_second: the mean of the Nash deals. The same of the equilibrium, where there is one.
+    """
+    first, second = payoffs
+    joint, nash = max(map(sum, deals)), nash_deals(deals)
+    better = [deal for deal in deals if deal[0] >= first and deal[1] >= second]
+    found = {
+        "joint_value": first + second, "best_joint_value": float(joint), "efficiency": (first + second) / joint,
+        "nash_product": first * second / math.prod(nash[0]), "nash_product_raw": first * second,
+        "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, nash),
+        "payoff_first": first, "payoff_second": second,
+        "nash_first": sum(deal[0] for deal in nash) / len(nash),
+        "nash_second": sum(deal[1] for deal in nash) / len(nash),
+    }  # fmt: skip
+    if equilibrium:
+        found["equilibrium_distance"] = _distance(payoffs, [equilibrium])
+        found |= zip(("equilibrium_first", "equilibrium_second"), map(float, equilibrium), strict=True)
+    return found
+
+
+def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> float:
+    return min(math.dist(payoffs, deal) for deal in deals)
+
+
+class Seen(Protocol):
+    """What a player is shown when it is to move."""
+
+    @property
+    def seat(self) -> str: ...
+    @property
+    def public(self) -> Mapping[str, Any]: ...
+
+
+def subgame_perfect_player(game: object, seed: int) -> Callable[[Seen], str]:
+    """Subgame-perfect play of `negotiation` with public values; it knows what it is shown, the seed changes nothing."""
+    return _perfect_act
+
+
+def _perfect_act(seen: Seen) -> str:
+    facts = seen.public
+    pool, turn, turns = tuple(facts["pool"]), facts["turn"], facts["turn"] + facts["turns_left"]
+    own = tuple(facts["values"][seen.seat])
+    (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != seen.seat)
+    me, sides = turn % 2, ((own, other), (other, own))[turn % 2]
+    stage = subgame_perfect(frontier(pool, *sides), turns, facts.get("breakdown", 0.0))[turn]
+    if facts["offer"]:
+        left = rest(pool, tuple(map(int, facts["offer"].split())))
+        if worth(own, left) >= stage.expected[me]:
+            return "ACCEPT"
+    wanted = stage.offer[me], stage.offer[1 - me]
+    shares = (share for share in splits(pool) if (worth(own, share), worth(other, rest(pool, share))) == wanted)
+    return "OFFER {} {} {}".format(*next(shares, pool))
