@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -131,12 +133,19 @@ def test_figures_by_hand():
     assert "equilibrium_first" not in figures((0, 0), deals)
 
 
-def test_what_is_told_of_all_instances():
-    """The table of docs/games.md, over a sixth of the instances: what risk makes of an ultimatum."""
-    some = [frontier(pool, *values) for pool, values in instances()[::6]]
-    first, second = {}, {}
-    for breakdown in (0, 0.05, 0.1, 0.2, 0.3):
-        splits = [subgame_perfect(deals, 10, breakdown)[0].offer for deals in some]
-        first[breakdown], second[breakdown] = (sum(split[side] for split in splits) / len(some) for side in (0, 1))
-    assert first[0] == first[0.05] == 10 and second[0] == second[0.05]
-    assert first[0.1] > first[0.2] > first[0.3] and second[0.1] < second[0.2] < second[0.3]
+def test_the_table_of_the_docs():
+    deals = [frontier(pool, *values) for pool, values in instances()]
+    risks = (0, 0.05, 0.1, 0.2, 0.3)
+    rows = {f"{risk:g}": [[offers(one, 10, risk)[0]] for one in deals] for risk in risks}
+    rows["Nash"] = [nash_deals(one) for one in deals]
+    told = (Path(__file__).parents[3] / "docs" / "games.md").read_text("utf-8")
+    for name, outcomes in rows.items():
+        first, second = (fmean(fmean(deal[side] for deal in tied) for tied in outcomes) for side in (0, 1))
+        joint = fmean(fmean(map(sum, tied)) / max(map(sum, one)) for tied, one in zip(outcomes, deals, strict=True))
+        good = fmean(fmean(min(deal) >= 3 for deal in tied) for tied in outcomes)
+        row = f"| {name} | {first:.2f} | {second:.2f} | {joint:.2f} | {good:.2f} |"
+        assert row in told, row
+    for one in deals[::60]:  # what else is said there
+        assert offers(one, 10, 0.05)[0] == offers(one, 10, 0)[0]
+        assert all(offers(one, 10, risk)[0] == offers(one, 100, risk)[0] for risk in risks)
+    assert 0.09 < fmean(len(tied) > 1 for tied in rows["Nash"]) < 0.11
