@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.stats import Interval, mean_ci
+from analysis.stats import SHARE, Interval, mean_ci
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def calibration(matches: pd.DataFrame, bins: int = 10) -> Calibration:
     table = frame.mean().assign(matches=frame.size())
     gaps = (table["accuracy"] - table["believed"]).abs()
     return Calibration(
-        accuracy=mean_ci(right.tolist()),
-        believed=mean_ci(believed.tolist()),
-        regret=mean_ci((best - believed).tolist()),
-        brier=mean_ci(((believed - right) ** 2).tolist()),
+        accuracy=mean_ci(right.tolist(), SHARE),
+        believed=mean_ci(believed.tolist(), SHARE),
+        regret=mean_ci((best - believed).tolist(), SHARE),
+        brier=mean_ci(((believed - right) ** 2).tolist(), SHARE),
         error=float((gaps * table["matches"]).sum() / table["matches"].sum()),
         bins=table,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, TypedDict

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena.statistics import Interval, difference_ci, mean_ci
+from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.reader import RunReader
 
 Row = dict[str, Any]
@@ -40,7 +40,9 @@ def changes(run: Path) -> list[Change]:
     for name, figure in _figures(ends[1]):
         first, last = ([v for row in rows if (v := figure(row)) is not None] for rows in ends)
         if first and last:
-            comparisons.append(Change(name, mean_ci(first), mean_ci(last), difference_ci(first, last)))
+            bounds = range_of(name, [*first, *last])
+            means = mean_ci(first, bounds), mean_ci(last, bounds)
+            comparisons.append(Change(name, *means, difference_ci(first, last, bounds)))
     return comparisons
 
 

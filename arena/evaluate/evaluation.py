@@ -27,7 +27,7 @@ from arena.play.contenders import Contender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord
-from arena.statistics import Interval, mean_ci, rate_ci
+from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
 
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
@@ -82,6 +82,8 @@ class Result:
     """Matches by why they ended."""
     failed: dict[str, int] = field(default_factory=dict)
     """Failed attempts by reason; their deals were played again and count once."""
+    ranges: dict[str, Bounds] = field(default_factory=dict)
+    """By figure, what it can be at least and at most."""
 
     def rate(self, outcome: str) -> Interval:
         """The share of matches with this outcome."""
@@ -89,7 +91,8 @@ class Result:
 
     def mean(self, figure: str) -> Interval:
         """The mean over deals."""
-        return mean_ci([value for value in self.figures[figure] if not math.isnan(value)])
+        known = [value for value in self.figures[figure] if not math.isnan(value)]
+        return mean_ci(known, self.ranges.get(figure, ANY))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: every interval as [estimate, low, high], null where the data cannot say."""
@@ -110,7 +113,10 @@ def plain(interval: Interval) -> list[float | None]:
 def change(before: Result, after: Result, figure: str) -> Interval:
     """The mean difference, after less before, deal by deal: both must have played the same deals."""
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
-    return mean_ci([b - a for a, b in pairs if not math.isnan(b - a)])
+    known = [pair for pair in pairs if not math.isnan(sum(pair))]
+    same = before.ranges.get(figure) == after.ranges.get(figure)
+    old, new = [a for a, _ in known], [b for _, b in known]
+    return paired_ci(old, new, before.ranges.get(figure, ANY) if same else ANY)
 
 
 def make_game(spec: GameSpec) -> Any:
@@ -190,34 +196,44 @@ def _result(
     scored = len(tables) > 1 and not cooperative(make_game(spec))
     outcomes = Counter(p.score(own) for p, own in flat)
     offended = [p.offender in own for p, own in flat if p.offender]
+    figures, ranges = _figures(played, held, scored)
     return Result(
         game=spec,
         contender=contender.name,
         against=other.name if len(seats) > 1 else "",
         seats=seats,
         matches=len(flat),
-        figures=_figures(played, held, scored),
+        figures=figures,
         scored={"win": outcomes[1.0], "draw": outcomes[0.5], "loss": outcomes[0.0]} if scored else None,
         illegal={"own": sum(offended), "other": len(offended) - sum(offended)},
         ended=dict(Counter(str(p.report["ended"]) for p, _ in flat)),
         failed=dict(failed),
+        ranges=ranges,
     )
 
 
-def _figures(played: list[list[Played | None]], held: list[list[str]], scored: bool) -> dict[str, list[float]]:
-    """Every figure's mean over the matches of each deal; NaN for a deal of which a match is missing."""
+def _figures(
+    played: list[list[Played | None]], held: list[list[str]], scored: bool
+) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
+    """Every figure's mean over the matches of each deal, NaN for a deal of which a match is missing; and its range."""
 
-    def measured(p: Played, own: Sequence[str]) -> dict[str, float]:
+    def measured(p: Played, own: Sequence[str]) -> dict[str, float | bool]:
         acts = sum(p.acts[seat] for seat in own)
         figures = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
-        figures |= {"win": float(p.score(own) == 1)} if scored else {}
+        figures |= {"win": p.score(own) == 1} if scored else {}
         figures |= {"turns": float(sum(p.acts.values()))}
-        return figures | {n: float(v) for n, v in p.report.items() if n not in figures and not isinstance(v, str)}
+        return figures | {n: v for n, v in p.report.items() if n not in figures and not isinstance(v, str)}
 
     by_deal = zip(*played, strict=True)
     deals = [[measured(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
-    names = list(dict.fromkeys(name for row in deals for figures in row for name in figures))
-    return {name: [_mean([figures[name] for figures in row if name in figures]) for row in deals] for name in names}
+    by_match = [figures for row in deals for figures in row]
+    ranges = {
+        name: SHARE if name == "invalid" else range_of(name, [row[name] for row in by_match if name in row])
+        for name in dict.fromkeys(name for row in by_match for name in row)
+    }
+    return {
+        name: [_mean([figures[name] for figures in row if name in figures]) for row in deals] for name in ranges
+    }, ranges
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -27,7 +27,7 @@ from arena.play.contenders import Contender, EndpointContender, ModelContender, 
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
-from arena.statistics import Interval, mean_ci, pass_hat_k, rate_ci, share_ci
+from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
 
 SCRIPT = "script"
 ATTEMPTS = 2
@@ -89,12 +89,12 @@ class Cell:
     @property
     def success(self) -> Interval:
         """The share of trials that succeeded: mean over tasks."""
-        return share_ci([sum(won) / len(won) for _, won in sorted(self.successes.items())], self.trials)
+        return mean_ci([sum(won) / len(won) for _, won in sorted(self.successes.items())], SHARE)
 
     def reliability(self, k: int) -> Interval:
         """pass^k: how likely k trials of a task all succeed, over the tasks of which k trials were finished."""
         counted = [won for _, won in sorted(self.successes.items()) if len(won) >= k]
-        return share_ci([pass_hat_k(sum(won), len(won), k) for won in counted], self.trials)
+        return mean_ci([pass_hat_k(sum(won), len(won), k) for won in counted], SHARE)
 
     @property
     def fault_rate(self) -> Interval:
@@ -104,7 +104,8 @@ class Cell:
 
     def mean(self, figure: str) -> Interval:
         """Mean over tasks of the mean over trials."""
-        return mean_ci([float(np.mean(sorted(values))) for _, values in sorted(self.figures[figure].items())])
+        means = [float(np.mean(sorted(values))) for _, values in sorted(self.figures[figure].items())]
+        return mean_ci(means, range_of(figure, means))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: every interval as [estimate, low, high], null where the data cannot say."""

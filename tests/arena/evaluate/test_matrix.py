@@ -13,7 +13,7 @@ from arena.evaluate import specs
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.matrix import Cell, in_role
 from arena.records import MatchRecord, Seating
-from arena.statistics import pass_hat_k, rate_ci, share_ci
+from arena.statistics import pass_hat_k, rate_ci
 from tests.agents.server import Server, lists
 from tests.arena.tiny import arena, refused
 
@@ -50,22 +50,6 @@ def test_pass_hat_k_by_hand() -> None:
     for wrong in ((1, 4, 5), (1, 4, 0), (5, 4, 1), (-1, 4, 1)):
         with pytest.raises(ValueError, match="no pass"):
             pass_hat_k(*wrong)
-
-
-def test_shares_of_one_trial_each_are_a_rate() -> None:
-    assert share_ci([1, 0, 0, 1, 1], 1) == pytest.approx(rate_ci(3, 5))
-    assert share_ci([0.0] * 10, 4) == pytest.approx(rate_ci(0, 10)), "trials that are all alike tell no more than one"
-
-
-def test_trials_that_differ_within_tasks_count_for_more_but_never_for_more_than_they_are() -> None:
-    # Variance of the mean: 0.25/3 / 4 = 1/48, so p(1 - p) over it is 12; between 4 groups and 4 x 4 trials.
-    shares = [0.5, 0.25, 0.75, 0.5]
-    assert share_ci([0.0, 1.0, 0.5, 0.5], 4) == pytest.approx(rate_ci(3, 6)), "0.5 / 3 / 4 = 1/24: six trials"
-    assert share_ci(shares, 4) == pytest.approx(rate_ci(8, 16)), "1/96 would be 24 trials, there are 16"
-    assert share_ci(shares, 2) == pytest.approx(rate_ci(4, 8))
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        share_ci([1.5], 1)
-    assert str(share_ci([], 1).estimate) == "nan"
 
 
 def record(task: int, trial: int, success: bool, reason: str = "") -> MatchRecord:

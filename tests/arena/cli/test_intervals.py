@@ -1,0 +1,31 @@
+"""What a run's summary and evaluations show of a rate stays one."""
+
+from pathlib import Path
+
+import pytest
+
+from arena.cli.summary import changes
+from arena.config.experiment import GameSpec
+from arena.evaluate.evaluation import change, evaluate
+from arena.evaluate.specs import Contenders
+from arena.statistics import rate_ci
+from tests.analysis.made_run import make_run
+
+
+def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", iterations=2, live=False)
+    shown = {c.name: c for c in changes(run.path)}
+    deals = shown["deal rate"]  # 2 of 3 matches of both iterations; Student's interval goes up to 2.10
+    assert deals.first == pytest.approx(rate_ci(2, 3)) and -1 <= deals.difference.low < 0 < deals.difference.high <= 1
+    for name in ("valid-act rate", "deal rate", "joint value / best"):
+        for interval in (shown[name].first, shown[name].last):
+            assert 0 <= interval.low < interval.high <= 1, name
+
+
+def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
+    (who,) = Contenders().load("random")
+    once, again = (evaluate(who, [who], GameSpec(name="ultimatum"), 6, seed=0)[0] for _ in range(2))
+    assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
+    for name in ("invalid", "deal", "offered"):
+        assert 0 <= once.mean(name).low <= once.mean(name).high <= 1
+    assert -1 <= change(once, again, "deal").low < 0, "the same in six deals is not the same for ever"
