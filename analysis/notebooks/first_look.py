@@ -6,6 +6,7 @@
 #       extension: .py
 #       format_name: percent
 #       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -24,7 +25,7 @@ import os
 
 import analysis
 from analysis import plots
-from analysis.stats import difference_ci
+from analysis.stats import difference_ci, rate_ci
 
 RUN = os.environ.get("ARENA_RUN", "runs/latest")
 
@@ -36,16 +37,20 @@ print(f"{run.path}: {len(run.iterations)} iterations, {len(run.matches)} matches
 # %% [markdown]
 # ## Did it learn?
 #
-# Every figure that the run wrote down, by iteration.
+# What one asks first, by iteration: are acts valid, does it succeed, does it earn, is learning sound? Bars are 95 %
+# intervals over matches. The run wrote down more: `run.iterations.columns` lists it,
+# `plots.curves(run, ["report.turns", "seconds.play"])` draws it.
 
 # %%
 plots.curves(run)
 
 # %% [markdown]
-# The share of valid acts and the mean reward of a turn, by iteration and role.
+# The share of valid acts with its 95 % interval (Wilson), by iteration and role.
 
 # %%
-run.turns.groupby(["iteration", "role"])[["valid", "reward"]].mean().unstack("role")
+valid = run.turns.groupby(["iteration", "role"])["valid"].agg(["sum", "size"])
+shares = valid.apply(lambda acts: "{:.2f} [{:.2f}, {:.2f}]".format(*rate_ci(acts["sum"], acts["size"])), axis=1)
+shares.unstack("role")
 
 # %% [markdown]
 # How the last iteration compares with the first: mean reward per turn, with a 95 % interval (Welch).

@@ -8,8 +8,10 @@ import pytest
 import analysis
 from analysis import plots
 from arena.errors import StoreError
+from arena.statistics import rate_ci
 from arena.store.run import RunFolder
 from tests.analysis.made_run import make_run
+from tests.legible import complaints, joined
 
 
 @pytest.fixture
@@ -20,30 +22,66 @@ def run(tmp_path: Path) -> analysis.Run:
 
 def test_curves_show_every_number(run: analysis.Run) -> None:
     figure = plots.curves(run)
-    assert [axis.get_title() for axis in figure.axes] == ["reward.opener", "valid_rate"]
-    assert figure.axes[0].lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert [axis.get_title() for axis in figure.axes] == ["valid_rate", "reward.opener"]
+    assert figure.axes[1].lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
     assert len(plots.curves(run, ["kl"]).axes) == 1
     with pytest.raises(KeyError, match="did you mean 'valid_rate'"):
         plots.curves(run, ["valid_rat"])
 
 
-def test_seeds_are_compared_with_bands(tmp_path: Path) -> None:
+def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.Run) -> None:
+    names = [
+        "seconds.play", "report.pareto_distance", "report.deal", "learn.shared.loss", "learn.shared.kl", "mean_payoff",
+        "report.efficiency", "report.turns", "learn.shared.entropy", "learn.shared.clipped", "failed_rate", "tokens",
+        "reward.a", "reward.b", "win_rate.shared vs past",
+    ]  # fmt: skip
+    frame = run.iterations[["iteration", "valid_rate"]].assign(**dict.fromkeys(names, 0.5))
+    many = analysis.Run(run.path, frame, run.matches, run.turns)
+    assert plots.chosen(many) == [
+        "valid_rate", "report.deal", "win_rate.shared vs past", "mean_payoff", "report.efficiency", "reward.a",
+        "learn.shared.kl", "learn.shared.entropy",
+    ]  # fmt: skip
+    figure = plots.curves(many)
+    assert not complaints(figure) and len(figure.axes) == 8
+    assert all(axis.get_ylim() == (-0.02, 1.02) for axis in (figure.axes[0], figure.axes[1], figure.axes[4]))
+    (named,) = plots.curves(many, ["report.pareto_distance"]).axes
+    assert named.get_title() == "report.pareto_distance"
+
+
+def test_rates_have_the_intervals_of_their_matches(run: analysis.Run) -> None:
+    bars = plots.curves(run, ["valid_rate"]).axes[0].collections[0].get_segments()
+    # three finished matches of two acts, one of each valid
+    assert [end for _, end in bars[0]] == pytest.approx(rate_ci(3, 6)[1:])
+
+
+def test_no_line_goes_through_a_few_points(run: analysis.Run) -> None:
+    for figure in (plots.curves(run), plots.payoffs(run), plots.compare({"a": [run]}, "valid_rate")):
+        assert not joined(figure, few=5) and figure.axes[0].lines
+
+
+def test_seeds_are_compared_with_intervals(tmp_path: Path) -> None:
     seeds = []
     for seed in range(3):
-        make_run(tmp_path / str(seed), live=False, shift=float(seed))
+        make_run(tmp_path / str(seed), iterations=6, live=False, shift=float(seed))
         seeds.append(analysis.load(tmp_path / str(seed)))
     figure = plots.compare({"credit": seeds, "control": seeds[:1]}, "reward.opener")
     (axis,) = figure.axes
-    assert [line.get_ydata().tolist() for line in axis.lines] == [[1.0, 2.0, 3.0], [0.0, 1.0, 2.0]]
-    band = axis.collections[0].get_paths()[0].vertices
-    assert band[:, 1].min() == pytest.approx(1.0 - 2.4841, abs=1e-3)  # t(0.975, 2) = 4.3027, s = 1, n = 3
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["credit", "control"]
+    thick = [line.get_ydata().tolist() for line in axis.lines if line.get_linewidth() > 1.5]
+    assert thick == [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]]
+    (bar,) = axis.collections[0].get_segments()
+    assert bar[:, 1].tolist() == pytest.approx([6 - 2.4841, 6 + 2.4841], abs=1e-3)  # t(0.975, 2) = 4.3027, s = 1, n = 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["credit", "control"]
+    assert not complaints(figure)
+    few = plots.compare({"credit": seeds}, "valid_rate").axes[0].collections[0].get_segments()
+    assert all(0 <= end <= 1 for bar in few for _, end in bar)
     with pytest.raises(KeyError, match="no metric"):
         plots.compare({"credit": seeds}, "los")
 
 
 def test_payoffs_are_means_of_finished_matches(run: analysis.Run) -> None:
-    (axis,) = plots.payoffs(run).axes
+    figure = plots.payoffs(run)
+    (axis,) = figure.axes
+    assert not complaints(figure)
     assert axis.lines[0].get_xydata().tolist() == [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
 
 
@@ -54,8 +92,11 @@ def test_a_run_without_anything_yet_gives_an_empty_picture(tmp_path: Path, draw:
 
 
 def test_hostile_names_are_drawn_as_they_are(run: analysis.Run) -> None:
-    hostile = run.iterations.rename(columns={"valid_rate": "$\\frac{$ _x\x1b"})
-    plots.curves(analysis.Run(run.path, hostile, run.matches, run.turns)).savefig(io.BytesIO())
+    name = "$\\frac{$ _x\x1b " + "long " * 100
+    hostile = run.iterations.rename(columns={"valid_rate": name})
+    assert not complaints(
+        plots.curves(analysis.Run(run.path, hostile, run.matches, run.turns), [name, "reward.opener"])
+    )
 
 
 def test_a_match_is_a_readable_dialogue(run: analysis.Run) -> None:

@@ -1,0 +1,126 @@
+"""What pictures share: sheets of few panels, arms in colours of their own, uncertainty as bars, texts that fit.
+
+A curve is its seeds (thin), their mean (thick) and, right of its end, a dot with the interval of that end: a band at
+every iteration would be as wide as few seeds make it, and jump wherever they happen to agree. Of fewer than `FEW`
+points there is no curve to see: they are dots with bars, and no line suggests what lay between them.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arena.plain import printable
+from arena.statistics import SHARE, Bounds, Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST = 8
+"""Panels on a sheet."""
+FEW = 5
+WIDTH, HEIGHT = 3.4, 2.7
+"""Of a panel, in inches."""
+OTHERS = ("tab:blue", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan", "tab:olive", "black", "gold")
+KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:grey", "solver_only": "tab:grey"}
+"""Controls look the same in every picture: an arm with this in its name has this colour."""
+
+
+def colours(arms: Iterable[str]) -> dict[str, str]:
+    """A colour for each arm, by the order in which a study names them: keep it for all its panels."""
+    free = iter(OTHERS)
+    chosen: dict[str, str] = {}
+    for arm in arms:
+        known = next((colour for word, colour in KNOWN.items() if word in arm), None)
+        chosen[arm] = known if known and known not in chosen.values() else next(free)
+    return chosen
+
+
+def sheet(titles: Sequence[str], heading: str = "", height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+    """A figure with a panel per title, that no window or global state knows of; at most `MOST` on purpose."""
+    from matplotlib.figure import Figure
+
+    count = max(len(titles), 1)
+    columns = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3, 9: 3}.get(count, 4)
+    rows = -(-count // columns)
+    width = max(WIDTH * columns, 5.5)
+    figure = Figure(figsize=(width, height * rows + 0.7), layout="constrained")
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.1, h_pad=0.08)
+    axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(titles))]
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(wrapped(title, int(11 * width / columns)), fontsize=10)
+        axis.grid(alpha=0.3)
+        axis.tick_params(labelsize=8)
+    if heading:
+        figure.suptitle(wrapped(heading, int(11 * width)), fontsize=10)
+    return figure, axes
+
+
+def wrapped(name: str, width: int) -> str:
+    """The name as matplotlib shows it literally, on two lines at most: no TeX, no label hidden by an underscore."""
+    lines = textwrap.wrap(printable(name).removeprefix("_"), width, max_lines=2, placeholder=" …") or [""]
+    return "\n".join(lines).replace("$", r"\$")
+
+
+def fit(axis: Axes, bounds: Bounds) -> None:
+    """A share's axis shows all of its range, a count's begins at 0."""
+    if bounds == SHARE:
+        axis.set_ylim(-0.02, 1.02)
+    elif bounds[0] == 0:
+        axis.set_ylim(0, 1.05 * axis.get_ylim()[1])
+
+
+def legend(figure: Figure, label_width: int = 30) -> None:
+    """One for all panels, below them; nothing where there is nothing to tell apart."""
+    handles: dict[str, Any] = {}
+    for axis in figure.axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(wrapped(label, label_width).partition("\n")[0], handle)
+    if handles:
+        room = figure.get_figwidth() * 12 / (max(map(len, handles)) + 6)
+        columns = max(1, min(len(handles), int(room)))
+        figure.legend(
+            list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+        )
+
+
+def points(
+    axis: Axes, x: Sequence[float], intervals: Sequence[Interval], label: str, colour: str, place: int = 0
+) -> None:
+    """Dots with bars, arms beside each other by their place; a line joins them where there are enough for a curve."""
+    middle, low, high = (np.array(column) for column in zip(*intervals, strict=True))
+    beside = 0.012 * place * (max(x) - min(x) or 1)
+    ends = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
+    axis.errorbar(
+        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour, label=label,
+        capsize=2, markersize=3.5, linewidth=1.2,
+    )  # fmt: skip
+
+
+def curve(
+    axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
+    place: int = 0,
+) -> None:  # fmt: skip
+    """An arm's curve: of each seed (a row each), of their mean, and its end with the interval."""
+    values = np.asarray(seeds, dtype=float)
+    if len(values) > 1:
+        axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
+    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=label)
+    points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
+
+
+def written(figure: Figure, path: Path) -> None:
+    """As PNG in 256 colours, a fifth of the size."""
+    from PIL import Image
+
+    kept = io.BytesIO()
+    figure.savefig(kept, dpi=110)
+    few = Image.open(kept).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
