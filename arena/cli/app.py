@@ -20,6 +20,7 @@ from rich.text import Text
 from agents.errors import ChatError, RoleError, WeightsError
 from agents.names import nearest
 from arena.cli import catalogue, check, credit, evaluate, matrix, play
+from arena.cli.console import PlainConsole, note
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _experiment(
 def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
     from arena.cli.live import Screen
 
-    console = Console(stderr=False, highlight=False)
+    console = PlainConsole()
     style: Style = "json" if as_json else "table" if console.is_terminal else "lines"
     return console, Screen(console, style, iterations)
 
@@ -239,8 +240,8 @@ def show(
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
 
-    console, reader = Console(highlight=False), RunReader(run)
-    check_newest(run)
+    console, reader = PlainConsole(), RunReader(run)
+    check_newest(run, note)
     if as_json:
         print(json.dumps(reader.match(match) if match else reader.metrics()))
     elif match:
@@ -306,7 +307,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(as_rows(findings)))
     else:
-        console = Console(highlight=False)
+        console = PlainConsole()
         for finding in findings:
             mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
             console.print(mark.append(f"{finding.what}: {finding.found}", style="default"), soft_wrap=True)
@@ -325,4 +326,4 @@ def _print_rows(rows: list[dict[str, str]], as_json: bool) -> None:
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(value) for value in row.values()))
-    Console(highlight=False).print(table)
+    PlainConsole().print(table)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from arena.cli import catalogue
+from arena.cli.console import PlainConsole
 
 check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -36,7 +36,7 @@ def check_role_file(
         }
         print(json.dumps(fields))
         return
-    console = Console(highlight=False)
+    console = PlainConsole()
     parts = [("system", preview.system)]
     parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
     parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
@@ -90,7 +90,7 @@ def check_game(
         marks = {True: Text("ok", "green"), False: Text("FAILED", "red"), None: Text("not checked", "yellow")}
         for finding in findings:
             table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
-        console = Console(highlight=False)
+        console = PlainConsole()
         console.print(table)
         promise = "simulators promise" if isinstance(game, Simulator) else "games promise"
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"

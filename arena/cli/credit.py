@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from arena.cli.console import PlainConsole, note
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def credit(
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
 
-    check_newest(RunReader(run).path)
+    check_newest(RunReader(run).path, note)
     comparison = compare(run, experiment_of(run), parsed(estimators), iteration)
     shown = match or comparison.most_disputed()
     if not (comparison.turns["match"] == shown).any():
@@ -45,7 +45,7 @@ def credit(
     if as_json:
         print(json.dumps(_plain(comparison)))
     else:
-        show_comparison(Console(highlight=False), run, comparison, shown)
+        show_comparison(PlainConsole(), run, comparison, shown)
 
 
 def parsed(text: str) -> list[Chosen]:

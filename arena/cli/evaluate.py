@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from arena.cli.console import PlainConsole
 from arena.errors import ConfigError, Interrupted
 from arena.plain import printable
 from arena.store.files import write_atomic
@@ -84,7 +85,7 @@ def eval_(
     from arena.evaluate.evaluation import check, evaluate, make_game
     from arena.evaluate.held_out import changes, matches_of
 
-    console, games = Console(highlight=False), [GameSpec(name=name) for name in listed(game)]
+    console, games = PlainConsole(), [GameSpec(name=name) for name in listed(game)]
     if not games:
         raise ConfigError("--game: name at least one, such as --game kuhn_poker")
     for spec in games:
@@ -144,7 +145,7 @@ def tournament_(
     from arena.evaluate.specs import Contenders
     from arena.evaluate.tournament import pair_count, tournament
 
-    console = Console(highlight=False)
+    console = PlainConsole()
     make_game(GameSpec(name=game))
     loader = Contenders(role, doing(), servers(endpoint))
     loaded = loader.load(*contenders)
@@ -187,7 +188,7 @@ def exploit(
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.exploitability import Exploitability, Known, exploitability_of
 
-    console, known = Console(highlight=False), Known()
+    console, known = PlainConsole(), Known()
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name) if history else [name])]
     loader, exploitabilities = specs.Contenders(role, doing()), dict[str, Exploitability]()
@@ -297,7 +298,7 @@ def servers(assignments: Sequence[str] | None) -> Endpoints:
 
 def doing() -> Callable[[str], None]:
     """Says on stderr what takes a while, where somebody watches."""
-    terminal = Console(stderr=True, highlight=False)
+    terminal = PlainConsole(stderr=True)
     return lambda what: (
         terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
     )
@@ -313,7 +314,7 @@ def progress(total: int, quiet: bool, status: Callable[[], str] = str) -> Iterat
         def render(self, task: Task) -> Text:
             return Text(status(), style="dim")
 
-    terminal, columns = Console(stderr=True), [*Progress.get_default_columns(), Status()]
+    terminal, columns = PlainConsole(stderr=True), [*Progress.get_default_columns(), Status()]
     with Progress(*columns, console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
         task = bar.add_task("matches", total=total)
         try:

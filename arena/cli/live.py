@@ -1,7 +1,6 @@
 """What a run shows while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
@@ -12,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from arena.plain import printable
+from arena.cli.console import note
 from arena.records import MatchRecord, Turn
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Something the user should hear; on stderr, which scripts do not read."""
-        print(f"arena: {printable(text)}", file=sys.stderr)
+        note(text)
 
     def turn(self, plan: "MatchPlan", turn: Turn) -> None:
         """A turn was taken, which may have needed a while."""
@@ -96,28 +95,39 @@ def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
     latest = rows[-1] if rows else {}
-    deal = ["deal"] if "deal" in latest.get("report", {}) else []
-    rewards = [f"r {role}" for role in latest.get("reward", {})]
+    deal = ["deal"] if "deal" in _table(latest, "report") else []
+    rewards = [f"r {role}" for role in _table(latest, "reward")]
     return ["it", "match/s", "tok/s", "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
 
 
 def _cells(row: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[str]:
-    learned = list(row["learn"].values())
-    deal = [cell(row["report"].get("deal"), "{:.2f}")] if "deal" in _columns(rows) else []
-    rewards = [cell(row["reward"].get(role), "{:+.2f}") for role in rows[-1].get("reward", {})]
+    learned = [stats for stats in _table(row, "learn").values() if isinstance(stats, Mapping)]
+    seconds = _table(row, "seconds")
+    deal = [cell(number(_table(row, "report").get("deal")), "{:.2f}")] if "deal" in _columns(rows) else []
+    rewards = [cell(number(_table(row, "reward").get(role)), "{:+.2f}") for role in _table(rows[-1], "reward")]
     return [
         str(row["iteration"]),
-        cell(row["matches_per_second"]),
-        cell(row["tokens_per_second"], "{:.0f}"),
-        cell(row["valid_rate"], "{:.2f}"),
+        cell(number(row.get("matches_per_second"))),
+        cell(number(row.get("tokens_per_second")), "{:.0f}"),
+        cell(number(row.get("valid_rate")), "{:.2f}"),
         *deal,
-        cell(row["mean_payoff"], "{:.2f}"),
+        cell(number(row.get("mean_payoff")), "{:.2f}"),
         *rewards,
-        cell(_mean([stats.get("kl") for stats in learned]), "{:.3f}"),
-        cell(_mean([stats.get("entropy") for stats in learned]), "{:.2f}"),
-        cell(_mean([stats.get("loss") for stats in learned]), "{:+.3f}"),
-        cell(sum(row["seconds"][part] for part in ("play", "learn", "commit")), "{:.0f}"),
+        cell(_mean([number(stats.get("kl")) for stats in learned]), "{:.3f}"),
+        cell(_mean([number(stats.get("entropy")) for stats in learned]), "{:.2f}"),
+        cell(_mean([number(stats.get("loss")) for stats in learned]), "{:+.3f}"),
+        cell(sum(number(seconds.get(part)) or 0.0 for part in ("play", "learn", "commit")), "{:.0f}"),
     ]
+
+
+def number(value: Any) -> float | None:
+    """A figure of a log that anybody may have written; None for what is none."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+
+
+def _table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = row.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _mean(values: list[float | None]) -> float | None:

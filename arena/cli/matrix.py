@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from arena.cli.console import PlainConsole
 from arena.cli.evaluate import (
     Endpoint,
     Json,
@@ -75,7 +76,7 @@ def matrix_(
     from arena.evaluate.matrix import Cell, Person, in_role, matrix, read_persons
     from arena.evaluate.specs import Contenders
 
-    console, deepest = Console(highlight=False), trials if k is None else k
+    console, deepest = PlainConsole(), trials if k is None else k
     if deepest > trials:
         raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
     columns = read_persons(listed(persons), GameSpec(name=game))

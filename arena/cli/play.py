@@ -14,6 +14,7 @@ from rich.text import Text
 
 import games
 from agents.names import nearest
+from arena.cli.console import PlainConsole
 from arena.cli.evaluate import Endpoint, servers
 from arena.errors import ConfigError
 
@@ -52,7 +53,7 @@ def play(
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
 
-    console, settings = Console(highlight=False, stderr=as_json), game_options(option or [])
+    console, settings = PlainConsole(stderr=as_json), game_options(option or [])
     table = make_game(game, settings)
     who = holders(table, seat or [])
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):

@@ -76,7 +76,7 @@ def show_match(console: Console, path: Path, match: str) -> None:
 
 
 def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
-    line = Text(f"{turn['index'] + 1:>2}. {turn['seat']}: ", style="cyan")
+    line = Text(f"{turn['index'] + 1:>2}. {printable(turn['seat'])}: ", style="cyan")
     line.append(printable(turn["raw"].strip() or "(nothing)"), style="default" if turn["valid"] else "red")
     console.print(line, soft_wrap=True)
     notes = [] if turn["valid"] else ["not a legal act"]

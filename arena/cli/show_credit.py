@@ -47,7 +47,7 @@ def _show_match(console: Console, run: Path, comparison: Comparison, match: str)
     table.add_column("said", overflow="ellipsis", no_wrap=True, max_width=_SAID)
     for turn in RunReader(run).match(match)["turns"]:
         said = Text(printable(turn["raw"].strip() or "(nothing)"), style="" if turn["valid"] else "red")
-        seat = Text(f"{turn['seat']}: ", style="cyan").append(said)
+        seat = Text(f"{printable(turn['seat'])}: ", style="cyan").append(said)
         if turn["index"] in own.index:
             row = own.loc[turn["index"]]
             figures = [_number(row[name]) for name in ("reward", *comparison.estimators)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from arena.cli.live import number
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.reader import RunReader
 
@@ -38,7 +39,7 @@ def changes(run: Path) -> list[Change]:
     ]
     comparisons = []
     for name, figure in _figures(ends[1]):
-        first, last = ([v for row in rows if (v := figure(row)) is not None] for rows in ends)
+        first, last = ([v for row in rows if (v := number(figure(row))) is not None] for rows in ends)
         if first and last:
             bounds = range_of(name, [*first, *last])
             means = mean_ci(first, bounds), mean_ci(last, bounds)
@@ -64,12 +65,12 @@ def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
     """What matches like this one tell."""
     figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
-        figures.append(("deal rate", lambda row: float(row["report"]["deal"])))
+        figures.append(("deal rate", _reported("deal")))
     figures.append(("mean payoff", _mean_payoff))
     for seat in sample["payoffs"]:
         figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
     if "efficiency" in sample["report"]:
-        figures.append(("joint value / best", lambda row: float(row["report"]["efficiency"])))
+        figures.append(("joint value / best", _reported("efficiency")))
     return figures
 
 
@@ -77,8 +78,12 @@ def _of(game: str, figure: Figure) -> Figure:
     return lambda row: figure(row) if row["game"] == game else None
 
 
-def _mean_payoff(row: Row) -> float:
-    return float(sum(row["payoffs"].values())) / len(row["payoffs"])
+def _reported(name: str) -> Figure:
+    return lambda row: number(row["report"].get(name))
+
+
+def _mean_payoff(row: Row) -> float | None:
+    return float(sum(row["payoffs"].values())) / len(row["payoffs"]) if row["payoffs"] else None
 
 
 def _valid(row: Row) -> float | None:

@@ -43,7 +43,7 @@ class MatchLog:
         self._close(iteration)
         sealed = log_path(self.folder, iteration, "parquet")
         if not sealed.exists():
-            rows = self._reader.read(iteration)
+            rows = sorted(self._reader.open_rows(iteration), key=lambda row: str(row["id"]))
             _refuse_twins(rows, sealed)
             make_folder(self.folder)
             write_atomic(sealed, _parquet(match_table(rows)))

@@ -6,7 +6,8 @@ from typing import Any
 
 from arena.plain import plain
 from arena.store.files import explained, write_atomic
-from arena.store.lines import LineWriter, LogError, read_lines, to_line
+from arena.store.lines import LineWriter, to_line
+from arena.store.reader import read_metrics
 
 
 class MetricsLog:
@@ -25,7 +26,7 @@ class MetricsLog:
 
     def read(self) -> list[dict[str, Any]]:
         """All rows, oldest first; a torn last line is left out; LogError for a damaged one."""
-        return read_lines(self.path)
+        return read_metrics(self.path)
 
     def discard_after(self, iteration: int, size: int | None = None) -> None:
         """Drop the rows of later iterations: what comes after so many bytes, where that is known."""
@@ -36,9 +37,6 @@ class MetricsLog:
                 write_atomic(self.path, data[:size])
             return
         rows = self.read()
-        for number, row in enumerate(rows, start=1):
-            if not isinstance(row.get("iteration"), int):
-                raise LogError(f"{self.path}:{number}: this line names no iteration: restore the file from a copy")
         kept = [row for row in rows if row["iteration"] <= iteration]
         if len(kept) < len(rows):
             write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in kept))

@@ -51,6 +51,16 @@ def read_parquet(path: Path, schema: Any, columns: Collection[str]) -> Any:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics log, [] without one; LogError for a line that is none."""
+    rows = read_lines(path)
+    for number, row in enumerate(rows, start=1):
+        iteration = row.get("iteration")
+        if not isinstance(iteration, int) or isinstance(iteration, bool) or not 0 <= iteration < 10**9:
+            raise LogError(f"{path}:{number}: this line names no iteration: restore the file from a copy")
+    return rows
+
+
 def _narrowed(table: Any, schema: Any, columns: Collection[str]) -> Any:
     """Columns of a table that has at least these, typed and ordered as in the schema."""
     wanted = pa.schema(_fields(schema, columns))
@@ -85,8 +95,9 @@ class LogReader:
         table, rows = self._found(iteration, [name for name in MATCHES.names if streams or name != "streams"])
         if table is not None:
             rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
-        elif ids is not None:
-            rows = [row for row in rows if row["id"] in ids]
+        else:
+            rows = match_rows(match_table(rows))  # of an open file, too, there are none that do not fit the schema
+            rows = [row for row in rows if ids is None or row["id"] in ids]
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str]) -> Any:
@@ -106,7 +117,7 @@ class LogReader:
     def _found(self, iteration: int, columns: Collection[str]) -> tuple[Any, list[dict[str, Any]]]:
         """The table of the sealed file or, without one, the rows of the open file."""
         table = self._sealed(iteration, columns)
-        rows = self._open(iteration) if table is None else []
+        rows = self.open_rows(iteration) if table is None else []
         if table is None and not rows:
             # An iteration may have been sealed, and its open file removed, between the two looks.
             table = self._sealed(iteration, columns)
@@ -116,7 +127,8 @@ class LogReader:
         path = log_path(self.folder, iteration, "parquet")
         return read_parquet(path, MATCHES, columns) if path.exists() else None
 
-    def _open(self, iteration: int) -> list[dict[str, Any]]:
+    def open_rows(self, iteration: int) -> list[dict[str, Any]]:
+        """Rows of the open file as they were written; [] without one."""
         path = log_path(self.folder, iteration, "jsonl")
         rows = read_lines(path)
         for number, row in enumerate(rows, start=1):
@@ -195,4 +207,4 @@ class RunReader:
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row per iteration, oldest first."""
-        return read_lines(self.path / "metrics.jsonl")
+        return read_metrics(self.path / "metrics.jsonl")

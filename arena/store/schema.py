@@ -142,7 +142,7 @@ def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def match_rows(table: Any) -> list[dict[str, Any]]:
-    """The inverse of `match_table`, for any choice of its columns."""
+    """The inverse of `match_table`, for any choice of its columns; LogError where JSON within is damaged."""
     return [_nested(row) for row in table.to_pylist()]
 
 
@@ -181,7 +181,7 @@ def _fitting() -> Iterator[None]:
     """LogError, in one line, for what Arrow says of rows that do not fit."""
     try:
         yield
-    except (pa.ArrowException, OverflowError, TypeError, KeyError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, KeyError, AttributeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise LogError(f"a row does not fit the schema of the match log: {reason}") from error
 
@@ -221,9 +221,19 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _object(text: str, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise LogError(f"a match's {name} are no JSON object: restore the log from a copy")
+    return value
+
+
 def _nested(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("options", "report"):
-        row[name] = json.loads(row[name])
+        row[name] = _object(row[name], name)
     row["payoffs"] = {payoff["seat"]: payoff["value"] for payoff in row["payoffs"]}
     row["seats"] = {seating.pop("seat"): seating for seating in row["seats"]}
     for turn in row["turns"]:

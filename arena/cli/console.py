@@ -1,0 +1,40 @@
+"""The console of all commands: what is printed is text, whoever wrote it, and never steers the terminal."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+
+class PlainConsole(Console):
+    """A rich console without markup that drops control and format characters, but for its own styles."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of anything, their texts harmless."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_harmless(segment.text))
+
+
+def note(text: str) -> None:
+    """Something the user should hear, in one line on stderr, which scripts do not read."""
+    from arena.plain import printable
+
+    print(f"arena: {printable(text)}", file=sys.stderr)
+
+
+def _harmless(text: str) -> str:
+    """The text without what could steer a terminal or reorder what is read; line ends stay."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    from arena.plain import clean_text
+
+    kept = (c for c in clean_text(text) if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Co"))
+    return "".join(kept)
