@@ -17,6 +17,9 @@ PUBLIC_LENGTH = 400
 FIELD_LENGTH = 4_000
 JOINERS = "\u200c\u200d"  # letters of many scripts, and emoji, are joined and parted by these
 
+TALK = " Talk may follow after |."
+"""How the rules of games tell of talk."""
+
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 
 
@@ -91,6 +94,13 @@ class ReplySpec(BaseModel):
         if self.format == "json":
             return json.dumps(fields, ensure_ascii=False)
         return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
+
+    def told(self, rules: str) -> str:
+        """A game's rules, with this format's way to talk in place of the bar, which it does not read."""
+        if self.format not in ("tagged", "json"):
+            return rules
+        field = f"<{self.public}>…</{self.public}>" if self.format == "tagged" else f'"{self.public}"'
+        return rules.replace(TALK, f" The others hear what is in {field}." if self.public else "")
 
     def _tagged(self, text: str) -> Reply:
         private, text = _cut_out(text, self.private) if self.private else ("", text)

@@ -25,7 +25,7 @@ BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
 SYSTEM_VARIABLES = ("persona", "rules", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
-DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text | hang }}\n{% endfor %}"
+DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
@@ -98,11 +98,11 @@ class Role(Part):
     def render_turn(self, view: View, first: bool) -> str:
         """One turn's text, stripped. `first`: the seat's stream begins here, so tell the match's facts.
 
-        `messages` are those of the view, each with `sender` and `text`; `turn_number` counts the match's acts
-        from 1; `legal` is a list or none. RoleError as for `render_system`.
+        `messages` are those of the view, each with `sender` and `text`, whose further lines are indented: nobody
+        can begin a line of this turn for another; `turn_number` counts the match's acts from 1; `legal` is a list or
+        none. RoleError as for `render_system`.
         """
-        seen = [(m["sender"], visible(m["text"][:MESSAGE_LENGTH], keep="\n")) for m in view.messages]
-        messages = [{"sender": sender, "text": text} for sender, text in seen]
+        messages = [{"sender": m["sender"], "text": _heard(m["text"])} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
@@ -120,13 +120,17 @@ class Role(Part):
 
     def _facts(self, view: View) -> dict[str, Any]:
         facts = {"public": view.public, "private": view.private}
-        return {"persona": self.persona, "rules": view.rules, "seat": view.seat, **facts}
+        return {"persona": self.persona, "rules": self.reply.told(view.rules), "seat": view.seat, **facts}
 
     def _render(self, field: str, text: str, variables: tuple[str, ...], values: Mapping[str, Any]) -> str:
         try:
             return rendered(compiled(text, variables), values)
         except BadTemplate as error:
             raise RoleError(f"role {self.role}: {field}: {error}") from None
+
+
+def _heard(text: str) -> str:
+    return visible(text[:MESSAGE_LENGTH], keep="\n").replace("\n", "\n  ")
 
 
 def read_role(path: str | Path) -> Role:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.player import View
+from agents.player import Message, View
 from agents.role import Role, load_role
 from agents.templates import names_in
+
+WORDS = "You have won"
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,20 @@ class RolePreview:
     system: str
     examples: tuple[tuple[str, str], ...]
     turns: tuple[str, ...]
+    seats: tuple[str, ...]
+    """Of the turns, one by one."""
     findings: tuple[str, ...]
 
 
 def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str | Path] = ()) -> RolePreview:
-    """Loads a role and renders the views in their order; RoleError is one line that says what fails."""
+    """Loads a role and renders the views, seat by seat in their order; RoleError is one line that says what fails."""
     role = load_role(name_or_path, folders)
     system = role.render_system(views[0]) if views else ""
-    turns = tuple(role.render_turn(view, first=number == 0) for number, view in enumerate(views))
+    seats = tuple(view.seat for view in views)
+    turns = tuple(role.render_turn(view, first=view.seat not in seats[:n]) for n, view in enumerate(views))
     examples = tuple((example.see, example.say) for example in role.examples)
-    findings = [*_overlooked(role), *_empty(views, turns)]
-    return RolePreview(role, system, examples, turns, tuple(findings))
+    findings = [*_overlooked(role), *_nameless(role, views), *_empty(views, turns)]
+    return RolePreview(role, system, examples, turns, seats, tuple(findings))
 
 
 def _overlooked(role: Role) -> Iterable[str]:
@@ -46,6 +51,15 @@ def _overlooked(role: Role) -> Iterable[str]:
         yield "system: is empty and no template shows `rules`: the model is not told what to do"
     if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _told(role)):
         yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
+
+
+def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:
+    """Where words look the same whoever said them, a player can speak as the referee, or tell a fact."""
+    for view in views[:1]:
+        said = [Message(sender=who, text=WORDS) for who in ("referee", f"not {view.seat}")]
+        first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in said)
+        if first == second and WORDS in first:
+            yield "turn: shows what was said but not by whom, so it can be forged: write `{{ m.sender }}: ` before it"
 
 
 def _told(role: Role) -> list[str]:

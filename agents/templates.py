@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from traceback import extract_tb
@@ -232,15 +233,15 @@ def _join(values: Iterable[Any], between: object = "") -> str:
     return separator.join(texts)
 
 
-def _hang(text: str) -> str:
-    """A text whose further lines are indented, so that none of them looks like another speaker's."""
-    return text.replace("\n", "\n  ")
+def hang(text: str) -> str:
+    """A text whose further lines are indented, if they are not yet, as those of messages are: none begins another's."""
+    return re.sub("\n(?!  )", "\n  ", text)
 
 
 def _sandbox() -> _Sandbox:
     sandbox = _Sandbox(undefined=_Missing, optimized=False)  # nothing is worked out before it is counted
     kept = {name: _short(FILTERS[name]) for name in FILTER_NAMES}
-    sandbox.filters = kept | {"join": _join, "hang": _hang, "counted": _counted, "metered": _measured}
+    sandbox.filters = kept | {"join": _join, "hang": hang, "counted": _counted, "metered": _measured}
     sandbox.globals = {"range": _range}
     return sandbox
 

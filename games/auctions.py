@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import whole_number
+from games.base import TALK, whole_number
 from games.families.simultaneous import SimultaneousGame, read_number
 
 
@@ -44,7 +44,7 @@ class SealedBidAuction(SimultaneousGame):
 
     def rules(self) -> str:
         """One paragraph: the aim, the act, the price."""
-        talk = " Talk may follow after |." if self.talk else ""
+        talk = TALK if self.talk else ""
         return (
             f"Auction of one good among {len(self.seats)} bidders. What it is worth to each is private, from 1 to "
             f"{self.max_value}. Each writes BID n once, n from 0 to {self.max_value}, unseen by the others. The "

@@ -28,6 +28,8 @@ TALK_LENGTH = 200
 SAMPLE_LENGTH = 24
 MOST = 10**9
 """The largest number that an option may be, unless it says otherwise: sums of payoffs stay finite."""
+TALK = " Talk may follow after |."
+"""What rules say of talk, in these words: roles that write replies in another format are told of theirs instead."""
 
 
 class Message(TypedDict):

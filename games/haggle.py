@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, TextGame, choice, whole_number
+from games.base import TALK, IllegalAct, TextGame, choice, whole_number
 
 ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
@@ -46,7 +46,7 @@ class Haggle(TextGame):
 
     def rules(self) -> str:
         """One paragraph: the aim, the acts and the limits."""
-        talk = " Talk may follow after |." if self.talk else ""
+        talk = TALK if self.talk else ""
         return (
             "A seller and a buyer haggle over one good. A deal pays the seller the price less its cost, the buyer its "
             f"value less the price; both are private. One act per turn: PRICE n (1 to {self.max_price}), ACCEPT "

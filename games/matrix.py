@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.base import IllegalAct
+from games.base import TALK, IllegalAct
 from games.families.simultaneous import ROUND, SimultaneousGame
 
 Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's act) -> (row's, column's payoff)
@@ -33,7 +33,7 @@ class MatrixGame(SimultaneousGame):
         """One paragraph: the story and what each pair of acts pays."""
         one, two = acts = self.acts
         points = ", ".join(f"{acts[i]}-{acts[j]} {a:g}-{b:g}" for (i, j), (a, b) in self.payoff.items())
-        talk = " Talk may follow after |." if self.talk else ""
+        talk = TALK if self.talk else ""
         return (
             f"{self.story} Row and column choose {one} or {two} at once. Points for row and column: {points}. "
             f"{self.length()}{talk}"

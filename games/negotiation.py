@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, TextGame, choice, number, one_line, whole_number
+from games.base import TALK, IllegalAct, TextGame, choice, number, one_line, whole_number
 from games.families import bargaining
 from games.families.pools import WORTH, Triple, frontier, instances, offers, rest, twins, worth
 
@@ -74,7 +74,7 @@ class Negotiation(TextGame):
 
     def rules(self) -> str:
         """One paragraph: the aim, the acts and the limits."""
-        (a, b, c), talk = self.items, " Talk may follow after |." if self.talk else ""
+        (a, b, c), talk = self.items, TALK if self.talk else ""
         secret = "known to both" if self.known else "private"
         p = self.breakdown
         risk = f" An offer that answers an offer ends the talks with chance {p:g}." if p else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.base import number, whole_number
+from games.base import TALK, number, whole_number
 from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 
 
@@ -31,7 +31,7 @@ class PublicGoods(SimultaneousGame):
 
     def rules(self) -> str:
         """One paragraph: the aim, the act, what a round pays."""
-        talk = " Talk may follow after |." if self.talk else ""
+        talk = TALK if self.talk else ""
         return (
             f"Public goods: in each round each of {len(self.seats)} players has {self.endowment} coins. GIVE n puts n "
             f"into the pot and keeps the rest; all choose at once. The pot times {self.multiplier:g} is shared "

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, TextGame, whole_number
+from games.base import TALK, IllegalAct, TextGame, whole_number
 
 OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 
@@ -40,7 +40,7 @@ class Ultimatum(TextGame):
 
     def rules(self) -> str:
         """One paragraph."""
-        talk = " Talk may follow after |." if self.talk else ""
+        talk = TALK if self.talk else ""
         return (
             f"Ultimatum: the proposer splits {self.pie} coins. OFFER n gives n to the responder and keeps the rest. "
             f"The responder answers ACCEPT, or REJECT: then both get nothing.{talk}"

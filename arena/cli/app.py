@@ -231,16 +231,28 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
 
 @app.command()
 def show(
-    run: Run,
-    match: Annotated[str, typer.Argument(help="A match's id, such as 0003-0007.", show_default=False)] = "",
+    run: Annotated[
+        Path, typer.Argument(help="A run folder, such as runs/latest; or the word game.", show_default=False)
+    ],
+    match: Annotated[
+        str, typer.Argument(help="A match's id, such as 0003-0007; a game's name after game.", show_default=False)
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show a run, or one of its matches as a dialogue with what every turn earned and was credited."""
+    """Show a run, or one of its matches as a dialogue with what every turn earned and was credited; or a game.
+
+    Of a game: rules, seats, facts, acts, options, theory, and who plays it. Example: arena show game haggle
+    """
     from arena.cli.show import show_match, show_run
+    from arena.cli.show_game import describe, show_game
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
 
-    console, reader = PlainConsole(), RunReader(run)
+    console = PlainConsole()
+    if run == Path("game") and match:
+        print(json.dumps(describe(match))) if as_json else show_game(console, match)
+        return
+    reader = RunReader(run)
     check_newest(run, note)
     if as_json:
         print(json.dumps(reader.match(match) if match else reader.metrics()))

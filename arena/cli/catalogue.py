@@ -25,6 +25,7 @@ PARTS = {plural(kind): kind for kind in TABLES}
 KINDS = ("games", "roles", "policies", "opponents", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
+_SAMPLE_ACTS = 60
 _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
     "past": ("lag: N", "The version of N updates ago, frozen."),
@@ -128,34 +129,44 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
     if title and (complaint := games.complaint(title)):
         raise ConfigError(f"{complaint} (arena list games)")
     sample = title or next(iter(games.GAMES))
-    views = _sample_views(sample, seat, role.role)
+    views = sample_views(sample, seat, role.role)
     try:
         return check_role(name, views, role_folders)
     except RoleError as error:
-        if title:
-            raise
-        raise RoleError(f"{error} (in {sample}; name the role's own game with --game)") from None
+        if not title:
+            raise RoleError(f"{error} (in {sample}; name the role's own game with --game)") from None
+        at = f" (at the seats {', '.join(dict.fromkeys(view.seat for view in views))}: name its own with --seat)"
+        raise RoleError(f"{error}{at if len({view.seat for view in views}) > 1 else ''}") from None
 
 
-def _sample_views(game: str, seat: str, role: str) -> list[View]:
-    """What a seat sees in its first turns of a match played at random."""
-    from agents.player import Message, View
+def sample_views(game: str, seat: str, role: str) -> list[View]:
+    """What a seat sees in its first turns of a match played by its first legal acts; without one, every seat in turn.
 
+    A role that is called by a seat's name, such as `nano_opener`, is for that seat.
+    """
     env = games.make(game)
     seats = list(env.possible_agents)
     if seat and seat not in seats:
         raise ConfigError(f"{game} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})")
-    seat = seat or next((s for s in seats if role.endswith(s)), seats[0])
+    wanted = [seat] if seat else [s for s in seats if role.endswith(s)][:1] or seats
+    views: dict[str, list[View]] = {s: [] for s in wanted}
     env.reset(seed=0)
-    views: list[View] = []
-    while env.agents and len(views) < _SAMPLE_TURNS:
-        mover = env.agent_selection
-        observation, _, over, cut, info = env.last()
+    for turn in range(_SAMPLE_ACTS):
+        if not env.agents or all(len(seen) >= _SAMPLE_TURNS for seen in views.values()):
+            break
+        mover, (observation, _, over, cut, info) = env.agent_selection, env.last()
         if over or cut:
             break
-        if mover == seat:
-            messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in observation["messages"])
-            legal = tuple(info["legal"]) if info["legal"] else None
-            views.append(View(seat, len(views), messages, info["rules"], info["public"], info["private"], legal))
+        if len(views.get(mover, [()] * _SAMPLE_TURNS)) < _SAMPLE_TURNS:
+            views[mover].append(view_of(mover, turn, observation, info))
         env.step((info["legal"] or [""])[0])
-    return views
+    return [view for seen in views.values() for view in seen]
+
+
+def view_of(seat: str, turn: int, observation: Any, info: Any) -> View:
+    """What a seat sees when it is to move."""
+    from agents.player import Message, View
+
+    messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in observation["messages"])
+    legal = tuple(info["legal"]) if info["legal"] else None
+    return View(seat, turn, messages, info["rules"], info["public"], info["private"], legal)

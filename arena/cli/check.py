@@ -23,7 +23,10 @@ def check_role_file(
     roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a role file and show what its model will see."""
+    """Check a role file and show what its model will see, line by line, in a match's first turns.
+
+    Without --seat, a role that is not called by a seat's name is shown at every seat.
+    """
     from agents.reply import visible
 
     preview = catalogue.preview(file, game, seat, [roles] if roles else [])
@@ -39,10 +42,12 @@ def check_role_file(
     console = PlainConsole()
     parts = [("system", preview.system)]
     parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
-    parts += [(f"turn {n}", turn) for n, turn in enumerate(preview.turns, 1)]
+    for n, (seat, turn) in enumerate(zip(preview.seats, preview.turns, strict=True)):
+        parts.append((f"{seat}, turn {preview.seats[: n + 1].count(seat)}", turn))
     for title, text in parts:
         console.print(Text(f"— {title} —", style="bold"))
-        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
+        for line in visible(text, keep="\n").split("\n"):
+            console.print(Text("│ ", style="dim").append(line, style="default"), soft_wrap=True)
     for finding in preview.findings:
         console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
     console.print(Text(f"{preview.role.role}: fit to play", style="green"))

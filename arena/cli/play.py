@@ -134,6 +134,11 @@ def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchR
         show_messages(console, game.observe(people[0])["messages"])
     else:
         console.print(_plain(game.render(), ""), soft_wrap=True)
+    for turn in record.turns:
+        if not turn.valid and turn.seat not in people:
+            console.print(
+                _plain(f"not a legal act, {turn.seat} wrote: {turn.raw.strip() or '(nothing)'}", "dim"), soft_wrap=True
+            )
     payoffs = ", ".join(f"{seat} {value:+g}" for seat, value in record.payoffs.items())
     console.print(_plain(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
 

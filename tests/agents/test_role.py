@@ -230,7 +230,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
         ("{{ seat }}\n{% if first %}\n\n{{ private.vlues }}{% endif %}", "there is no 'vlues' here — did you mean"),
         ("{{ [1, 2] | join(1, 2, 3) }}", "_join() takes from 1 to 2 positional arguments but 4 were given"),
         ("{{ '1e999' | float | int }}", "cannot convert float infinity to integer"),
-        ("{{ 9 | hang }}", "'int' object has no attribute 'replace'"),
+        ("{{ 9 | hang }}", "expected string or bytes-like object"),
         ("{{ private.vlues }}", "there is no 'vlues' here — did you mean 'values'?"),
         ("{{ private['vlues'] }}", "there is no 'vlues' here — did you mean 'values'?"),
         ("{{ rules.upper() }}", "there is no 'upper' here"),
@@ -358,3 +358,48 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
     assert all(sign in finding for sign, finding in zip(signs, findings, strict=True))
     with pytest.raises(RoleError, match=r"^role x: turn: line 1: there is no 'budget' here"):
         check_role(str(role_file("role: x\nturn: '{{ private.budget }}'")), [VIEW])
+
+
+@pytest.mark.parametrize("name", list_roles())
+def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
+    """Whatever a role forgets, what another says over several lines is indented."""
+    role = load_role(name)
+    facts = {"opening": "", "example": "", "template": "", "answer": "", "marks": "", "complaint": (), "answers": {}}
+    facts |= {"findings": {}, "chart": "", "form": "", "limits": "", "card": "J", "values": [1], "mark": "X"}
+    public = FACTS | {"left": 1, "today": "", "terse": "", "question": "", "board": ""}
+    hostile = heard(("opener", "x\nFORGED a\r\n  FORGED b\u2028FORGED c\x0bFORGED\n\nFORGED"))
+    shown = role.render_turn(hostile._replace(public=public, private=facts), first=False)
+    assert not [line for line in shown.split("\n") if line.startswith("FORGED")], shown
+
+
+def test_a_role_that_does_not_tell_who_speaks_is_reported(role_file: Any) -> None:
+    for turn, findings in (("{{ m.text | hang }}", 1), ("{{ m.sender }}: {{ m.text }}", 0), ("{{ m.sender }}", 0)):
+        path = role_file(f"role: x\nturn: '{{% for m in messages %}}{turn}{{% endfor %}}{{{{ private }}}}'\nsystem: x")
+        assert len([f for f in check_role(str(path), [VIEW]).findings if "not by whom" in f]) == findings, turn
+
+
+def test_hung_text_is_hung_once() -> None:
+    view = heard(("opener", "a\nb\n  c"))
+    for filters in ("", " | hang", " | hang | hang"):
+        assert turned(f"{{% for m in messages %}}{{{{ m.text{filters} }}}}{{% endfor %}}", view) == "a\n  b\n    c"
+
+
+SAID = {"action": "act", "public": "say"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "rules"),
+    [
+        ({"format": "free"}, "Say 1. Talk may follow after |. The end."),
+        ({"format": "whole"}, "Say 1. Talk may follow after |. The end."),
+        ({"format": "tagged", "action": "act"}, "Say 1. The end."),
+        (
+            {"format": "tagged", "action": "act", "public": "say"},
+            "Say 1. The others hear what is in <say>…</say>. The end.",
+        ),
+        ({"format": "json", "action": "act", "public": "say"}, 'Say 1. The others hear what is in "say". The end.'),
+    ],
+)
+def test_rules_tell_of_the_roles_own_way_to_talk(reply: dict[str, str], rules: str) -> None:
+    role = Role.model_validate({"role": "x", "system": "{{ rules }}", "reply": reply})
+    assert role.render_system(VIEW._replace(rules="Say 1. Talk may follow after |. The end.")) == rules

@@ -82,3 +82,17 @@ def test_a_role_for_another_game_is_told_to_name_it(tmp_path: Path) -> None:
     role.write_text('role: racer\nsystem: "{{ rules }}"\nturn: "Total {{ public.total }}"\nreply: {format: free}\n')
     assert "name the role's own game with --game" in refused("check", "role", role)
     assert "--game" not in refused("check", "role", role, "--game", "nim")
+
+
+def test_a_role_is_shown_line_by_line_at_every_seat(tmp_path: Path) -> None:
+    role = tmp_path / "mine.yaml"
+    role.write_text(
+        "role: mine\nsystem: '{{ rules }}'\nturn: |\n"
+        "  {% if first %}Values {{ private['values'] | join(' ') }}.{% endif %}\n"
+        "  {% for m in messages %}{{ m.sender }}: {{ m.text }}\n  {% endfor %}\n"
+    )
+    told = arena("check", "role", role, "--game", "negotiation")
+    assert told.code == 0, told.err
+    assert "— responder, turn 1 —\n│ Values 1 3 1.\n│ opener: OFFER 0 0 0\n" in told.out
+    assert "— opener, turn 2 —\n│ responder: " in told.out
+    assert "opener, turn" not in arena("check", "role", role, "--game", "negotiation", "--seat", "responder").out

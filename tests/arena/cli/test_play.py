@@ -12,6 +12,7 @@ import time
 import pytest
 
 from arena.records import MatchRecord
+from tests.agents.server import Server, completion, says
 from tests.arena.tiny import arena, refused
 
 KUHN = ["--game", "kuhn_poker"]
@@ -97,6 +98,14 @@ def test_options_of_the_game():
 def test_bad_input_is_one_line(arguments, says, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     assert says in refused("play", *arguments)
+
+
+def test_what_was_no_legal_act_is_shown_as_it_was_written(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with Server(says(completion("<think>\x1b[31mhm\u202e</think> I raise!"))) as server:
+        told = arena("play", *KUHN, "--seat", "0=endpoint:m", "--seat", "1=cfr", "--endpoint", f"url={server.url}",
+                     "--role", "mars_player")  # fmt: skip
+    assert "not a legal act, first wrote: <think>[31mhm</think> I raise!" in told.out and "\x1b" not in told.out
 
 
 def test_an_endpoint_needs_a_key_or_a_server(monkeypatch):

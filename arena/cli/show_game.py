@@ -1,0 +1,117 @@
+"""`arena show game NAME`: what a role may rely on in a game, and who plays it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+import games
+from agents.errors import BrainError
+from arena.cli.catalogue import entries, sample_views
+from arena.errors import ConfigError
+
+SHOWN_ACTS = 8
+
+
+def describe(name: str) -> dict[str, Any]:
+    """What there is to know of a game before a role is written for it; ConfigError names the nearest game."""
+    if complaint := games.complaint(name):
+        raise ConfigError(f"{complaint} (arena list games)")
+    factory, game = games.maker(name), games.make(name)
+    views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # each seat's first
+    seats = [str(seat) for seat in game.possible_agents]
+    mover = next(seat for seat in seats if seat in views)
+    return {
+        "game": name,
+        "what": inspect.getdoc(getattr(factory, "func", factory)) or "",
+        "rules": views[mover].rules,
+        "seats": seats,
+        "public": dict(views[mover].public),
+        "private": {seat: dict(views[seat].private) for seat in seats if seat in views},
+        "acts": {seat: list(views[seat].legal or ()) for seat in seats if seat in views},
+        "options": {option: list(told) for option, *told in _options(factory)},
+        "theory": {name: float(value) for name, value in getattr(game, "theory", {}).items()},
+        "players": _players(game),
+        "roles": [row["role"] for row in entries("roles") if row["game"] == name],
+    }
+
+
+def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
+    """Name, type and default of each option, the game's own before those that all games share."""
+    names = games.options_of(factory) if isinstance(factory, type) else ()
+    found: dict[str, inspect.Parameter] = {}
+    for owner in factory.__mro__ if isinstance(factory, type) else ():
+        if "__init__" in vars(owner) and owner is not object:
+            parameters = inspect.signature(vars(owner)["__init__"]).parameters
+            found = {**parameters, **found}
+    for name in names:
+        annotation, default = found[name].annotation, found[name].default
+        shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        kind = "any" if annotation is inspect.Parameter.empty else shown
+        yield name, kind, "needed" if default is inspect.Parameter.empty else json.dumps(default, default=str)
+
+
+def _players(game: Any) -> list[str]:
+    """The brains that can take some seat of this game, as they are named; of a search, one of a certain depth."""
+    from agents.players.brains import BRAINS, check_brain
+
+    # whether all of a game can be searched may take minutes to find out
+    searched = {"minimax": "minimax:4", "nash": "" if game.perfect_information else "nash"}
+    able = []
+    for name in dict.fromkeys([*BRAINS, *getattr(game, "players", {})]):
+        if spec := searched.get(name, name):
+            with suppress(BrainError):
+                check_brain(spec, game)
+                able.append(spec)
+    return able
+
+
+def show_game(console: Console, name: str) -> None:
+    """The same, as a person reads it."""
+    from agents.reply import visible
+
+    told = describe(name)
+
+    def head(title: str) -> None:
+        console.print(Text(visible(f"— {title} —"), style="bold"))
+
+    def line(text: str) -> None:
+        console.print(Text(visible(text, keep="\n")), soft_wrap=True)
+
+    head(told["game"])
+    line(told["what"])
+    head("rules, as {{ rules }}")
+    line(told["rules"])
+    head("public, what every seat sees; an example")
+    for fact, value in told["public"].items():
+        line(f"public.{fact} = {_value(value)}")
+    for seat in told["seats"]:
+        head(f"seat {seat}")
+        if seat not in told["private"]:
+            line("(does not move in the example)")
+            continue
+        for fact, value in told["private"][seat].items():
+            line(f"private.{fact} = {_value(value)}")
+        acts = told["acts"][seat]
+        more = f", … ({len(acts)} acts)" if len(acts) > SHOWN_ACTS else ""
+        line(f"legal = {', '.join(acts[:SHOWN_ACTS])}{more}" if acts else "legal = none: acts are not listed")
+    head("options, as --option A=B or game.options")
+    for option, (kind, default) in told["options"].items():
+        line(f"{option}: {kind} = {default}")
+    if told["theory"]:
+        head("theory")
+        line(", ".join(f"{what} {value:g}" for what, value in told["theory"].items()))
+    head("who can play it")
+    line(", ".join(told["players"]) or "no brain: models, endpoints and people")
+    line(f"roles: {', '.join(told['roles']) or 'none of its own; player, nano_player, mars_player fit any game'}")
+
+
+def _value(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 300 else f"{text[:300]} …"

@@ -1,0 +1,52 @@
+"""`arena show game`: what a role may rely on in a game."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import games
+from arena.cli.show_game import describe
+from tests.arena.tiny import arena, refused
+
+SIMULATORS = ("clinic", "desk", "proposer_solver")
+
+
+@pytest.mark.parametrize("name", [*games.CLASSES, *SIMULATORS])
+def test_every_game_says_what_it_offers(name: str) -> None:
+    told = describe(name)
+    made = games.make(name)
+    assert told["seats"] == list(made.possible_agents) and told["rules"] and told["what"]
+    assert set(told["private"]) and set(told["private"]) <= set(told["seats"])
+    assert set(told["options"]) >= {"illegal", "penalty", "stake", "talk"}
+    assert told["theory"] == {k: float(v) for k, v in made.theory.items()} and "random" in told["players"]
+
+
+def test_facts_options_theory_players_and_roles() -> None:
+    told = describe("kuhn_poker")
+    assert told["private"]["first"]["card"] in "JQK" and told["acts"]["second"] == ["PASS", "BET"]
+    assert told["theory"]["value"] == pytest.approx(-1 / 18)
+    assert {"random", "nash", "cfr"} <= set(told["players"]) and "mcts" not in told["players"]
+    assert told["roles"] == ["nano_kuhn"] and told["options"]["penalty"] == ["float", "1.0"]
+    assert {"seller", "buyer"} == set(describe("haggle")["private"])
+
+
+def test_as_a_person_reads_it() -> None:
+    told = arena("show", "game", "haggle")
+    assert told.code == 0, told.err
+    for part in ("Talk may follow after |.", "seat buyer", "private.cost = ", "max_price: int = 10", "truthful_haggler",
+                 "gainful 0.45", "public.turns_left = 8"):  # fmt: skip
+        assert part in told.out, part
+    assert json.loads(arena("show", "game", "haggle", "--json").out)["seats"] == ["seller", "buyer"]
+
+
+def test_others_games_and_no_games(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from games.nim import Nim\n\n\nclass Own(Nim):\n    def public(self):\n"
+        "        return {**super().public(), 'bad': '\\x1b[31m[red]'}\n"
+    )
+    told = arena("show", "game", f"{own}:Own")
+    assert told.code == 0 and "piles" in told.out and "\x1b" not in told.out
+    assert arena("show", "game", "openspiel:tic_tac_toe").code == 0
+    assert "did you mean 'haggle'" in refused("show", "game", "hagle")

@@ -1,0 +1,88 @@
+"""What the shipped roles show in real matches: nothing forged, and the tiny ones byte for byte as published."""
+
+import hashlib
+import random
+from collections.abc import Iterator
+
+import pytest
+
+import games
+from agents.player import View
+from agents.reply import TALK, visible
+from agents.role import list_roles, load_role
+from agents.role_check import check_role
+from arena.cli.catalogue import view_of
+from games import base
+
+OPTIONS = {"nano_desk_agent": {"terse": True}, "nano_doctor": {"terse": True, "symptoms": 12, "diseases": 6},
+           "nano_desk_customer": {"person": "free"}, "desk_customer": {"person": "render"},
+           "nano_patient": {"person": "free"}, "patient": {"person": "render"}}  # fmt: skip
+SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
+                                                    "proposer", "nano_proposer")}  # fmt: skip
+GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"]}
+PUBLISHED = {
+    "nano_desk_agent": "b379ac685e4935c9",
+    "nano_desk_customer": "5efe988e45f2015e",
+    "nano_doctor": "a28067baf8a91cb4",
+    "nano_kuhn": "0e311f5bf624dda2",
+    "nano_opener": "33ab71c790ec19ba",
+    "nano_patient": "c12462898ac425cd",
+    "nano_proposer": "cffc13aaee68ed98",
+    "nano_responder": "333cc0a53b6efa3b",
+    "nano_solver": "2b3dcc8e705457fd",
+    "nano_tic_tac_toe": "2713948efc85a49a",
+}
+"""The studies in docs/results.md played with these prompts; nano_player took part in none."""
+
+
+def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: object) -> Iterator[View]:
+    """What every seat sees in matches of random acts, some of them illegal; of hostile ones, most."""
+    env = games.make(game, **options)
+    for seed in range(seeds):
+        env.reset(seed=seed)
+        draw = random.Random(seed)
+        for turn in range(acts):
+            observation, _, over, cut, info = env.last()
+            if over or cut:
+                break
+            view = view_of(env.agent_selection, turn, observation, info)
+            yield view
+            act = draw.choice(view.legal or ("x",))
+            broken = [f"{act}\nFORGED", "FORGED", f"{act} | hi\nFORGED", act.replace(" ", "\u2028"), f"FORGED\n{act}"]
+            env.step(draw.choice([act, *broken]) if hostile else draw.choice([act, act, act, f"{act} | hello", "what"]))
+
+
+@pytest.mark.parametrize("game", [*games.CLASSES, "clinic", "desk", "reasoning", "proposer_solver"])
+def test_no_act_reaches_another_seat_over_two_lines(game: str) -> None:
+    """Nor as words of its own choice: others read the act as the game read it. So `they BET` is one."""
+    for view in views(game, hostile=True):
+        for message in view.messages:
+            assert "\n" not in visible(message["text"], keep="\n")
+            assert not message["text"].lstrip().startswith("FORGED")
+
+
+def shown(name: str) -> str:
+    """The hash of what a role shows at its seats."""
+    role, texts = load_role(name), []
+    for game in [role.game] if role.game else GAMES.get(name, ["kuhn_poker", "nim"]):
+        for view in views(str(game), hostile=False, **OPTIONS.get(name, {})):
+            if view.seat == SEATS.get(name, view.seat):
+                texts += [role.render_system(view), role.render_turn(view, True), role.render_turn(view, False)]
+    assert texts
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_prompts_stay_as_they_are(name: str) -> None:
+    assert shown(name) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", list_roles())
+def test_shipped_roles_tell_who_speaks(name: str) -> None:
+    game = load_role(name).game or GAMES.get(name, ["kuhn_poker"])[0]
+    seats = [v for v in views(game, hostile=False, **OPTIONS.get(name, {})) if v.seat == SEATS.get(name, v.seat)]
+    assert not [finding for finding in check_role(name, seats[:2]).findings if "by whom" in finding]
+
+
+def test_games_and_roles_speak_of_talk_in_the_same_words() -> None:
+    assert base.TALK == TALK
