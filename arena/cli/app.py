@@ -116,10 +116,15 @@ def run_selfplay(
     out: Annotated[Path | None, typer.Option(help="The run folder; default runs/NAME-TIME.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Let policies play a game against each other and learn from it.
+    """Let policies play a game against each other and learn from it; without options, list what there is to play.
 
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
+    if not (game or recipe or config):
+        if any((set_, policies, roles, iterations, seed, out)):
+            raise ConfigError("what is to be played? Add --game, --recipe or --config (arena run selfplay lists them)")
+        _print_rows(catalogue.to_play(), as_json)
+        return
     experiment = _experiment(game, recipe, config, set_ or [], policies, roles, iterations, seed)
     from arena.launch import start
 
@@ -178,7 +183,7 @@ def _experiment(
         raise ConfigError(f"{complaint} (arena list games)")
     own = [file_layer(config)] if config else []
     whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
-    layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game or "negotiation"), *own]
+    layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game), *own]
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
     flags["game.name"] = game if recipe and game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
@@ -201,23 +206,25 @@ def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
 
 def _close(console: Console, folder: Path, screen: Screen) -> None:
     """The closing words: what changed, and what to look at next."""
-    from arena.cli.show import show_changes
-    from arena.cli.summary import best_match, changes
+    from arena.cli.show import show_changes, show_strength
+    from arena.cli.summary import best_match, changes, silent_games
     from arena.config.kept import experiment_of
     from arena.store.reader import RunReader
 
     best = best_match(folder)
-    compared = evaluate.compare(folder, quiet=screen.style == "json")
+    compared, exploited = evaluate.compare(folder, quiet=screen.style == "json"), evaluate.exploited(folder)
     if screen.style == "json":
         rows = [
             {"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}}
             for c in changes(folder)
         ]
-        summary = {"run": str(folder), "changes": rows, "match": best}
+        exact = {game: [first.exploitability, last.exploitability] for game, (first, last) in exploited.items()}
+        summary = {"run": str(folder), "changes": rows, "match": best, "exploitability": exact}
         print(json.dumps(summary | ({"evaluation": compared.to_json()} if compared else {})))
         return
     metrics = RunReader(folder).metrics()
     show_changes(console, changes(folder), metrics)
+    show_strength(console, exploited, [] if compared else silent_games(folder))
     if compared:
         evaluate.show_compared(console, compared)
     next_steps = [f"arena show {folder}"]
@@ -334,8 +341,8 @@ def _print_rows(rows: list[dict[str, str]], as_json: bool) -> None:
         print(json.dumps(rows))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
+    for n, name in enumerate(rows[0] if rows else ()):
+        table.add_column(name, overflow="fold", no_wrap=n == 0)
     for row in rows:
         table.add_row(*(Text(value) for value in row.values()))
     PlainConsole().print(table)

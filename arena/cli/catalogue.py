@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ KINDS = ("games", "roles", "policies", "opponents", *PARTS, "presets", "recipes"
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _SAMPLE_ACTS = 60
+MODELINE = "# yaml-language-server:"
+"""What an editor reads."""
 _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
     "past": ("lag: N", "The version of N updates ago, frozen."),
@@ -65,6 +69,19 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     if kind == "presets":
         return [_preset(name, preset) for name, preset in PRESETS.items()]
     return described(PARTS[kind])
+
+
+def to_play() -> list[dict[str, str]]:
+    """What `arena run selfplay` can begin with: every recipe and how to run it, then any other game."""
+    from arena.config.layers import recipe_names
+
+    command = "arena run selfplay"
+    rows = [
+        {"command": f"{command} {'--game' if name in games.CLASSES else '--recipe'} {name}", "what": _recipe_line(name)}
+        for name in recipe_names()
+    ]
+    any_game = "Any game, by SmolLM2-135M in a role for it (arena list games)."
+    return [*rows, {"command": f"{command} --game tic_tac_toe", "what": any_game}]
 
 
 def _preset(name: str, preset: Preset) -> dict[str, str]:
@@ -114,7 +131,9 @@ def _recipe_line(name: str) -> str:
     from arena.config.layers import recipe_layer
 
     layer = recipe_layer(name)
-    comment = layer.text.split("\n", 1)[0].lstrip("# ")
+    comments = itertools.takewhile(lambda line: line.startswith("#"), layer.text.splitlines())
+    said = " ".join(line.lstrip("# ") for line in comments if not line.startswith(MODELINE))
+    comment = re.split(r"(?<=[.:;]) ", said)[0].rstrip(".:;")
     models = ", ".join(sorted({policy["model"] for policy in layer.data["policies"].values()}))
     return f"{comment} ({models}, {layer.data['iterations']} iterations)"
 

@@ -6,21 +6,23 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from agents.errors import RoleError, WeightsError
 from arena.cli.console import PlainConsole
-from arena.errors import ConfigError, Interrupted
+from arena.errors import ConfigError, Interrupted, StoreError
 from arena.plain import printable
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
     from agents.players.servers import Endpoints
     from arena.config.experiment import GameSpec
+    from arena.evaluate.exploitability import Exploitability
     from arena.evaluate.held_out import Compared
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
@@ -225,6 +227,30 @@ def compare(run: Path, quiet: bool) -> Compared | None:
             return stack.enter_context(progress(total, quiet))
 
         return held_out(run, experiment.evaluate, experiment.seed, begin)
+
+
+AT_CLOSE = 100
+"""Information states of a game whose exploitability every run is told at its end: it takes a second."""
+
+
+def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
+    """The exact exploitability of a run's first and last weights, by game, where that is cheap to know."""
+    from arena.config.kept import experiment_of
+    from arena.evaluate import specs
+    from arena.evaluate.evaluation import cooperative, make_game
+    from arena.evaluate.exploitability import Known, checked, exploitability_of
+
+    told, known, experiment = {}, Known(), experiment_of(run)
+    loader = specs.Contenders()
+    for table in experiment.all_tables():
+        game = make_game(table.game)
+        if cooperative(game) or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
+            continue
+        with suppress(ConfigError, StoreError, WeightsError, RoleError):  # it cannot be known exactly: nothing is told
+            checked(game, AT_CLOSE)
+            first, last = loader.load(specs.before(str(run)), str(run))
+            told[table.game.name] = tuple(exploitability_of(who, table.game, known) for who in (first, last))
+    return told  # type: ignore[return-value]
 
 
 def show_compared(console: Console, compared: Compared) -> None:

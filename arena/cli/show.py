@@ -1,8 +1,10 @@
 """Runs and matches as a person reads them. All text of models is shown as plain text, never as markup."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,7 +15,11 @@ from rich.text import Text
 from arena.cli.live import cell, iteration_table
 from arena.cli.summary import Change, best_match, changes
 from arena.plain import printable
+from arena.statistics import Interval
 from arena.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from arena.evaluate.exploitability import Exploitability
 
 
 def show_run(console: Console, path: Path) -> None:
@@ -37,12 +43,43 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
     for name in ("", "first", "last", "difference"):
         table.add_column(name, overflow="fold", no_wrap=bool(name))
     for change in comparisons:
-        verdict = ("▲" if change.difference.estimate > 0 else "▼") if change.clear else "≈"
         first, last, difference = (_interval(i) for i in (change.first, change.last, change.difference))
-        table.add_row(change.name, first, last, f"{verdict} {difference}")
+        table.add_row(change.name, first, last, verdict(change.name, change.difference, difference))
     ends = f"Iteration {rows[0]['iteration']} against {rows[-1]['iteration']}"
     console.print(Text(f"\n{ends} (95 % intervals; ≈ within noise)"))
     print_table(console, table)
+
+
+MORE_IS_BETTER = ("valid", "deal", "payoff", "win", "joint value", "efficiency", "success", "score", "solved", "right")
+LESS_IS_BETTER = ("invalid", "illegal", "regret", "repeated", "pareto_distance", "exploitability")
+
+
+def verdict(name: str, difference: Interval, shown: str) -> Text:
+    """▲ more, ▼ less, ≈ within noise; green for the better, and said where less is better."""
+    if not (difference.low > 0 or difference.high < 0):
+        return Text(f"≈ {shown}")
+    more = difference.low > 0
+    figure = name.rpartition(": ")[2].removeprefix("mean ")
+    less_is_better = figure.startswith(LESS_IS_BETTER)
+    known = less_is_better or figure.startswith(MORE_IS_BETTER)
+    good = more is not less_is_better
+    word = f" ({'better' if good else 'worse'})" if less_is_better else ""
+    return Text(f"{'▲' if more else '▼'} {shown}{word}", style=("green" if good else "red") if known else "")
+
+
+def show_strength(
+    console: Console, exploited: Mapping[str, tuple[Exploitability, Exploitability]], silent: Sequence[str]
+) -> None:
+    """What best responses gained and gain, where that is exact; and where payoffs say nothing, how to find out."""
+    for game, (first, last) in exploited.items():
+        moved = last.exploitability - first.exploitability
+        shown = verdict("exploitability", Interval(moved, moved, moved), f"{moved:+.4f}")
+        line = f"{game}: exploitability {first.exploitability:.4f} at first, {last.exploitability:.4f} at last (exact) "
+        console.print(Text("\n").append(line).append(shown), soft_wrap=True)
+    for game in silent:
+        if game not in exploited:
+            why = f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval`"
+            console.print(Text(f"\n{why} below, or give the run a `league` to play against"), soft_wrap=True)
 
 
 def print_table(console: Console, table: Table) -> None:
@@ -61,7 +98,7 @@ def show_match(console: Console, path: Path, match: str) -> None:
     reader = RunReader(path)
     row = reader.match(match)
     credit = {(c.match, c.turn): c for c in reader.credit(row["iteration"])}
-    seats = ", ".join(f"{seat} = {s['policy']}@{s['version']} as {s['role']}" for seat, s in row["seats"].items())
+    seats = ", ".join(f"{seat} = {_holder(s)} as {s['role']}" for seat, s in row["seats"].items())
     console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}): {seats}", "bold"), soft_wrap=True)
     for turn in row["turns"]:
         for message in turn["messages"]:
@@ -73,6 +110,12 @@ def show_match(console: Console, path: Path, match: str) -> None:
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
+
+
+def _holder(seat: Mapping[str, Any]) -> str:
+    """A policy and its version; a past one's name holds it, and a brain has none."""
+    past = str(seat["policy"]).endswith(f"@{seat['version']}")
+    return str(seat["policy"]) if past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
 
 
 def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.cli.live import cell
-from arena.cli.show import print_table
+from arena.cli.show import print_table, verdict
 from arena.evaluate.evaluation import Result, change
 from arena.evaluate.exploitability import Exploitability
 from arena.evaluate.tournament import Standings
@@ -75,9 +75,8 @@ def show_changes(console: Console, before: Sequence[Result], after: Sequence[Res
             shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
             for name in dict.fromkeys(shared):
                 moved = change(old, new, name)
-                mark = "▲" if moved.low > 0 else "▼" if moved.high < 0 else "≈"
                 cells = [f"  {NAMES.get(name, name)}", interval(old.mean(name)), interval(new.mean(name))]
-                table.add_row(*map(Text, [*cells, f"{mark} {interval(moved)}"]))
+                table.add_row(*map(Text, cells), verdict(name, moved, interval(moved)))
         print_table(console, table)
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from arena.cli.live import number
+from arena.league.pool import version_of
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.reader import RunReader
 
 Row = dict[str, Any]
+MEAN = "mean payoff"
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,9 @@ class Change:
 
 def changes(run: Path) -> list[Change]:
     """What changed between the first and the last iteration, one value per match (the valid-act rate too)."""
-    reader = RunReader(run)
-    numbers = reader.iterations()
-    if not numbers:
+    ends = _ends(run)
+    if not ends:
         return []
-    ends = [
-        [row for row in reader.log.read(k, streams=False) if row["status"] == "finished"]
-        for k in (numbers[0], numbers[-1])
-    ]
     comparisons = []
     for name, figure in _figures(ends[1]):
         first, last = ([v for row in rows if (v := number(figure(row))) is not None] for rows in ends)
@@ -45,6 +42,36 @@ def changes(run: Path) -> list[Change]:
             means = mean_ci(first, bounds), mean_ci(last, bounds)
             comparisons.append(Change(name, *means, difference_ci(first, last, bounds)))
     return comparisons
+
+
+def _ends(run: Path) -> list[list[Row]]:
+    """The finished matches of the first and of the last iteration; [] where there is none yet."""
+    reader = RunReader(run)
+    numbers = reader.iterations()
+    ends = (numbers[0], numbers[-1]) if numbers else ()
+    return [[row for row in reader.log.read(k, streams=False) if row["status"] == "finished"] for k in ends]
+
+
+def silent_games(run: Path) -> list[str]:
+    """Zero-sum games that were played among learners alone: what is paid there says nothing of how strong they are."""
+    rows = [row for end in _ends(run) for row in end]
+    games = {str(row["game"]) for row in rows if len(row["payoffs"]) > 1}
+    met = {str(row["game"]) for row in rows if opponents(row)}
+    return sorted(game for game in games - met if zero_sum([row for row in rows if row["game"] == game]))
+
+
+def zero_sum(rows: list[Row]) -> bool:
+    """Whether what one seat was paid the others lost, in all of these matches but those that an illegal act ended."""
+    paid = [row["payoffs"].values() for row in rows if row["report"].get("ended") != "illegal"]
+    return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)
+
+
+def opponents(row: Row) -> dict[str, str]:
+    """By seat, whom the learners met that was frozen: `past` for a past version, else a brain's or a policy's name."""
+    seats = row["seats"]
+    learners = {seat["policy"] for seat in seats.values() if seat["trained"]}
+    frozen = {name: seat["policy"] for name, seat in seats.items() if not seat["trained"]} if learners else {}
+    return {name: "past" if version_of(policy) else policy for name, policy in frozen.items()}
 
 
 Figure = Callable[[Row], float | None]
@@ -57,8 +84,27 @@ def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
-        figures += [(f"{title}{name}", _of(game, figure)) for name, figure in _game_figures(sample)]
+        own = [row for row in rows if row["game"] == game]
+        told = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not zero_sum(own)]
+        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"]:
+            met = sorted({name for row in own for name in opponents(row).values()})
+            told = [*((f"win rate against {name}", _wins(name)) for name in met), *told]
+        figures += [(f"{title}{name}", _of(game, figure)) for name, figure in told]
     return figures
+
+
+def _wins(opponent: str) -> Figure:
+    """1 where the learners were paid more than whoever of this name they met, 0.5 as much, 0 less."""
+
+    def won(row: Row) -> float | None:
+        others = {seat for seat, name in opponents(row).items() if name == opponent}
+        learners = [seat for seat, held in row["seats"].items() if held["trained"]]
+        if not others or not learners:
+            return None
+        lead = max(row["payoffs"][s] for s in learners) - max(row["payoffs"][s] for s in others)
+        return 0.5 if lead == 0 else float(lead > 0)
+
+    return won
 
 
 def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
@@ -66,7 +112,7 @@ def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
     figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
         figures.append(("deal rate", _reported("deal")))
-    figures.append(("mean payoff", _mean_payoff))
+    figures.append((MEAN, _mean_payoff))
     for seat in sample["payoffs"]:
         figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
     if "efficiency" in sample["report"]:

@@ -1,0 +1,70 @@
+"""How a run is summed up: strength where payoffs cancel out, directions of good, and whom it met."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.cli.show import verdict
+from arena.cli.summary import zero_sum
+from arena.statistics import Interval
+from tests.arena.tiny import arena, refused
+
+RUN = ["run", "selfplay", "--iterations", "2", "--set", "policies.shared.imitate.matches=16"]
+LEAGUE = "league={opponents: [{play: past, lag: 1}, {play: fixed, policy: nash}], pool: {every: 1}}"
+
+
+def test_a_zero_sum_run_tells_whom_it_beats_and_how_far_it_is_from_equilibrium(tmp_path: Path) -> None:
+    run, matches = tmp_path / "run", ["--set", "play.matches=16"]
+    told = arena(*RUN, "--recipe", "kuhn_poker-nano", *matches, "--set", LEAGUE, "--out", run)
+    assert told.code == 0, told.err
+    assert "win rate against nash" in told.out and "win rate against past" in told.out
+    assert "kuhn_poker: exploitability" in told.out and "(exact)" in told.out
+    assert "mean payoff" not in told.out, "it is 0 whatever is learned"
+    shown = [arena("show", run, f"0001-{n:04d}").out.split("\n")[0] for n in range(8)]
+    assert any(" = shared@0 as" in line for line in shown) and any("nash as" in line for line in shown)
+    assert not any("@0@0" in line or "nash@" in line for line in shown)
+    summary = json.loads(arena("resume", run, "--json").out.splitlines()[-1])
+    assert len(summary["exploitability"]["kuhn_poker"]) == 2
+
+
+def test_where_only_learners_met_it_says_how_to_find_out(tmp_path: Path) -> None:
+    alone = ["--set", "league=null", "--set", "play.matches=12", "--set", "policies.shared.imitate.matches=96"]
+    told = arena(*RUN, "--recipe", "tic_tac_toe-nano", *alone, "--out", tmp_path / "run")
+    assert told.code == 0, told.err
+    assert "payoffs say nothing of strength: see `arena eval`" in told.out and "mean payoff" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("name", "moved", "shown", "style"),
+    [
+        ("win rate against past", 0.2, "▲ it", "green"),
+        ("kuhn_poker: payoff first", -0.2, "▼ it", "red"),
+        ("invalid", -0.2, "▼ it (better)", "green"),
+        ("regret", 0.2, "▲ it (worse)", "red"),
+        ("turns", 0.2, "▲ it", ""),
+    ],
+)
+def test_a_difference_is_shown_by_what_is_good(name: str, moved: float, shown: str, style: str) -> None:
+    text = verdict(name, Interval(moved, moved - 0.1, moved + 0.1), "it")
+    assert (text.plain, text.style) == (shown, style)
+    assert verdict(name, Interval(moved, -0.5, 0.5), "it").plain == "≈ it"
+
+
+def test_what_is_zero_sum() -> None:
+    def row(ended: str, *payoffs: float) -> dict[str, object]:
+        return {"payoffs": dict(enumerate(payoffs)), "report": {"ended": ended}}
+
+    assert zero_sum([row("win", 1, -1), row("draw", 0, 0), row("illegal", -1, 0)])
+    assert not zero_sum([row("deal", 4, 8), row("win", 1, -1)])
+    assert not zero_sum([row("draw", 0, 0)]), "nothing was ever paid"
+
+
+def test_what_there_is_to_play_is_listed_with_its_command() -> None:
+    told = arena("run", "selfplay")
+    assert told.code == 0
+    assert "arena run selfplay --game negotiation " in told.out
+    assert "arena run selfplay --recipe kuhn_poker-nano " in told.out
+    for row in json.loads(arena("run", "selfplay", "--json").out):
+        assert row["command"].startswith("arena run selfplay --") and 20 < len(row["what"]) < 160
+    assert "what is to be played?" in refused("run", "selfplay", "--seed", "3")
