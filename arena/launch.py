@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import Layer, to_yaml
@@ -19,35 +20,46 @@ from arena.play.tables import set_tables
 from arena.preflight import check_endpoints, preflight, role_hashes
 from arena.store import checkpoints
 from arena.store.run import RunFolder
+from games.adapters import loading
 
 
 def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
+    loading.forget()
     prepared = preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or _fresh(experiment.name)
-    about = environment() | {"roles": dict(prepared.roles)}
-    run = RunFolder.create(folder, to_yaml(prepared.experiment), _with_command(about, prepared.experiment, []))
+    copies, known = own_files.gather(prepared.experiment)
+    about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known}
+    config = to_yaml(prepared.experiment)
+    run = RunFolder.create(folder, config, _with_command(about, prepared.experiment, []), copies)
+    own_files.remember(prepared.experiment)
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
     with run.lock():
-        _play(run, prepared.experiment, watcher)
+        _play(run, own_files.at_home(folder, prepared.experiment), watcher)
     return folder
 
 
-def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = ()) -> Path:
-    """Continue a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed."""
+def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trust: bool = False) -> Path:
+    """Continue a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed.
+
+    Code in its folder that no run was begun with here is refused without `trust`.
+    """
     run = RunFolder.open(folder)
     experiment = experiment_of(folder, layers)
     _check_iterations(run, experiment)
-    _same_roles(run, role_hashes(experiment, set_tables(experiment)))
-    for note in check_endpoints(experiment, lambda what: watcher.phase(0, what)):
-        watcher.note(note)
+    loading.forget()
+    tables = set_tables(own_files.at_home(folder, experiment, trust))
+    if own_files.FILES not in run.reader.environment():  # of an older Arena
+        _same_roles(run, role_hashes(experiment, tables))
+    for line in (*check_endpoints(experiment, lambda what: watcher.phase(0, what)), *own_files.edited(folder)):
+        watcher.note(line)
     if experiment.threads == "auto":
         experiment = experiment.model_copy(update={"threads": fastest()})
     with run.lock():
         _record(run, experiment)
-        _play(run, experiment, watcher)
+        _play(run, own_files.at_home(folder, experiment), watcher)
     return folder
 
 

@@ -105,7 +105,7 @@ def make(name: str, **options: Any) -> TextGame:
             hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known)}"
             raise ValueError(f"there is no option '{option}'{hint}")
     try:
-        return factory(**options)
+        return factory(**(loading.placed(options) if ".py:" in name else options))
     except TypeError as error:
         if fixed := re.search("multiple values for keyword argument '(.*)'", str(error)):
             raise ValueError(f"the option '{fixed[1]}' is not to choose in {name}: it sets it itself") from None

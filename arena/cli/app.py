@@ -142,6 +142,7 @@ def resume(
         list[str] | None,
         typer.Option("--set", metavar="A.B=C", help="A setting that may change when a run goes on; repeatable."),
     ] = None,
+    trust: evaluate.Trust = False,
     as_json: Json = False,
 ) -> None:
     """Continue a run from its newest valid checkpoint, as if it had never stopped.
@@ -160,7 +161,7 @@ def resume(
     experiment = experiment_of(run, layers)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.shown():
-        go_on(run, screen, layers)
+        go_on(run, screen, layers, trust)
     _close(console, run, screen)
 
 

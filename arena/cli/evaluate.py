@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,9 +13,8 @@ import typer
 from rich.console import Console
 
 from agents.errors import RoleError, WeightsError
-from arena.cli.console import PlainConsole
+from arena.cli.console import PlainConsole, note
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.plain import printable
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
@@ -50,6 +48,9 @@ Endpoint = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Let a run's folder bring the code of its own game, where none was begun here.")
+]
 Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
 
 
@@ -72,6 +73,7 @@ def eval_(
     split: Split = "",
     endpoint: Endpoint = None,
     seed: Seed = 0,
+    trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -84,15 +86,15 @@ def eval_(
     """
     from arena.config.experiment import GameSpec
     from arena.evaluate import specs
-    from arena.evaluate.evaluation import check, evaluate, make_game
+    from arena.evaluate.evaluation import check, evaluate
     from arena.evaluate.held_out import changes, matches_of
 
     console, games = PlainConsole(), [GameSpec(name=name) for name in listed(game)]
     if not games:
         raise ConfigError("--game: name at least one, such as --game kuhn_poker")
     for spec in games:
-        make_game(spec)
-    loader = specs.Contenders(role, doing(), servers(endpoint))
+        make_known(spec)
+    loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
     others = listed(against)
     wanted = [contender, *([specs.before(contender)] if before else []), *others]
     who, *rest = loader.load(*wanted)
@@ -133,6 +135,7 @@ def tournament_(
     endpoint: Endpoint = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
+    trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -143,13 +146,13 @@ def tournament_(
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
     from arena.config.experiment import GameSpec
-    from arena.evaluate.evaluation import deals_for, make_game
+    from arena.evaluate.evaluation import deals_for
     from arena.evaluate.specs import Contenders
     from arena.evaluate.tournament import pair_count, tournament
 
     console = PlainConsole()
-    make_game(GameSpec(name=game))
-    loader = Contenders(role, doing(), servers(endpoint))
+    make_known(GameSpec(name=game))
+    loader = Contenders(role, doing(), servers(endpoint), note, trust)
     loaded = loader.load(*contenders)
     spec = game_spec(game, option, loaded, split)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
@@ -193,7 +196,7 @@ def exploit(
     console, known = PlainConsole(), Known()
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name) if history else [name])]
-    loader, exploitabilities = specs.Contenders(role, doing()), dict[str, Exploitability]()
+    loader, exploitabilities = specs.Contenders(role, doing(), note=note), dict[str, Exploitability]()
     spec: GameSpec | None = None
     for name in dict.fromkeys(names):
         (contender,) = loader.load(name)
@@ -280,6 +283,7 @@ def game_spec(
     """
     from arena.config.experiment import GameSpec
     from arena.config.layers import game_options
+    from arena.config.own_files import same_game
     from arena.evaluate.casting import Casting
     from arena.evaluate.evaluation import on_split
     from arena.play.contenders import ModelContender
@@ -289,14 +293,23 @@ def game_spec(
         raise ConfigError("--split and --option split: give one of them")
     casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
     runs = [(cast.name, cast.experiment) for cast in casts if cast.experiment]
+    name = next((called for _, e in runs if (called := same_game(name, e)) != name), name)
     trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
     spec = on_split(GameSpec(name=name, options=options | given), split)
     if spec.options.get("split") == "test":
         for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
-            note = f"{run} was not trained on the train split of {name} alone: it may have met whom it is dealt here"
-            print(f"arena: {printable(note)} (for a run of train: --set game.options.split=train)", file=sys.stderr)
+            said = f"{run} was not trained on the train split of {name} alone: it may have met whom it is dealt here"
+            note(f"{said} (for a run of train: --set game.options.split=train)")
     return spec
+
+
+def make_known(spec: GameSpec) -> None:
+    """ConfigError for a game that does not exist; one of a file may be a run's own, which is yet to be read."""
+    from arena.evaluate.evaluation import make_game
+
+    if ".py:" not in spec.name:
+        make_game(spec)
 
 
 def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:

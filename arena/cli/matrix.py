@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.console import PlainConsole
+from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import (
     Endpoint,
     Json,
@@ -21,6 +21,7 @@ from arena.cli.evaluate import (
     Out,
     Seed,
     Split,
+    Trust,
     close,
     doing,
     game_spec,
@@ -59,6 +60,7 @@ def matrix_(
     endpoint: Endpoint = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw pass^1 and pass^k into this PNG file.")] = None,
+    trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -80,7 +82,7 @@ def matrix_(
     if deepest > trials:
         raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
     columns = read_persons(listed(persons), GameSpec(name=game))
-    loader = Contenders("", doing(), servers(endpoint))
+    loader = Contenders("", doing(), servers(endpoint), note, trust)
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
     loaded = loader.load(*dict.fromkeys(agents), *voices)
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]

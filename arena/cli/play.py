@@ -14,8 +14,8 @@ from rich.text import Text
 
 import games
 from agents.names import nearest
-from arena.cli.console import PlainConsole
-from arena.cli.evaluate import Endpoint, servers
+from arena.cli.console import PlainConsole, note
+from arena.cli.evaluate import Endpoint, Trust, servers
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def play(
     ] = None,
     role: Annotated[str, typer.Option(help="How models are prompted (arena list roles); default their own.")] = "",
     endpoint: Endpoint = None,
+    trust: Trust = False,
     out: Annotated[Path | None, typer.Option(help="Add the match's record to this JSON-lines file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; talk goes to stderr.")] = False,
 ) -> None:
@@ -58,9 +59,8 @@ def play(
     who = holders(table, seat or [])
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise ConfigError(f"--out {out}: give a file in a folder that exists")
-    others = seat_others(
-        game, table, who, Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint))
-    )
+    loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
+    others = seat_others(game, table, who, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
     seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
     plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})

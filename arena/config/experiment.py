@@ -1,13 +1,13 @@
 """The experiment: what a run is, in strict models."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agents.engines.spec import EngineSpec
 from agents.players.spend import EndpointSpec
 from arena.config.parts import Chosen, Kind, Kinds
-from arena.config.paths import ContenderName, Folder, GameName, ModelName, RoleName
+from arena.config.paths import ContenderName, Folder, GameName, ModelName, OptionValue, RoleName
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(ge=1, le=10**9)]
@@ -33,7 +33,7 @@ class GameSpec(Spec):
 
     name: GameName
     """One of `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
-    options: dict[str, Any] = {}
+    options: dict[str, OptionValue] = {}
     """What the game takes, such as `illegal: end`."""
 
 

@@ -53,6 +53,12 @@ def _role(name: str) -> str:
     return absolute(name) if name.endswith((".yaml", ".yml")) else name
 
 
+def _data(text: str) -> str:
+    """A file that is there; options are other texts, too."""
+    likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
+    return absolute(text) if likely and Path(text).expanduser().is_file() else text
+
+
 def _game(name: str) -> str:
     path, colon, class_name = name.rpartition(":")
     return f"{absolute(path)}{colon}{class_name}" if path.endswith(".py") else name
@@ -83,6 +89,8 @@ RoleName = Annotated[str, Anchor(_role)]
 """A role's name, or a file that ends in .yaml."""
 GameName = Annotated[str, Anchor(_game)]
 """A game's name, or file.py:Class."""
+OptionValue = Annotated[Any, Anchor(_data)]
+"""What a game's option is set to: anything; a file, perhaps."""
 ModelName = Annotated[str, Anchor(_model)]
 """A model's name, or a folder."""
 ContenderName = Annotated[str, Anchor(_contender)]

@@ -32,6 +32,7 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
+from arena.config.own_files import at_home, edited
 from arena.config.paths import RUN_WEIGHTS
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
@@ -51,9 +52,10 @@ class Source:
     """Of the weights, by policy."""
     experiment: Experiment | None = None
     iteration: int = 0
+    run: Path | None = None
 
 
-def read_spec(spec: str) -> Source:
+def read_spec(spec: str, trust: bool = False) -> Source:
     """What a contender's spec means; ConfigError, StoreError or WeightsError is one line with the nearest name."""
     if spec.startswith(PREFIXES):
         try:
@@ -72,7 +74,7 @@ def read_spec(spec: str) -> Source:
     match = RUN_WEIGHTS.fullmatch(spec)
     path = Path(match["path"] if match else spec).expanduser()
     if match and (path / CONFIG).is_file():
-        return _read_run(spec, path, match["iteration"], match["policy"])
+        return _read_run(spec, path, match["iteration"], match["policy"], trust)
     if path.exists() and str(path) != str(Path(spec).expanduser()):
         raise StoreError(f"{path} is not a run folder, such as runs/latest")
     try:
@@ -95,8 +97,8 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
     )
 
 
-def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None) -> Source:
-    experiment = experiment_of(run)
+def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
+    experiment = at_home(run, experiment_of(run), trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in trained:
@@ -105,7 +107,7 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None) -
         )
     number = newest(run) if iteration is None else int(iteration)
     folders = {name: _weights(run, experiment, name, number) for name in known}
-    return Source(spec, "weights", folders, experiment, number)
+    return Source(spec, "weights", folders, experiment, number, run)
 
 
 def newest(run: Path) -> int:
@@ -135,17 +137,34 @@ class Contenders:
     """Loads contenders: every folder's weights once, served at the precision of the run that they come from."""
 
     def __init__(
-        self, role: str = "", doing: Callable[[str], None] = lambda what: None, endpoints: Endpoints | None = None
+        self,
+        role: str = "",
+        doing: Callable[[str], None] = lambda what: None,
+        endpoints: Endpoints | None = None,
+        note: Callable[[str], None] = lambda line: None,
+        trust: bool = False,
     ) -> None:
-        """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while."""
-        self.role, self.doing, self.endpoints = role, doing, endpoints or Endpoints()
+        """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while.
+
+        `note` hears of files that were edited since a run began; with `trust`, code in a run's folder may run.
+        """
+        self.role, self.doing, self.endpoints, self.note, self.trust = (
+            role,
+            doing,
+            endpoints or Endpoints(),
+            note,
+            trust,
+        )
         self._engines: dict[bool, Engine] = {}
         """By whether they compute in bfloat16."""
         self._policies: dict[Path, Policy] = {}
 
     def load(self, *specs: str) -> list[Contender]:
         """The contenders of these specs; all are read, and servers are asked, before the first is loaded."""
-        sources = [read_spec(spec) for spec in specs]
+        sources = [read_spec(spec, self.trust) for spec in specs]
+        for run in dict.fromkeys(source.run for source in sources if source.run):
+            for line in edited(run):
+                self.note(line)
         if self.role:
             load_role(self.role)
         try:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -14,13 +15,16 @@ from arena.plain import plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
 from arena.store.contents import CONTENTS, METRICS, Fingerprints, check, contents
-from arena.store.files import CONFIG, TEMPORARY, explained, make_folder, require_run, write_atomic
+from arena.store.files import CONFIG, TEMPORARY, explained, inside, make_folder, require_run, write_atomic
 from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog
 from arena.store.reader import ENVIRONMENT, SEAL, RunReader
 
 LOCK, HOLDER = "run.lock", "run.pid"
+OWN = ("roles", "games", "data")
+"""Folders for copies of what the experiment names."""
+EMPTY: Mapping[str, bytes] = MappingProxyType({})
 
 
 class RunFolder:
@@ -42,10 +46,12 @@ class RunFolder:
         return cls(Path(path))
 
     @classmethod
-    def create(cls, path: str | Path, config: str, environment: Mapping[str, Any]) -> "RunFolder":
+    def create(
+        cls, path: str | Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY
+    ) -> "RunFolder":
         """A new run with its exact config; StoreError when the folder is in use or holds anything.
 
-        The environment gets the hash of itself, so that no change of it goes unseen.
+        The environment gets the hash of itself, so that no change of it goes unseen; `files` lie in `OWN` folders.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
@@ -54,6 +60,9 @@ class RunFolder:
         make_folder(folder)
         with _locked(folder):
             _refuse_taken(folder)
+            for place, data in files.items():
+                make_folder(inside(folder, place).parent)
+                write_atomic(folder / place, data)
             _write_environment(folder, environment)
             # The config comes last: with it the folder becomes a run.
             write_atomic(folder / CONFIG, config)
@@ -127,7 +136,7 @@ def _refuse_taken(folder: Path) -> None:
     """What a killed `create` may have left is free to be used again; anything else is not ours."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
-    ours = {ENVIRONMENT, LOCK, HOLDER}
+    ours = {ENVIRONMENT, LOCK, HOLDER, *OWN}
     with explained(folder, "reading"):
         names = {file.name for file in folder.iterdir()} if folder.exists() else set()
     strange = sorted(name for name in names - ours if not (name.startswith(".") and name.endswith(TEMPORARY)))

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,41 @@ LIBRARIES = {
     "pettingzoo": ("games.adapters.pettingzoo:PettingZooGame", "env", "games.adapters.pettingzoo:load"),
     "textarena": ("games.adapters.textarena:TextArenaGame", "env", "games.adapters.textarena:registered"),
 }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A game's file that is to be taken from another place, and why it may not be; "" if it may."""
+
+    path: Path
+    refused: str = ""
+
+
+_KEPT: dict[Path, Kept] = {}
+_DATA: dict[str, str] = {}
+
+
+def keep(path: Path, kept: Kept) -> None:
+    """Take the game's file of this path from elsewhere from now on; the first to say so is heard, unless refused."""
+    path = path.expanduser().absolute()
+    if path not in _KEPT or _KEPT[path].refused:
+        _KEPT[path] = kept
+
+
+def forget() -> None:
+    """Take every file from where it is named again."""
+    _KEPT.clear()
+    _DATA.clear()
+
+
+def keep_data(text: str, path: str) -> None:
+    """Give games this path where their options hold that text."""
+    _DATA.setdefault(text, path)
+
+
+def placed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A game's options with paths of data as they are kept."""
+    return {name: _DATA.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
 
 
 def attribute(place: str) -> Any:
@@ -71,7 +107,7 @@ def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
 
 
 def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
-    module = load_file(path.expanduser().absolute())
+    module = load_file(path)
     candidate = getattr(module, class_name, None)
     if candidate is None:
         classes = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
@@ -81,9 +117,18 @@ def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
     return _as_game(candidate, f"{path}:{class_name}")
 
 
-@functools.cache
 def load_file(path: Path) -> ModuleType:
-    """A file of somebody's, imported once under a name of its own; ValueError says in one line why it cannot be."""
+    """A file of somebody's, or what is kept in its place, imported once; ValueError says in one line why not."""
+    path = path.expanduser().absolute()
+    kept = _KEPT.get(path, Kept(path))
+    if kept.refused:
+        raise ValueError(kept.refused)
+    return _module(kept.path)
+
+
+@functools.cache
+def _module(path: Path) -> ModuleType:
+    """The file, imported once under a name of its own."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"

@@ -1,0 +1,171 @@
+"""A run's own files: roles, games of files and the data they are given, copied into its folder and found there first.
+
+So that copying the folder copies the run, and no later edit of a file changes what a run plays. A game's file is code:
+what came with a run's folder is imported only if a run of these very bytes was begun here, or the user says so.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agents.role import list_roles
+from agents.weights import home
+from arena.config.experiment import Experiment, GameSpec, SeatSpec, TableSpec
+from arena.errors import ConfigError, StoreError
+from arena.store.files import explained, inside, make_folder, write_atomic
+from arena.store.reader import RunReader
+from games.adapters import loading
+
+FILES = "files"
+"""Key of a run's environment: by what the config calls a file, where its copy lies, its hash, and what it was."""
+
+
+def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
+    """What to copy into the folder of a new run, by path within it; and what its environment says of that."""
+    copies: dict[str, bytes] = {}
+    known: dict[str, dict[str, str]] = {}
+    for kind, name, source in _named(experiment):
+        if name not in known:
+            with explained(source, "reading"):
+                data = source.read_bytes()
+            place = _free(f"{kind}/{source.name}", data, copies)
+            copies[place] = data
+            known[name] = {"copy": place, "sha256": _hash(data), "from": str(source)}
+    return copies, known
+
+
+def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
+    """The experiment with the run's own roles in place of their names; its games are found in the folder, too.
+
+    ConfigError when a copy is gone or was edited.
+    """
+    known = _known(run)
+    for about in known.values():
+        copy = inside(run, about["copy"])
+        with explained(copy, "reading"):
+            if _hash(copy.read_bytes()) != about["sha256"]:
+                raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
+    for game in _games(experiment):
+        _keep(run, game, known, trust)
+    roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
+    if not roles:  # of an older Arena
+        return experiment
+    tables = [_with_roles(table, roles) for table in experiment.all_tables()]
+    return experiment.with_tables(tables).model_copy(update={"roles": None})
+
+
+def edited(run: Path) -> list[str]:
+    """What was edited since the run began, outside of its folder, a line each: the run plays its own copy."""
+    lines = []
+    for name, about in _known(run).items():
+        source = Path(about["from"])
+        if source.is_file() and _hash(source.read_bytes()) != about["sha256"]:
+            lines.append(f"{name} was edited since {run} began, which plays its own copy, {run / about['copy']}")
+    return lines
+
+
+def same_game(name: str, experiment: Experiment | None) -> str:
+    """What a run calls the game of a file that the user names, wherever its copies lie; else the name itself."""
+    for game in _games(experiment) if experiment and ".py:" in name else ():
+        if Path(game.name).name == Path(name).name:
+            return game.name
+    return name
+
+
+def remember(experiment: Experiment) -> None:
+    """The user began a run with these games' files: their bytes need no asking from now on."""
+    paths = [path for game in _games(experiment) if (path := _file_of(game)) and path.is_file()]
+    _trust({_hash(path.read_bytes()) for path in paths})
+
+
+def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
+    """Have the game of a file, and data that it is given, come from the run's folder; and not unasked."""
+    path = _file_of(game)
+    if path is None:
+        return
+    about = known.get(str(path))
+    own = inside(run, about["copy"]).absolute() if about else path
+    bytes_of = {_hash(own.read_bytes())} if own.is_file() else set[str]()
+    if trust:
+        _trust(bytes_of)
+    why = "" if bytes_of <= _trusted() else f"{run} would run the code of {own}: read it, then say --trust"
+    loading.keep(path, loading.Kept(own, why))
+    for option in _data(game):
+        if option in known:
+            loading.keep_data(option, str(inside(run, known[option]["copy"]).absolute()))
+
+
+def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
+    """Kind, name in the config and place of every file that the experiment names."""
+    roles = list_roles([experiment.roles] if experiment.roles else [])
+    for table in experiment.all_tables():
+        for seat in table.seats.values():
+            yield "roles", seat.role, roles[seat.role] if seat.role in roles else Path(seat.role)
+    for game in _games(experiment):
+        if path := _file_of(game):
+            yield "games", str(path), path
+            for option in _data(game):
+                if Path(option).is_absolute() and Path(option).is_file():
+                    yield "data", option, Path(option)
+
+
+def _games(experiment: Experiment) -> list[GameSpec]:
+    """All that it plays or is judged by."""
+    return [t.game for t in experiment.all_tables()] + (experiment.evaluate.games if experiment.evaluate else [])
+
+
+def _file_of(game: GameSpec) -> Path | None:
+    path = game.name.rpartition(":")[0]
+    return Path(path).expanduser().absolute() if path.endswith(".py") else None
+
+
+def _data(game: GameSpec) -> list[str]:
+    """Options of a file's game that name a file."""
+    texts = [value for value in game.options.values() if isinstance(value, str) and Path(value).suffix]
+    return [text for text in texts if _file_of(game) and "\0" not in text and len(text) < 1000]
+
+
+def _free(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
+    """The place, or one beside it where a file of other bytes has it."""
+    path, number = Path(place), 1
+    while copies.get(place, data) != data:
+        number += 1
+        place = str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
+    return place
+
+
+def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
+    seats = {seat: SeatSpec(role=roles.get(s.role, s.role), policy=s.policy) for seat, s in table.seats.items()}
+    return table.model_copy(update={"seats": seats})
+
+
+def _known(run: Path) -> dict[str, dict[str, str]]:
+    found: Any = RunReader(run).environment().get(FILES, {})
+    texts = ("copy", "sha256", "from")
+    if not isinstance(found, dict) or not all(
+        isinstance(about, dict) and all(isinstance(about.get(text), str) for text in texts) for about in found.values()
+    ):
+        raise StoreError(f"{run}: its environment does not say which files are its own: restore environment.json")
+    return found
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _trust(hashes: set[str]) -> None:
+    if hashes - _trusted():
+        make_folder(_trusted_file().parent)
+        write_atomic(_trusted_file(), "".join(f"{each}\n" for each in sorted(_trusted() | hashes)))
+
+
+def _trusted_file() -> Path:
+    return home() / "trusted-games"
+
+
+def _trusted() -> set[str]:
+    try:
+        return set(_trusted_file().read_text("ascii").split())
+    except (OSError, ValueError):
+        return set()

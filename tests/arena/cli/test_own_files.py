@@ -1,0 +1,138 @@
+"""A run's own game, role and data lie in its folder, are found there first, and run no code that nobody agreed to."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agents.weights import resolve
+from arena.store.reader import RunReader
+from tests.arena.tiny import arena, refused
+from tests.games.test_new_game import GUIDE
+
+WORDED = '''
+from pathlib import Path
+
+
+class Worded(Race):
+    """Race with a word of welcome from a file."""
+
+    def __init__(self, *, words, **options):
+        super().__init__(**options)
+        self.welcome = Path(words).read_text().strip()
+
+    def rules(self):
+        return f"{self.welcome} {super().rules()}"
+'''
+CONFIG = """\
+name: race
+iterations: 1
+game: {name: "race.py:Worded", options: {illegal: end, target: 5, words: words.txt}}
+policies: {shared: {model: nano}}
+seats:
+  first: {role: racer, policy: shared}
+  second: {role: roles/other.yaml, policy: random}
+play: {matches: 2}
+evaluate: {games: [{name: "race.py:Worded", options: {target: 5, words: words.txt}}], matches: 2}
+"""
+LAUNCH = ["run", "selfplay", "--config", "race.yaml", "--roles", "roles", "--json", "--out"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with a game, roles and data, where the user is; and an ARENA_HOME of its own."""
+    models = resolve("nano").parent
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "models").symlink_to(models)
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
+    here = tmp_path / "here"
+    (here / "roles").mkdir(parents=True)
+    for name, text in re.findall(r"`(race\.py|roles/racer\.yaml)`\n\n```\w+\n(.*?)```\n", GUIDE, re.S):
+        (here / name).write_text(text)
+    (here / "race.py").write_text((here / "race.py").read_text() + WORDED)
+    (here / "roles" / "other.yaml").write_text((here / "roles" / "racer.yaml").read_text().replace("racer", "other"))
+    (here / "words.txt").write_text("Welcome.\n")
+    (here / "race.yaml").write_text(CONFIG)
+    monkeypatch.chdir(here)
+    return here
+
+
+@pytest.fixture
+def run(place: Path) -> Path:
+    told = arena(*LAUNCH, place.parent / "run")
+    assert told.code == 0, told.err
+    return place.parent / "run"
+
+
+def test_a_copied_folder_is_the_run(place: Path, run: Path) -> None:
+    assert {str(p.relative_to(run)) for d in ("roles", "games", "data") for p in (run / d).iterdir()} == {
+        "games/race.py", "roles/racer.yaml", "roles/other.yaml", "data/words.txt",
+    }  # fmt: skip
+    away = Path(shutil.copytree(run, place.parent / "away"))
+    for gone in (run, place / "roles"):
+        shutil.rmtree(gone)
+    for name in ("race.py", "words.txt"):
+        (place / name).unlink()
+    told = arena("resume", away, "--iterations", "2", "--json")
+    assert told.code == 0, told.err
+    games = {row["game"] for row in RunReader(away).matches()}
+    assert games == {f"{place}/race.py:Worded"}, "by the same name as before"
+    for name in (f"{place}/race.py:Worded", "race.py:Worded", f"{away}/games/race.py:Worded"):
+        told = arena("eval", away, "--game", name, "--matches", "2", "--json")
+        assert told.code == 0 and told.err == "", told.err
+        assert json.loads(told.out)["results"][0]["options"]["target"] == 5, "with the run's own options"
+
+
+def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
+    role = place / "roles" / "racer.yaml"
+    role.write_text(role.read_text().replace("Answer with", "Please answer with"))
+    (place / "words.txt").write_text("Go away.\n")
+    told = arena("eval", run, "--game", "race.py:Worded", "--matches", "2", "--json")
+    assert told.code == 0
+    assert f"racer was edited since {run} began, which plays its own copy, {run}/roles/racer.yaml" in told.err
+    assert f"{place}/words.txt was edited since" in told.err
+    told = arena("resume", run, "--iterations", "2", "--json")
+    assert told.code == 0 and "racer was edited since" in told.err
+
+
+@pytest.mark.parametrize("copy", ["roles/racer.yaml", "games/race.py", "data/words.txt"])
+def test_a_copy_that_was_edited_or_lost_is_refused(run: Path, copy: str) -> None:
+    (run / copy).write_text((run / copy).read_text() + "\n")
+    assert refused("resume", run).startswith(f"{run / copy} was edited since its run began")
+    (run / copy).unlink()
+    for command in (["resume", run], ["eval", run, "--game", "kuhn_poker"]):
+        assert refused(*command).startswith(f"{run / copy} cannot be read")
+
+
+def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> None:
+    """The folder comes to another machine, where nobody began it."""
+    away = Path(shutil.copytree(run, place.parent / "away"))
+    shutil.rmtree(place)
+    place.mkdir()
+    (place.parent / "home" / "trusted-games").unlink()
+    resume, evaluate = (
+        ["resume", away, "--iterations", "2"],
+        ["eval", away, "--matches", "2", "--game", "race.py:Worded"],
+    )
+    before = {p: p.read_bytes() for p in away.rglob("*") if p.is_file()}
+    for command in (resume, evaluate):
+        line = refused(*command)
+        assert f"would run the code of {away}/games/race.py: read it, then say --trust" in line
+    assert {p: p.read_bytes() for p in away.rglob("*") if p.is_file()} == before
+    assert arena("show", away).code == 0, "shows without any code"
+    told = arena("eval", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
+    assert told.code == 0, "another game needs none of it"
+    assert arena(*evaluate, "--trust").code == 0
+    assert arena(*resume, "--json").code == 0, "once is enough"
+
+
+def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Path) -> None:
+    """A folder of an older Arena, or one that hides its copies, names any file of the machine."""
+    about = json.loads((run / "environment.json").read_text())
+    for key in ("files", "commands", "experiment", "sha256"):
+        del about[key]
+    (run / "environment.json").write_text(json.dumps(about))
+    (place.parent / "home" / "trusted-games").unlink()
+    assert f"would run the code of {place}/race.py" in refused("resume", run, "--iterations", "2")
