@@ -72,6 +72,7 @@ def environment() -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gb": round(_memory() / 1e9, 1),
         "device": _device(),
+        "instruction_set": instruction_set(),
         "command": sys.argv,
         "versions": versions(),
     }
@@ -95,6 +96,7 @@ def examine() -> list[Finding]:
         ),
         Finding("device", True, _device()),
         Finding("threads", True, _threads()),
+        Finding("same bits", True, _same_bits()),
         Finding(
             "memory",
             memory == 0 or memory > 8e9,
@@ -146,6 +148,23 @@ def _threads() -> str:
     seconds = trial()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
     return f"{choice(seconds)} (the same work by {tried}); waiting: {waiting()}"
+
+
+def instruction_set() -> str:
+    """By which of the processor's instructions torch chooses its kernels."""
+    if importlib.util.find_spec("torch") is None:
+        return "none: torch is not installed"
+    import torch
+
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
+def _same_bits() -> str:
+    """What has to be the same for a run to be the same again."""
+    torch = versions()["torch"]
+    return (
+        f"a seed gives them with the same `threads`, instruction set ({instruction_set()}) and versions (torch {torch})"
+    )
 
 
 def _device() -> str:

@@ -4,8 +4,9 @@ Every random choice comes from a generator made of the run's seed and the place 
 no generator state to save: a resumed run does again exactly what the interrupted iteration did.
 """
 
+import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -59,6 +60,14 @@ class TurnWatcher(Protocol):
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
         """A turn was taken; what it earns may still grow. See `arena.play.match.OnTurn`."""
+
+
+@runtime_checkable
+class ProgressWatcher(Protocol):
+    """A watcher who also wants to hear how far the present phase is, where that takes long."""
+
+    def progress(self, done: int, total: int) -> None:
+        """So much of the phase is done."""
 
 
 class Played(NamedTuple):
@@ -233,9 +242,12 @@ class Lab:
         """The beginning: policies that ask for it learn to write as brains play; what they are then is kept."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         for name, spec in specs.items():
-            self.watcher.phase(0, f"imitate ({name})")
-            samples = self.parts.demonstrations.by_brains(name, 0, spec.brains, spec.matches)
-            skipped = self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name))
+            self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.brains)}")
+            ended = self._counted(spec.matches)
+            samples = self.parts.demonstrations.by_brains(name, 0, spec.brains, spec.matches, ended)
+            self.watcher.phase(0, f"imitate ({name}): learning from them")
+            stepped = self._counted(spec.epochs * spec.minibatches)
+            skipped = self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name), stepped)
             if skipped:
                 self.watcher.note(f"policy '{name}', imitation: {skipped} steps left out, their gradient is not finite")
             self.engine.publish(name, 0, self.trainers[name].model)
@@ -243,6 +255,12 @@ class Lab:
         if specs:
             self._checkpoint(0)
             self.policies.hold_on_to(beginnings(self.run_folder, self.experiment, self.policies))
+
+    def _counted(self, total: int) -> Callable[[], None]:
+        """Tells the watcher, where it wants to hear, that one more of so many is done."""
+        count = itertools.count(1)
+        watcher = self.watcher
+        return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
 
     # -- what the story needs ----------------------------------------------------------------------------
 

@@ -38,14 +38,18 @@ class Shown:
     legal: tuple[str, ...] | None
 
 
-def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
+def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
     """Every check of games and every check of simulators, over this many seeds and random acts. Never raises."""
-    return [*kit.check(make, seeds=seeds, acts=acts), *check_outcomes(make, seeds)]
+    return [*kit.check(make, seeds=seeds, acts=acts, done=done), *check_outcomes(make, seeds, done)]
 
 
-def check_outcomes(make: Make, seeds: int) -> list[Finding]:
+def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
     """The checks of simulators alone."""
-    return [found(name, examine, make, seeds) for name, examine in CHECKS.items()]
+    findings = []
+    for name, examine in CHECKS.items():
+        findings.append(found(name, examine, make, seeds))
+        done()
+    return findings
 
 
 def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[Shown]:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,19 +61,43 @@ Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", 
 def run_cli() -> int:
     """Run the command line and turn every expected failure into one line and an exit code."""
     try:
-        app(standalone_mode=True)
+        with _terminable() as terminated:
+            app(standalone_mode=True)
     except BAD_INPUT as error:
         return _complain(str(error), 2)
     except (PlayError, GateError, DivergedError) as error:
         return _complain(f"the run stopped: {error}", 1)
-    except Interrupted as stop:
-        return _complain(str(stop), 130)
-    except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        words = str(stop) or "interrupted"
+        if terminated:
+            return _complain(words.replace("interrupted", "ended by SIGTERM", 1), 128 + signal.SIGTERM)
+        return _complain(words, 128 + signal.SIGINT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 0
+
+
+@contextmanager
+def _terminable() -> Iterator[list[int]]:
+    """SIGTERM does what Ctrl-C does; the list is no longer empty once it came."""
+    came: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.raise_signal(signal.SIGINT)  # as whoever waits just now wants to hear of it
+        else:
+            raise KeyboardInterrupt  # it is ignored in the background of a shell
+
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _complain(line: str, code: int) -> int:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from arena.cli import catalogue
 from arena.cli.console import PlainConsole
+from arena.cli.progress import progress
 
 check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -85,8 +86,10 @@ def check_game(
     def make() -> Any:
         return games.make(name, **options)
 
-    kit = of_simulators if isinstance(game, Simulator) else of_games
-    findings = kit.check(make, seeds=seeds, acts=acts)
+    simulated = isinstance(game, Simulator)
+    kit, count = (of_simulators if simulated else of_games), len(of_games.CHECKS)
+    with progress(count + simulated * len(of_simulators.CHECKS), as_json, what="checks") as step:
+        findings = kit.check(make, seeds=seeds, acts=acts, done=step)
     failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))
@@ -97,7 +100,7 @@ def check_game(
             table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
         console = PlainConsole()
         console.print(table)
-        promise = "simulators promise" if isinstance(game, Simulator) else "games promise"
+        promise = "simulators promise" if simulated else "games promise"
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""

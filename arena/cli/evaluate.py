@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,8 @@ from rich.console import Console
 
 from agents.errors import RoleError, WeightsError
 from arena.cli.console import PlainConsole, note
-from arena.errors import ConfigError, Interrupted, StoreError
+from arena.cli.progress import progress
+from arena.errors import ConfigError, StoreError
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
@@ -341,25 +342,6 @@ def doing() -> Callable[[str], None]:
     return lambda what: (
         terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
     )
-
-
-@contextmanager
-def progress(total: int, quiet: bool, status: Callable[[], str] = str) -> Iterator[Callable[[], None]]:
-    """A bar of matches on stderr, and a status, where somebody watches; the function that moves it on."""
-    from rich.progress import Progress, ProgressColumn, Task
-    from rich.text import Text
-
-    class Status(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(status(), style="dim")
-
-    terminal, columns = PlainConsole(stderr=True), [*Progress.get_default_columns(), Status()]
-    with Progress(*columns, console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
-        task = bar.add_task("matches", total=total)
-        try:
-            yield lambda: bar.advance(task)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing was written") from None
 
 
 def close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:

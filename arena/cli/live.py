@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.cli.console import note
+from arena.cli.progress import Pace, left
 from arena.records import MatchRecord, Turn
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Screen:
         self.console, self.style, self.iterations = console, style, iterations
         self.rows: list[dict[str, Any]] = []
         self._phase, self._turns, self._ended, self._failed, self._since = "starting", 0, 0, 0, monotonic()
+        self._pace: Pace | None = None
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
 
     def shown(self) -> AbstractContextManager[Any]:
@@ -42,6 +44,7 @@ class Screen:
         """The run now does this."""
         self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
         self._turns = self._ended = self._failed = 0
+        self._pace = None
         if self.style == "lines" and not iteration:
             self.console.print(Text(name))
 
@@ -52,6 +55,12 @@ class Screen:
     def turn(self, plan: "MatchPlan", turn: Turn) -> None:
         """A turn was taken, which may have needed a while."""
         self._turns += 1
+
+    def progress(self, done: int, total: int) -> None:
+        """So much of the phase is done."""
+        self._pace = self._pace or Pace(self._phase, total)
+        if self._pace.due(done) and self.style == "lines":
+            self.console.print(Text(str(self._pace)), soft_wrap=True)
 
     def match(self, record: MatchRecord) -> None:
         """A match ended."""
@@ -70,14 +79,23 @@ class Screen:
 
     def _render(self) -> Group:
         seconds = monotonic() - self._since
-        status = f"{self._phase} · {seconds:.0f} s"
+        status = f"{self._pace or self._phase} · {seconds:.0f} s"
         if self._turns:
             status += f" · {self._turns} turns"
         if self._ended:
             status += f" · {self._ended} matches"
+        if rest := self._left():
+            status += f" · {rest}"
         if self._failed:
             status += f" ({self._failed} failed)"
         return Group(iteration_table(self.rows, self.iterations), Text(status, style="dim"))
+
+    def _left(self) -> str:
+        """About how long the iterations take that are still to come."""
+        last = self.rows[-10:]
+        seconds = sum(row["seconds"][part] for row in last for part in ("play", "learn", "commit"))
+        to_come = self.iterations - self.rows[-1]["iteration"] if last else 0
+        return left(len(last), len(last) + to_come, seconds)
 
 
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:

@@ -26,9 +26,9 @@ from arena.cli.evaluate import (
     doing,
     game_spec,
     listed,
-    progress,
     servers,
 )
+from arena.cli.progress import progress
 from arena.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:

@@ -263,12 +263,35 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any], model: Any = Exper
 
 def _explain(error: ValidationError, stack: list[Layer]) -> str:
     """One line naming the source that the wrong field came from: the last layer that speaks of it."""
-    path = tuple(strict_yaml.gravest(error)["loc"])
+    worst = strict_yaml.gravest(error)
+    path = tuple(worst["loc"])
+    if worst["type"] == "missing" and (slip := _slip(path[:-1], stack)):
+        raise ConfigError(slip)
     for depth in range(len(path), 0, -1):
         for layer in reversed(stack):
             if _has(layer.data, path[:depth]):
                 return strict_yaml.explain(error, layer.text, layer.source, Experiment)
     return strict_yaml.explain(error, stack[-1].text, stack[-1].source, Experiment)
+
+
+def _slip(path: tuple[str | int, ...], stack: list[Layer]) -> str:
+    """What is wrong with a half-filled entry whose key looks like a neighbour's: `seats.opner`; "" if nothing does."""
+    if not path or not isinstance(path[-1], str):
+        return ""
+    siblings = [key for layer in stack for key in _keys(layer.data, path[:-1]) if key != path[-1]]
+    source = next((layer.source for layer in reversed(stack) if _has(layer.data, path)), "")
+    near = nearest(path[-1], siblings)
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return strict_yaml.one_line(f"{source}: {where}: there is no '{path[-1]}'{near}") if near else ""
+
+
+def _keys(data: Any, path: tuple[str | int, ...]) -> list[str]:
+    for key in path:
+        try:
+            data = data[key]
+        except (KeyError, IndexError, TypeError):
+            return []
+    return list(data) if isinstance(data, Mapping) else []
 
 
 def _has(data: Any, path: tuple[str | int, ...]) -> bool:

@@ -1,7 +1,7 @@
 """One trainable policy's learning: its weights, its optimiser, and the update from credited streams."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -113,10 +113,16 @@ class PolicyTrainer:
         self._require_finite([*samples, *shown], place, f"lower learn.lr ({self.rule.lr:g})")
         return watch.means()
 
-    def imitate(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> int:
+    def imitate(
+        self,
+        samples: Sequence[Sample],
+        spec: ImitateSpec,
+        rng: np.random.Generator,
+        stepped: Callable[[], None] = lambda: None,
+    ) -> int:
         """Learn to write what the samples hold, by maximum likelihood; the optimiser starts afresh afterwards.
 
-        Returns how many steps were left out (`rule.nonfinite`).
+        `stepped` hears of every optimiser step that was due. Returns how many were left out (`rule.nonfinite`).
         """
         total, steps, watch = spec.epochs * spec.minibatches, 0, Watch()
         place, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
@@ -129,6 +135,7 @@ class PolicyTrainer:
                     lr = spec.lr * decay * warmth(steps, _IMITATION_WARMUP)
                     self._optimise(lr, watch, f"{place}, epoch {epoch + 1}, minibatch {number}", advice)
                     steps += 1
+                stepped()
         self.engine.eval()
         self._require_finite(samples, place, advice)
         self.moments.forget()

@@ -4,7 +4,7 @@ Either way it comes in the words and tokens of the policy that is to learn it, u
 into the role's reply format, and matches of a log are played again from their deal, each reply as its text.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -75,16 +75,18 @@ class Demonstrations:
         drawn = [kept[i] for i in rng.permutation(len(kept))[: self.spec.matches].tolist()]
         return self._samples(wait(self._again(drawn)))
 
-    def by_brains(self, learner: str, k: int, brains: Sequence[str], matches: int) -> list[Sample]:
-        """Matches between brains; iteration 0 is the warm start."""
+    def by_brains(
+        self, learner: str, k: int, brains: Sequence[str], matches: int, ended: Callable[[], None] = lambda: None
+    ) -> list[Sample]:
+        """Matches between brains; iteration 0 is the warm start. `ended` hears of every match."""
         tables, policies = self.lineup.tables, self.lineup.policies
         plans = demonstration_plans(self.experiment, k, learner, matches, tables, policies)
         rng = generator(self.experiment.seed, k, "demonstrations")
-        records = wait(self._demonstrated(plans, brains, rng))
+        records = wait(self._demonstrated(plans, brains, rng, ended))
         return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
 
     async def _demonstrated(
-        self, plans: list[MatchPlan], brains: Sequence[str], rng: np.random.Generator
+        self, plans: list[MatchPlan], brains: Sequence[str], rng: np.random.Generator, ended: Callable[[], None]
     ) -> list[MatchRecord]:
         """Matches between brains, drawn at random for each seat that is not one's already."""
 
@@ -102,7 +104,7 @@ class Demonstrations:
                 contenders[seat] = contender
             return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
 
-        return await play_all(plans, play, lambda record: None, 1, 1)
+        return await play_all(plans, play, lambda record: ended(), 1, 1)
 
     async def _retold(self, kept: _Kept) -> MatchRecord:
         """A match of a log again, with the replies that it has: its seat in its policy's tokens, the others by acts."""

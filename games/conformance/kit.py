@@ -42,9 +42,16 @@ class Unchecked(Exception):
     """A promise that could not be put to the test; its text says why, and what was looked at all the same."""
 
 
-def check(make: Make, *, seeds: int = 20, acts: int = 2000) -> list[Finding]:
-    """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises."""
-    return [found(name, examine, make, acts if name == "fuzz" else seeds) for name, examine in CHECKS.items()]
+def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
+    """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises.
+
+    `done` hears of the end of each.
+    """
+    findings = []
+    for name, examine in CHECKS.items():
+        findings.append(found(name, examine, make, acts if name == "fuzz" else seeds))
+        done()
+    return findings
 
 
 def found(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:

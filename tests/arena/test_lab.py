@@ -177,7 +177,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(unbroken: tuple[Path, Lab,
 @pytest.mark.parametrize(
     ("what", "value"),
     [
-        ("phase", (0, "imitate (shared)")),
+        ("phase", (0, "imitate (shared): learning from them")),
         ("match", "0001-0002"),
         ("match", "0002-0004"),
         ("phase", (2, "learn")),

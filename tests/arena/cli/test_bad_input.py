@@ -316,6 +316,22 @@ def test_something_else_where_tensorboard_writes(tmp_path: Path, unbroken: Path)
     assert told.code == 2 and "tensorboard is no folder" in told.line
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["seats.opner.role=nano_opener"], "seats.opner: there is no 'opner' — did you mean 'opener'?"),
+        (["policies.shard.train=false"], "policies.shard: there is no 'shard' — did you mean 'shared'?"),
+        (["seats.opner={role: nano_opener, policy: shared}"], "no seat 'opner' — did you mean 'opener'?"),
+        (["learn.regularisers.klo.weight=1"], "unknown regulariser 'klo' — did you mean 'kl'?"),
+        (["play.limits.turn=3"], "did you mean 'turns'?"),
+        (["game.options.max_turn=3"], "did you mean 'max_turns'?"),
+        (["policies.shared.imitate.brain=[random]"], "did you mean 'brains'?"),
+    ],
+)
+def test_a_key_that_is_nearly_one(settings: list[str], told: str) -> None:
+    assert told in run_refused(*(part for setting in settings for part in ("--set", setting)))
+
+
 def test_a_seat_that_the_game_does_not_have() -> None:
     line = run_refused("--set", "seats.oponer={role: opener, policy: shared}")
     assert "negotiation has no seat 'oponer' — did you mean 'opener'? (its seats: opener, responder)" in line

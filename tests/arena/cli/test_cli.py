@@ -16,6 +16,7 @@ from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
 from arena.config.experiment import OpponentSpec
+from arena.doctor import environment
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
@@ -111,6 +112,10 @@ def test_models_and_doctor_for_scripts() -> None:
     findings = json.loads(told.out)
     assert told.code == (0 if all(finding["ok"] for finding in findings) else 1)
     assert {"python", "learning", "device"} <= {finding["what"] for finding in findings}
+    found = {finding["what"]: finding["found"] for finding in json.loads(told.out)}
+    assert re.match(r"\d+ \(the same work by", found["threads"])
+    for what in ("threads", environment()["instruction_set"], torch.__version__):
+        assert what in found["same bits"], "what bit-repeatability depends on"
     assert len(arena("doctor").out.splitlines()) >= len(findings)
 
 
@@ -250,14 +255,19 @@ def test_matches_that_keep_failing_stop_the_run_in_one_line(tmp_path: Path) -> N
     assert {row["attempt"] for row in failed} == {0, 1} and not any(row["payoffs"] for row in failed)
 
 
-def test_control_c_says_how_to_go_on(tmp_path: Path, unbroken: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+)
+def test_whoever_ends_a_run_is_told_how_to_go_on(
+    tmp_path: Path, unbroken: Path, number: signal.Signals, code: int, word: str
+) -> None:
     run = tmp_path / "run"
     child = Child(tmp_path, *TINY, "--out", run)
     assert child.until(lambda: (run / "log" / "0002.jsonl").exists())
-    child.signal(signal.SIGINT)
+    child.signal(number)
     told = child.end()
-    assert told.code == 130
-    assert told.line == f"interrupted; nothing that was committed is lost, arena resume {run} goes on"
+    assert told.code == code
+    assert told.line == f"{word}; nothing that was committed is lost, arena resume {run} goes on"
     assert arena_child(tmp_path, "resume", run).code == 0
     assert_same(left(run), left(unbroken))
 

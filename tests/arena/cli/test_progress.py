@@ -1,0 +1,70 @@
+"""How far a command is: estimates by hand, lines where there is no terminal, and what long commands say."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from arena.cli import progress as module
+from arena.cli.live import Screen
+from arena.cli.progress import lasting, left, progress
+from tests.arena.tiny import arena
+
+
+def test_an_estimate_is_the_rest_at_the_pace_so_far() -> None:
+    assert left(100, 400, 60.0) == "about 3 min left"
+    assert left(1, 2, 5.0) == "about 5 s left"
+    assert left(1, 1000, 10.0) == "about 2.8 h left"
+    assert left(0, 10, 5.0) == left(10, 10, 5.0) == ""
+    assert [lasting(s) for s in (0.1, 89, 91, 5399, 5401)] == ["1 s", "89 s", "2 min", "90 min", "1.5 h"]
+
+
+def test_where_there_is_no_terminal_it_says_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(module, "monotonic", lambda: float(next(clock)))
+    with progress(8, quiet=False) as step:
+        for _ in range(8):
+            step()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all(re.fullmatch(r"arena: matches: \d of 8(, about .* left)?", line) for line in lines)
+    with progress(8, quiet=True) as step:
+        step()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["eval", "random", "--game", "nim", "--matches", "8"], "matches: 8 of 8"),
+        (["tournament", "random", "first_legal", "--game", "nim", "--matches", "8"], "matches: 8 of 8"),
+        (["matrix", "noop", "--game", "clinic", "--persons", "terse", "--tasks", "2"], "matches: 8 of 8"),
+        (["check", "game", "nim", "--acts", "10", "--seeds", "2"], "checks: "),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_long_commands_say_how_far_they_are(command: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    told = arena(*command)
+    assert told.code == 0 and f"arena: {says}" in told.err
+    assert arena(*command, "--json").err == ""
+
+
+def test_a_warm_start_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    small = ["play.matches=4", "policies.shared.imitate={brains: [random], matches: 6, epochs: 2, minibatches: 2}"]
+    settings = [part for setting in small for part in ("--set", setting)]
+    command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", *settings]
+    told = arena(*command, "--out", tmp_path / "run")
+    assert told.code == 0, told.err
+    assert re.search(r"imitate \(shared\): matches of random: 3 of 6, about \d+ s left", told.out)
+    assert "imitate (shared): learning from them: 4 of 4" in told.out
+
+
+def test_the_live_table_says_how_long_the_iterations_take_that_are_to_come() -> None:
+    screen = Screen(Console(file=io.StringIO()), "table", 10)
+    screen.rows = [{"iteration": k, "seconds": {"play": 40.0, "learn": 15.0, "commit": 5.0}} for k in (1, 2)]
+    assert screen._left() == "about 8 min left"
