@@ -58,17 +58,19 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trust: b
     if experiment.threads == "auto":
         experiment = experiment.model_copy(update={"threads": fastest()})
     with run.lock():
-        _record(run, experiment)
+        for change in _record(run, experiment):
+            watcher.note(f"from here on {change}")
         _play(run, own_files.at_home(folder, experiment), watcher)
     return folder
 
 
-def _record(run: RunFolder, experiment: Experiment) -> None:
-    """Keep that the run went on, with which command, and what it changed."""
+def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
+    """Keep that the run went on, with which command, and what it changed: this is returned."""
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
     run.amend(config, _with_command(run.reader.environment(), experiment, changed))
+    return changed
 
 
 def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Sequence[Change]) -> dict[str, Any]:

@@ -435,7 +435,7 @@ def test_what_cannot_be_exported(unbroken: Path) -> None:
 
 def test_a_run_before_its_first_checkpoint(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", to_yaml(compose([recipe_layer("negotiation-nano")])), {})
-    assert "has no valid checkpoint yet" in refused("export", run.path, "--to", "x")
+    assert "has no checkpoint yet" in refused("export", run.path, "--to", "x")
     assert "has no match '0001-0000'" in refused("show", run.path, "0001-0000")
     assert arena("show", run.path).code == 0
 
@@ -447,6 +447,7 @@ def test_a_match_that_is_not_there(tmp_path: Path, unbroken: Path) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     os.truncate(run / "log" / "0002.parquet", 5000)
     assert str(run / "log" / "0002.parquet") in refused("show", run, "0002-0000")
+    shutil.rmtree(run / "checkpoints")  # which tell sooner
     (run / "metrics.jsonl").write_text("{\n" + (run / "metrics.jsonl").read_text())
     assert "metrics.jsonl:1: this line is damaged" in refused("show", run)
 
