@@ -23,7 +23,7 @@ from rich.text import Text
 
 from agents.errors import ChatError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, matrix, play
+from arena.cli import catalogue, check, credit, evaluate, init, matrix, play
 from arena.cli.console import PlainConsole, note
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
 
@@ -50,6 +50,7 @@ app.command("tournament")(evaluate.tournament_)
 app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
 app.command("credit")(credit.credit)
+app.command("init")(init.init)
 run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(check.check_app, name="check")

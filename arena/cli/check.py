@@ -1,4 +1,4 @@
-"""`arena check`: a role file, or a game, before it plays."""
+"""`arena check`: a role file, a game or an experiment, before it plays."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from arena.cli import catalogue
 from arena.cli.console import PlainConsole
 from arena.cli.progress import progress
 
-check_app = typer.Typer(help="Check a role file or a game before it plays.", no_args_is_help=True)
+check_app = typer.Typer(help="Check a role file, a game or an experiment before it plays.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -52,6 +52,36 @@ def check_role_file(
     for finding in preview.findings:
         console.print(Text(f"! {finding}", style="yellow"), soft_wrap=True)
     console.print(Text(f"{preview.role.role}: fit to play", style="green"))
+
+
+@check_app.command("experiment")
+def check_experiment(
+    file: Annotated[Path, typer.Argument(help="A whole experiment's YAML file.", show_default=False)],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over it; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check all of an experiment that can be refused before it runs; nothing is written, no weights are loaded.
+
+    Example: arena check experiment mine.yaml --set play.matches=64
+    """
+    from arena.config.layers import compose, file_layer, set_layer, to_yaml
+    from arena.preflight import preflight
+
+    experiment = compose([file_layer(file), *map(set_layer, set_ or [])])
+    console = Console(highlight=False)
+    prepared = preflight(experiment, lambda what: None)
+    if as_json:
+        print(json.dumps({"experiment": to_yaml(prepared.experiment), "notes": list(prepared.notes)}))
+        return
+    for table in experiment.all_tables():
+        for seat, held in table.seats.items():
+            learns = " (learns)" if experiment.trained(held.policy) else ""
+            console.print(Text(f"{table.game.name} {seat}: {held.policy}{learns} as {held.role}"), soft_wrap=True)
+    for note in prepared.notes:
+        console.print(Text(f"! {note}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"{experiment.name}: fit to run", style="green"))
 
 
 @check_app.command("game")

@@ -36,6 +36,8 @@ TABLES = {
     "replay": "arena.credit.replay:REPLAYS",
 }
 """Where each kind of part is found: loaded when first asked for, since those of `arena.learn` bring torch."""
+PLACE = "x-part"
+"""In the JSON Schema of a model: here stands a part of this kind, or several of them by name."""
 LARGEST = 1e9
 """Of any number that is set in a part."""
 
@@ -94,6 +96,11 @@ class Kind:
             serialization=core_schema.plain_serializer_function_ser_schema(_plain),
         )
 
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        """A place for what `arena.config.schema` writes of this kind."""
+        place = {PLACE: self.name}
+        return {"anyOf": [place, {"type": "null"}]} if self.optional else place
+
 
 @dataclass(frozen=True)
 class Kinds:
@@ -115,6 +122,10 @@ class Kinds:
         return core_schema.no_info_plain_validator_function(
             read, serialization=core_schema.plain_serializer_function_ser_schema(write)
         )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        """A place for what `arena.config.schema` writes of all parts of this kind."""
+        return {PLACE: plural(self.name)}
 
 
 def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
@@ -216,7 +227,7 @@ def _choose(kind: str, value: Any) -> Chosen:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(parts_of(kind))}")
     name = absolute(name)
     try:
-        settings = _model(kind, name).model_validate({} if given is None else given)
+        settings = settings_model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
         raise _renamed(error, kind, name) from None
     except ValueError as error:
@@ -248,7 +259,7 @@ def plural(kind: str) -> str:
 
 
 @cache
-def _model(kind: str, name: str) -> type[BaseModel]:
+def settings_model(kind: str, name: str) -> type[BaseModel]:
     """The settings of a part as a strict model."""
     function = part(kind, name)
     try:

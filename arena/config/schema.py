@@ -1,0 +1,100 @@
+"""JSON Schemas of experiments and roles, from the models that check them: editors complete and explain with these.
+
+python -m arena.config.schema      # writes both beside the files that name them in their first line
+"""
+
+import json
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+import arena.recipes
+import games
+from agents.players.brains import BRAINS
+from agents.role import BUILT_IN, Role, list_roles
+from arena.config.experiment import Experiment
+from arena.config.parts import PLACE, TABLES, parts_of, plural, settings_model
+from arena.config.presets import PRESETS
+
+RECIPES = Path(arena.recipes.__path__[0])
+FILES = {"experiment": RECIPES / "experiment.schema.json", "role": BUILT_IN / "role.schema.json"}
+"""Where they are shipped, by what they are of."""
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The one that all editors know."""
+Schema = dict[str, Any]
+
+
+def modeline(kind: str) -> str:
+    """The first line of a YAML file that stands beside its schema."""
+    return f"# yaml-language-server: $schema={FILES[kind].name}\n"
+
+
+def schema_of(kind: str) -> Schema:
+    """The JSON Schema of an experiment or of a role."""
+    return _experiment() if kind == "experiment" else _finished("role", Role.model_json_schema())
+
+
+def text_of(kind: str) -> str:
+    """As it is shipped."""
+    return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
+
+
+def _experiment() -> Schema:
+    """An experiment's, with every part and its settings; what is laid over a recipe need not be whole."""
+    schema = Experiment.model_json_schema()
+    schema.pop("required")
+    definitions: Schema = schema["$defs"]
+    for kind in TABLES:
+        settings = {name: _settings(kind, name, definitions) for name in parts_of(kind)}
+        definitions[plural(kind)] = {"type": "object", "properties": settings, "additionalProperties": False}
+        definitions[kind] = _part(kind, settings)
+    definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
+    definitions["SeatSpec"]["properties"]["role"] |= _suggested(list_roles())
+    definitions["SeatSpec"]["properties"]["policy"] |= _suggested(BRAINS)
+    return _finished("experiment", _placed(schema))
+
+
+def _suggested(names: Any) -> Schema:
+    """Any text, these among it."""
+    return {"anyOf": [{"enum": sorted(names)}, {"type": "string"}]}
+
+
+def _settings(kind: str, name: str, definitions: Schema) -> Schema:
+    """A part's settings, or nothing where it has none that must be given; what they refer to goes to `definitions`."""
+    schema = settings_model(kind, name).model_json_schema()
+    definitions |= schema.pop("$defs", {})
+    schema.pop("title", None)
+    told = (getdoc(parts_of(kind)[name]) or "").split("\n", 1)[0]
+    return {"description": told, "anyOf": [schema, {"type": "null"}]}
+
+
+def _part(kind: str, settings: Schema) -> Schema:
+    """A part's name, or its name with settings; a number is a constant schedule."""
+    names = [*settings, *(PRESETS if kind == "loss" else ())]
+    arms: list[Schema] = [{"enum": names}]
+    arms.append({"allOf": [{"$ref": f"#/$defs/{plural(kind)}"}], "maxProperties": 1})
+    return {"anyOf": [*arms, {"type": "number"}] if kind == "schedule" else arms}
+
+
+def _placed(schema: Any) -> Any:
+    """The schema with a reference in every place of a part."""
+    if isinstance(schema, dict):
+        if PLACE in schema:
+            kept = {key: value for key, value in schema.items() if key in ("description", "default")}
+            return {**kept, "allOf": [{"$ref": f"#/$defs/{schema[PLACE]}"}]}
+        return {key: _placed(value) for key, value in schema.items()}
+    return [_placed(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _finished(kind: str, schema: Schema) -> Schema:
+    return {"$schema": DIALECT, "$id": FILES[kind].name, **schema}
+
+
+def main() -> None:
+    """Write both."""
+    for kind, file in FILES.items():
+        file.write_text(text_of(kind), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The shipped JSON Schemas: current, true of every shipped file and of what is written, and of use in an editor."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import strict_yaml
+from agents.role import BUILT_IN
+from arena.config.layers import compose, text_layer, to_yaml
+from arena.config.schema import FILES, RECIPES, modeline, text_of
+
+jsonschema = pytest.importorskip("jsonschema")
+SHIPPED = [("experiment", file) for file in RECIPES.glob("*.yaml")] + [
+    ("role", file) for file in BUILT_IN.glob("*.yaml")
+]
+
+
+def errors(kind: str, text: str) -> list[str]:
+    """What a schema has against a YAML text."""
+    schema: Any = json.loads(FILES[kind].read_text("utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    data = strict_yaml.load(text, "it")
+    return [f"{list(error.path)}: {error.message}" for error in jsonschema.Draft7Validator(schema).iter_errors(data)]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_they_are_current(kind: str) -> None:
+    assert FILES[kind].read_text("utf-8") == text_of(kind), "renew them: python -m arena.config.schema"
+    assert json.loads(text_of(kind))["$id"] == FILES[kind].name, "a name beside the files, no place in the world"
+
+
+@pytest.mark.parametrize(("kind", "file"), SHIPPED, ids=lambda value: getattr(value, "stem", value))
+def test_every_shipped_file_names_its_schema_and_keeps_it(kind: str, file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert text.startswith(modeline(kind))
+    assert not errors(kind, text)
+    if kind == "experiment":
+        assert not errors(kind, to_yaml(compose([text_layer(file.name, text)]))), "what a run's config.yaml holds"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "told"),
+    [
+        ("experiment", "lern: {}", "lern"),
+        ("experiment", "learn: {lrr: 1.0}", "lrr"),
+        ("experiment", "learn: {loss: cispoo}", "cispoo"),
+        ("experiment", "credit: {estimator: {mars: {gama: 1.0}}}", "gama"),
+        ("experiment", "credit: {estimator: token_mean}", "token_mean"),
+        ("experiment", "learn: {regularisers: {klo: {}}}", "klo"),
+        ("experiment", "play: {matches: 0}", "0"),
+        ("role", "role: x\nsampling: {temprature: 1}", "temprature"),
+        ("role", "persona: x", "role"),
+    ],
+)
+def test_slips_are_seen(kind: str, text: str, told: str) -> None:
+    assert any(told in error for error in errors(kind, text))
+
+
+def test_a_preset_a_number_for_a_schedule_and_a_file_over_a_recipe_are_fine() -> None:
+    assert not errors("experiment", "learn: {loss: grpo, regularisers: {kl: {weight: 0.1}}}")
+    assert not errors("experiment", "credit: {weights: {deal: {linear: {start: 0.0, end: 1.0, over: 5}}}}")
+
+
+def test_fields_and_parts_are_explained() -> None:
+    schema = json.loads(FILES["experiment"].read_text("utf-8"))
+    assert "decay of the first" in json.dumps(schema["$defs"]["LearnSpec"]["properties"]["betas"])
+    for name, estimator in schema["$defs"]["estimators"]["properties"].items():
+        assert len(estimator["description"]) > 20, name
