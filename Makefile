@@ -10,7 +10,7 @@ help: ## what there is to make
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,clinic,endpoint,pettingzoo,simulators,textarena,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,clinic,endpoint,pettingzoo,simulators,textarena,docs,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it
@@ -27,6 +27,9 @@ test: $(VENV)/installed ## style, types, import contracts, tests
 
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 	$(BIN)/python -m pytest -m slow
+
+docs: $(VENV)/installed ## the documentation as a site, in site/ (start at site/index.html)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 MACHINES := default:SSE41 avx2:AVX2 avx512:AVX512_CORE
 
@@ -105,5 +108,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow machines bench gpu throughput against-trl against-vllm threads learn claims \
+.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm threads learn claims \
 	proposer clinic rendered matrix lock

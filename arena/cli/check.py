@@ -70,7 +70,7 @@ def check_experiment(
     from arena.preflight import preflight
 
     experiment = compose([file_layer(file), *map(set_layer, set_ or [])])
-    console = Console(highlight=False)
+    console = PlainConsole()
     prepared = preflight(experiment, lambda what: None)
     if as_json:
         print(json.dumps({"experiment": to_yaml(prepared.experiment), "notes": list(prepared.notes)}))

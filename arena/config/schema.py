@@ -22,6 +22,9 @@ FILES = {"experiment": RECIPES / "experiment.schema.json", "role": BUILT_IN / "r
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The one that all editors know."""
 Schema = dict[str, Any]
+OWN = r"\.py:\w+$"
+"""A part in a file of one's own, whose settings nobody knows here."""
+_OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}}, "additionalProperties": False}
 
 
 def modeline(kind: str) -> str:
@@ -46,7 +49,7 @@ def _experiment() -> Schema:
     definitions: Schema = schema["$defs"]
     for kind in TABLES:
         settings = {name: _settings(kind, name, definitions) for name in parts_of(kind)}
-        definitions[plural(kind)] = {"type": "object", "properties": settings, "additionalProperties": False}
+        definitions[plural(kind)] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
         definitions[kind] = _part(kind, settings)
     definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["SeatSpec"]["properties"]["role"] |= _suggested(list_roles())
@@ -71,7 +74,7 @@ def _settings(kind: str, name: str, definitions: Schema) -> Schema:
 def _part(kind: str, settings: Schema) -> Schema:
     """A part's name, or its name with settings; a number is a constant schedule."""
     names = [*settings, *(PRESETS if kind == "loss" else ())]
-    arms: list[Schema] = [{"enum": names}]
+    arms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
     arms.append({"allOf": [{"$ref": f"#/$defs/{plural(kind)}"}], "maxProperties": 1})
     return {"anyOf": [*arms, {"type": "number"}] if kind == "schedule" else arms}
 

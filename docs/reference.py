@@ -1,0 +1,161 @@
+"""What of the site is made when it is built: the first page from the README, the reference from the code, the figures.
+
+mkdocs calls `on_files` once and `on_page_markdown` for every page (mkdocs.yml, `hooks`).
+"""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+FIGURES = "tests/benchmarks/results"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that nobody writes by hand, and the figures and raw numbers that pages link to."""
+    for uri, page in pages():
+        files.append(File.generated(config, uri, content=page))
+    for path in sorted((ROOT / FIGURES).iterdir()):
+        files.append(File.generated(config, f"{FIGURES}/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Figures lie beside docs/ in the repository, and inside of the site: one step up less."""
+    return re.sub(rf"\]\(\.\./((?:\.\./)*{FIGURES}/)", r"](\1", markdown)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Each made page: its place in the site, and its Markdown."""
+    yield "index.md", (ROOT / "README.md").read_text("utf-8").replace("](docs/", "](")
+    yield "reference/commands.md", commands()
+    yield "reference/experiment.md", experiment()
+    yield "reference/parts.md", parts()
+    yield "reference/games.md", games()
+    yield "reference/players.md", players()
+
+
+def commands() -> str:
+    """Every command as its `--help` tells it."""
+    typer = [sys.executable, "-m", "typer", "arena.cli.app", "utils", "docs", "--name", "arena", "--title", "Commands"]
+    return subprocess.run(typer, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def experiment() -> str:
+    """Every field of an experiment, by the model it stands in."""
+    from arena.config.experiment import Experiment
+
+    schema = Experiment.model_json_schema()
+    models = {"Experiment": schema} | {n: s for n, s in schema["$defs"].items() if "properties" in s}
+    made = [
+        "# The experiment\n",
+        "Every key of an experiment's YAML, and of `--set key=value`. What is not listed is an error.\n",
+    ]
+    for name, model in models.items():
+        made += [f"## {name}\n", model.get("description", "") + "\n"]
+        rows = []
+        for field, said in model["properties"].items():
+            default = "required" if field in model.get("required", ()) else defaulted(said.get("default", ""))
+            rows.append((code(field), typed(said), default, said.get("description", "")))
+        made.append(table(("key", "type", "default", "what"), rows))
+    return "\n".join(made)
+
+
+def defaulted(value: Any) -> str:
+    """A default as YAML writes it: of parts their names, of a model with defaults of its own nothing."""
+    if isinstance(value, dict) and value:
+        parts = [value, *value.values()]
+        return ", ".join(
+            code(part["name"]) for part in parts if isinstance(part, dict) and {"kind", "name"} <= part.keys()
+        )
+    return code(value) if isinstance(value, dict | str) else code(json.dumps(value))
+
+
+def typed(said: Mapping[str, Any]) -> str:
+    """A JSON schema's type in a few words, with links to the models on the same page."""
+    from arena.config.parts import PLACE, TABLES, plural
+
+    if PLACE in said:
+        kind = said[PLACE]
+        return f"[{kind}](parts.md#{plural(kind) if kind in TABLES else kind})"
+    if "$ref" in said:
+        name = said["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in said:
+        return " or ".join(dict.fromkeys(map(typed, said["anyOf"])))
+    if "enum" in said or "const" in said:
+        return ", ".join(map(code, said.get("enum", [said.get("const")])))
+    kind = said.get("type", "any")
+    if kind == "array":
+        return f"list of {typed(said.get('items', {}))}"
+    if kind == "object" and isinstance(said.get("additionalProperties"), dict):
+        return f"{typed(said['additionalProperties'])} by name"
+    limits = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    bounds = [f"{sign} {said[key]:g}" for key, sign in limits.items() if key in said]
+    return " ".join([kind, *bounds])
+
+
+def parts() -> str:
+    """Every part that is chosen by name, with its settings and all that it says of itself."""
+    from arena.config.parts import TABLES, described, parts_of, plural
+
+    made = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
+    for kind in TABLES:
+        made.append(f"## {plural(kind).capitalize()}\n")
+        for row in described(kind):
+            said = inspect.getdoc(parts_of(kind)[row[kind]]) or ""
+            made += [f"### {row[kind]}\n", f"Settings: {row['settings']}\n", said + "\n"]
+    return "\n".join(made)
+
+
+def games() -> str:
+    """Every game that comes with Arena, as `arena show game` tells it."""
+    import games as ours
+    from arena.cli.show_game import describe
+    from games.base import TextGame
+
+    said = (
+        "As `arena show game NAME` tells it; all take the [shared options](../games.md#options-that-all-games-share)."
+    )
+    made = ["# Games and their options\n", said + "\n"]
+    for name in sorted(ours.GAMES):
+        told = describe(name)
+        shared = set(inspect.signature(TextGame.__init__).parameters)
+        options = [
+            (code(o), code(kind), code(default)) for o, (kind, default) in told["options"].items() if o not in shared
+        ]
+        theory = ", ".join(f"{what} {value:g}" for what, value in told["theory"].items()) or "none stated"
+        made += [f"## {name}\n", told["what"] + "\n", "> " + told["rules"].replace("\n", "\n> ") + "\n"]
+        made += [table(("option", "type", "default"), options)] if options else []
+        made += [f"Seats: {', '.join(told['seats'])}. Theory: {theory}. Played by: {', '.join(told['players'])}.\n"]
+    return "\n".join(made)
+
+
+def players() -> str:
+    """Roles, policies, opponents and recipes that can be named."""
+    from arena.cli.catalogue import entries
+
+    made = ["# Roles, players, recipes\n"]
+    for kind in ("roles", "policies", "opponents", "recipes"):
+        rows = [{k: v for k, v in row.items() if k != "file"} for row in entries(kind)]
+        made += [f"## {kind.capitalize()}\n", table(list(rows[0]), [list(row.values()) for row in rows])]
+    return "\n".join(made)
+
+
+def code(value: Any) -> str:
+    """A value as code; nothing for nothing."""
+    return f"`{value}`" if value != "" else ""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; bars and line breaks inside of a cell are kept from cutting it."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"

@@ -1,0 +1,159 @@
+"""What README and docs/ say: commands are commands, YAML is read, output is real, links lead somewhere.
+
+`python -m tests.test_docs` writes the output that commands give now into the pages.
+"""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+import typer
+
+from agents import strict_yaml
+from agents.role import read_role
+from arena.cli.app import app
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, recipe_layer, text_layer
+from tests.arena.tiny import arena
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WIDTH = "100"
+SKIPPED = "…"
+"""A line of output that stands for any others."""
+
+
+class Block(NamedTuple):
+    """A fenced block: where it stands, its language, the file it is (or none), its text."""
+
+    page: Path
+    line: int
+    language: str
+    file: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Every fenced block of a page."""
+    text = page.read_text("utf-8")
+    fenced = re.finditer(r"(?:^`([\w./-]+)`\n\n)?^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
+    return [Block(page, text[: m.start(2)].count("\n") + 1, m[2], m[1], m[3]) for m in fenced]
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+CONSOLE = [
+    block for block in BLOCKS if block.language in ("", "console") and re.search(r"^(\$ )?arena ", block.text, re.M)
+]
+YAML = [block for block in BLOCKS if block.language == "yaml"]
+
+
+def write_files(page: Path) -> None:
+    """The files that a page writes out, here."""
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(block.text, "utf-8")
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of every `arena` command, continued lines joined, comments and pipes left out."""
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        if re.match(r"(\$ )?arena ", line):
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            yield words[1 : words.index("|") if "|" in words else None]
+
+
+@pytest.mark.parametrize("block", CONSOLE, ids=str)
+def test_every_command_is_one(block: Block) -> None:
+    for arguments in commands(block.text):
+        command, name = typer.main.get_command(app), "arena"
+        context = None
+        while hasattr(command, "resolve_command"):
+            context = command.make_context(name, list(arguments), parent=context)
+            found, command, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
+            name = str(found)
+        command.make_context(name, list(arguments), parent=context)
+
+
+@pytest.mark.parametrize("block", YAML, ids=str)
+def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
+    """A role as a role; else keys of an experiment, laid over a recipe, beside the page's other files."""
+    said = strict_yaml.load(block.text, str(block))
+    if "role" in said:
+        (tmp_path / "role.yaml").write_text(block.text, "utf-8")
+        read_role(tmp_path / "role.yaml")
+    elif said.keys() <= Experiment.model_fields.keys():
+        with chdir(tmp_path):
+            write_files(block.page)
+            compose([recipe_layer("negotiation"), text_layer(str(block), block.text)])
+    else:
+        pytest.fail("neither a role nor an experiment: say what it is in another language than yaml")
+
+
+def test_all_links_lead_somewhere(tmp_path: Path) -> None:
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
+    assert (tmp_path / "reference" / "commands" / "index.html").read_text("utf-8").count("arena") > 100
+
+
+# -- output ------------------------------------------------------------------------------------------------
+
+
+def shown(page: Path) -> Iterator[tuple[str, str]]:
+    """Commands of a page that show output, with that output."""
+    for block in blocks(page):
+        if block.language == "console":
+            yield from re.findall(r"^\$ (arena [^\n]*)\n((?:(?!\$ )[^\n]*\n)+)", block.text, re.M)
+
+
+def told(page: Path, command: str) -> str:
+    """What the command says, in a folder that holds the page's files."""
+    with TemporaryDirectory() as folder, chdir(folder):
+        write_files(page)
+        (arguments,) = commands(command)
+        said = arena(*arguments)
+    return "".join(line.rstrip() + "\n" for line in (said.out + said.err).splitlines())
+
+
+def timeless(output: str) -> str:
+    """The same with all seconds alike."""
+    return re.sub(r" +\d+\.\d s$", " 0.0 s", output, flags=re.M)
+
+
+LIVE = [page for page in PAGES if page.name in ("new-role.md", "new-game.md", "new-simulator.md", "new-estimator.md")]
+
+
+@pytest.mark.parametrize("page", LIVE, ids=lambda page: page.name)
+def test_what_commands_say_is_what_they_say(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", WIDTH)
+    for command, output in shown(page):
+        pattern = re.escape(timeless(output)).replace(re.escape(SKIPPED + "\n"), "(?:.*\n)*?")
+        assert re.fullmatch(pattern, timeless(told(page, command))), f"{page.name}: {command}"
+
+
+def renew(page: Path) -> None:
+    """Write what commands say now beneath them, where the page shows output in full."""
+    text = page.read_text("utf-8")
+    for command, output in shown(page):
+        if SKIPPED + "\n" not in output:
+            text = text.replace(f"$ {command}\n{output}", f"$ {command}\n{told(page, command)}")
+    page.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = WIDTH
+    for page in LIVE:
+        renew(page)
+    sys.exit(0)
