@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from jinja2.exceptions import TemplateError
 from tokenizers import AddedToken, Tokenizer
 
+from agents.chat_template import Chat, Refused, Rendered
 from agents.errors import ChatError
 
 
@@ -194,59 +194,47 @@ def _blanks(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[st
 
 SYSTEM, USERS, REPLIES = "sYs7m", ("uSr0q", "uSr1q", "uSr2q"), ("rPl0y", "rPl1y")
 ACKNOWLEDGED = "Understood."
-REFUSALS = (TemplateError, TypeError, ValueError)
 BRIDGE = "\n\n"
 """Between the system text and the first user text, for templates without a system role."""
+PROBE = ("Be brief.", "Hello?", "Take 1, please.", "I want 2.", "No deal: 3 or nothing!", "So?")
+
+TURNS = (USERS[0], REPLIES[0], USERS[1], REPLIES[1], USERS[2])
+MARKED, UNLED = Chat((SYSTEM, *TURNS), True), Chat(TURNS, False)
+ENDED, BLANK = Chat(TURNS[:2], False, prompt=False), Chat((f"\n\n{USERS[0]}\n\n",), False)
+PROBED, PROBED_INLINE = Chat(PROBE, True), Chat((PROBE[0] + BRIDGE + PROBE[1], *PROBE[2:]), False)
+CHATS = (MARKED, UNLED, ENDED, BLANK, PROBED, PROBED_INLINE)
 
 
 def _cut(tokenizer: Any) -> Parts:
     """Render a conversation of marker words, cut it at the markers, and check the parts on other words."""
-    if not getattr(tokenizer, "chat_template", None):
-        raise ChatError(
-            "this tokenizer has no chat template: use an instruction-tuned model, "
-            "or set tokenizer.chat_template and save it with tokenizer.save_pretrained"
-        )
+    rendered = Rendered(tokenizer, CHATS)
     try:
-        parts = _parts(tokenizer)
-        texts = list(PROBE) if parts.system != "none" else [PROBE[0] + BRIDGE + PROBE[1], *PROBE[2:]]
-        if _composed(parts, PROBE) == _rendered(tokenizer, texts, parts.system != "none"):
+        parts = _parts(rendered)
+        if _composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
             return parts
-    except REFUSALS as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ChatError(f"the chat template refuses plain turns ({reason}); set a plainer one") from error
+    except Refused as error:
+        raise ChatError(f"the chat template refuses plain turns ({error}); set a plainer one") from error
     raise ChatError("the chat template changes texts by where they stand; set a plainer chat_template")
 
 
-def _parts(tokenizer: Any) -> Parts:
-    turns = [USERS[0], REPLIES[0], USERS[1], REPLIES[1], USERS[2]]
+def _parts(rendered: Rendered) -> Parts:
     system: Literal["turn", "inline", "none"] = "inline"
     try:
-        pieces = _split(_rendered(tokenizer, [SYSTEM, *turns], True), [SYSTEM, *turns])
-    except (*REFUSALS, ChatError):
+        pieces = _split(rendered.text(MARKED), MARKED.texts)
+    except (Refused, ChatError):
         system = "none"
-        pieces = _split(_rendered(tokenizer, turns, False), turns)
+        pieces = _split(rendered.text(UNLED), TURNS)
         pieces.insert(1, BRIDGE)
     head, bridge, reply_head, back, *_, prompt = pieces
     # What ends a reply is what stands after it both in the middle and at the end of a conversation.
-    ending = _rendered(tokenizer, turns[:2], False, prompt=False).split(REPLIES[0])[-1]
+    ending = rendered.text(ENDED).split(REPLIES[0])[-1]
     shared = (index for index, pair in enumerate(zip(back, ending, strict=False)) if len(set(pair)) > 1)
     tail = back[: next(shared, min(len(back), len(ending)))]
     user_head = back.removeprefix(tail)
     if system == "inline" and bridge.endswith(user_head):
         system, bridge = "turn", bridge.removesuffix(user_head)
-    trims = f"{USERS[0]}\n\n" not in _rendered(tokenizer, [f"\n\n{USERS[0]}\n\n"], False)
+    trims = f"{USERS[0]}\n\n" not in rendered.text(BLANK)
     return Parts(head, bridge, user_head, reply_head, prompt, tail, system, trims)
-
-
-def _rendered(tokenizer: Any, texts: Sequence[str], system: bool, prompt: bool = True) -> str:
-    """What the template makes of [system,] user, assistant, user, … texts."""
-    roles = ["system"] * system + ["user", "assistant"] * len(texts)
-    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
-    # Llama 3.2 writes today's date into the system turn unless told one: runs must not differ by their day.
-    rendered = tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=prompt, date_string="26 Jul 2024"
-    )
-    return str(rendered)
 
 
 def _split(rendered: str, markers: Sequence[str]) -> list[str]:
@@ -258,9 +246,6 @@ def _split(rendered: str, markers: Sequence[str]) -> list[str]:
         piece, rest = rest.split(marker)
         pieces.append(piece)
     return [*pieces, rest]
-
-
-PROBE = ("Be brief.", "Hello?", "Take 1, please.", "I want 2.", "No deal: 3 or nothing!", "So?")
 
 
 def _composed(parts: Parts, texts: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ Only safetensors are read, and no code that lies in the folder: nothing is unpic
 
 import gc
 import hashlib
-import json
 import math
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
+from agents.model_config import check_settings, check_sizes, first_line, read_json
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
@@ -24,6 +24,7 @@ def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise WeightsError(f"{folder} is no model folder: one with config.json and *.safetensors is needed")
     config = read_json(folder, "config.json")
+    check_settings(folder)
     if "model_type" not in config:
         raise WeightsError(f"{folder}/config.json names no model_type: it is no transformers model")
     files = sorted(folder.glob("*.safetensors"))
@@ -32,25 +33,40 @@ def check_folder(folder: Path) -> None:
         reason = f"only pickled weights ({pickles[0]}), never loaded," if pickles else "no *.safetensors"
         raise WeightsError(f"{folder} has {reason}: save it with save_pretrained(safe_serialization=True)")
     if (folder / "model.safetensors.index.json").exists():
-        parts = set(read_json(folder, "model.safetensors.index.json").get("weight_map", {}).values())
+        parts = _parts(folder)
         missing = sorted(parts - {path.name for path in files})
         if missing:
             raise WeightsError(f"{folder} lacks {missing[0]}, which its index names: fetch the folder again")
     for path in files:
         _check_safetensors(path)
+    check_sizes(folder, *_counted(folder))
     if not any((folder / file).exists() for file in ("tokenizer.json", "tokenizer_config.json")):
         raise WeightsError(f"{folder} has no tokenizer: save it there with tokenizer.save_pretrained")
 
 
+def _parts(folder: Path) -> set[str]:
+    """The files that a folder's index names."""
+    named = read_json(folder, "model.safetensors.index.json").get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
+        raise WeightsError(f"{folder}/model.safetensors.index.json has no weight_map of files: fetch the folder again")
+    return set(named.values())
+
+
 def parameters_in(folder: Path) -> int:
     """How many numbers the folder's weights are, from the heads of its files alone."""
+    return _counted(folder)[1]
+
+
+def _counted(folder: Path) -> tuple[int, int]:
+    """How many tensors, and numbers in them."""
     from safetensors import safe_open
 
-    count = 0
+    tensors = numbers = 0
     for path in folder.glob("*.safetensors"):
-        with safe_open(path, "np") as tensors:
-            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118 it is no dict
-    return count
+        with safe_open(path, "np") as held:
+            for name in held.keys():  # noqa: SIM118 it is no dict
+                tensors, numbers = tensors + 1, numbers + math.prod(held.get_slice(name).get_shape())
+    return tensors, numbers
 
 
 def load_model(path: Path, dtype: Any = None) -> Any:
@@ -84,6 +100,7 @@ def load_tokenizer(path: Path) -> Any:
     """The folder's transformers tokenizer, or WeightsError."""
     if not path.is_dir():
         raise WeightsError(f"no model folder {path}")
+    check_settings(path)
     _, auto_tokenizer = auto_classes()
     with told(path):
         return auto_tokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
@@ -109,18 +126,6 @@ def auto_classes() -> tuple[Any, Any]:
     return AutoModelForCausalLM, AutoTokenizer
 
 
-def read_json(folder: Path, file: str) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / file).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise WeightsError(f"{folder} is no model folder: it has no {file}") from None
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{folder}/{file} cannot be read ({first_line(error)})") from error
-    if not isinstance(content, dict):
-        raise WeightsError(f"{folder}/{file} is no JSON object")
-    return content
-
-
 def _check_safetensors(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
@@ -139,10 +144,10 @@ def told(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
-        raise WeightsError(f"{path} cannot be loaded: {first_line(error)}") from error
     except SafetensorError as error:
         raise WeightsError(f"{path} holds torn weights ({first_line(error)}): fetch it again") from error
+    except Exception as error:
+        raise WeightsError(f"{path} cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager
@@ -157,11 +162,6 @@ def quietly() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 200 characters."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def sha256(path: Path) -> str:

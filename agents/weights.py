@@ -21,7 +21,8 @@ from filelock import FileLock
 
 from agents import nano, smollm2
 from agents.errors import WeightsError
-from agents.model_folder import check_folder, first_line, load_model, load_tokenizer, quietly, read_json, sha256
+from agents.model_config import first_line, read_json
+from agents.model_folder import check_folder, load_model, load_tokenizer, quietly, sha256
 
 __all__ = [
     "DEFAULT",

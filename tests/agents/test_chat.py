@@ -1,6 +1,8 @@
 """The chat frame: equal to the model's own template, and no control id ever out of content (invariant 7)."""
 
+import copy
 import re
+import time
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import TemplateError
 
 from agents import weights
-from agents.chat import ACKNOWLEDGED, ChatFrame
+from agents.chat import ACKNOWLEDGED, CHATS, ChatFrame
+from agents.chat_template import Chat, Refused, Rendered
 from agents.errors import ChatError
 from agents.nano import nano_tokenizer
 from tests.agents.families import CHATML, FAMILIES, hostile
@@ -198,3 +202,45 @@ def test_nano_speaks_tersely(frames: dict[str, ChatFrame]) -> None:
     assert {text: len(frame.encode(text)) for text in lengths} == lengths
     assert len(frame.ask("they WALK")) == 4
     assert frame.close("stop") == []
+
+
+def test_templates_that_mark_what_is_generated_show_it(tokenizers: dict[str, Any]) -> None:
+    tokenizer = copy.copy(tokenizers["nano"])
+    marked = (
+        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{% generation %}{{ m.content }}"
+        "{% endgeneration %}<|im_end|>\n{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    tokenizer.chat_template = marked
+    assert ChatFrame(tokenizer).parts.reply_tail == "<|im_end|>\n"
+    talk = Chat(("Hello?", "Yes.", "So?"), system=False)
+    expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
+    assert Rendered(tokenizer, [talk]).text(talk) == expected
+
+
+def conversation(chat: Chat) -> dict[str, Any]:
+    variables = chat.variables()
+    return {"conversation": variables.pop("messages"), **variables}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_templates_render_as_transformers_renders_them(name: str, tokenizers: dict[str, Any]) -> None:
+    tokenizer = tokenizers[name]
+    rendered = Rendered(tokenizer, [*CHATS])
+    for chat in CHATS:
+        try:
+            expected = tokenizer.apply_chat_template(**conversation(chat), tokenize=False)
+        except TemplateError:
+            with pytest.raises(Refused):
+                rendered.text(chat)
+        else:
+            assert rendered.text(chat) == expected
+
+
+def test_a_template_that_does_not_end_is_ended(tokenizers: dict[str, Any]) -> None:
+    tokenizer = copy.copy(tokenizers["nano"])
+    tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    begun = time.monotonic()
+    with pytest.raises(ChatError, match="needs more than 2 s of work or 1 GB of memory: set a plainer"):
+        ChatFrame(tokenizer)
+    assert time.monotonic() - begun < 10

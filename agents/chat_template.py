@@ -1,0 +1,83 @@
+"""What a model folder's chat template makes of conversations, rendered in a process that may not run away.
+
+A template is a program, and a folder may come from a stranger: Jinja's sandbox keeps it from Python's internals, but
+not from counting to a billion. The process has limits of time and memory, and no secrets in its environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agents import chat_template_child
+from agents.errors import ChatError
+
+WALL_SECONDS = 30  # of a process that has 2 of a processor: only a very busy machine takes longer
+PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
+
+
+class Chat(NamedTuple):
+    """A conversation: texts of [system,] user, assistant, user, … and whether the next reply is asked for."""
+
+    texts: tuple[str, ...]
+    system: bool
+    prompt: bool = True
+
+    def variables(self) -> dict[str, Any]:
+        """As a chat template sees it."""
+        roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
+        messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
+        # Llama 3.2 writes today's date into the system turn unless told one: runs must not differ by their day.
+        return {"messages": messages, "add_generation_prompt": self.prompt, "date_string": "26 Jul 2024"}
+
+
+class Refused(Exception):
+    """The template does not take this conversation; its text says why."""
+
+
+class Rendered:
+    """What a template makes of some conversations."""
+
+    def __init__(self, tokenizer: Any, chats: Sequence[Chat]) -> None:
+        """ChatError where the tokenizer has no template, or where that does not come to an end."""
+        try:
+            template = tokenizer.get_chat_template() if getattr(tokenizer, "chat_template", None) else None
+        except ValueError:  # several, none of them a default
+            template = None
+        if not isinstance(template, str):
+            raise ChatError(
+                "this tokenizer has no chat template: use an instruction-tuned model, "
+                "or set tokenizer.chat_template and save it with tokenizer.save_pretrained"
+            )
+        special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
+        self._texts = dict(zip(chats, _in_child(template, special, tuple(chats)), strict=True))
+
+    def text(self, chat: Chat) -> str:
+        """The rendered conversation; Refused where there is none."""
+        text, why = self._texts[chat]
+        if why:
+            raise Refused(why)
+        return text
+
+
+@functools.lru_cache(maxsize=256)
+def _in_child(template: str, special: str, chats: tuple[Chat, ...]) -> list[tuple[str, str]]:
+    """Text and refusal for each conversation; ChatError where the process had to be ended."""
+    asked = {"template": template, "variables": json.loads(special), "chats": [chat.variables() for chat in chats]}
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    command = [sys.executable, "-P", str(Path(chat_template_child.__file__))]
+    try:
+        child = subprocess.run(
+            command, input=json.dumps(asked).encode(), capture_output=True, timeout=WALL_SECONDS, env=environment
+        )
+        answers = json.loads(child.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        limits = f"{chat_template_child.CPU_SECONDS} s of work or {chat_template_child.MEMORY >> 30} GB of memory"
+        raise ChatError(f"the chat template needs more than {limits}: set a plainer chat_template") from None
+    return [(text, why) for text, why in answers]

@@ -1,0 +1,73 @@
+"""A process of its own in which chat templates are rendered; run by `agents.chat_template`, imports nothing of ours.
+
+Reads JSON from standard input, {template, variables, chats: [{messages, add_generation_prompt}, …]}, and writes a list
+of [text, ""] or ["", why not], one for each chat. The names that a template may use are those of transformers.
+"""
+
+import json
+import resource
+import sys
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+CPU_SECONDS = 2
+MEMORY = 1 << 30
+LONGEST = 1_000_000
+
+
+class Generation(Extension):
+    """`{% generation %}` marks what an assistant says, for training elsewhere; it shows as it is."""
+
+    tags = {"generation"}  # noqa: RUF012 as Jinja has it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """The marked part in a scope of its own."""
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True)).set_lineno(line)
+
+
+def tojson(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """JSON with nothing escaped for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def raise_exception(message: str) -> None:
+    """How a template refuses a conversation."""
+    raise TemplateError(message)
+
+
+def strftime_now(form: str) -> str:
+    """Today's date."""
+    return datetime.now().strftime(form)
+
+
+def main() -> None:
+    """Render what is asked for, within the limits that the process sets itself."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    asked = json.load(sys.stdin)
+    sandbox = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols], cache_size=0
+    )
+    sandbox.filters["tojson"] = tojson
+    sandbox.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    answers = []
+    for chat in asked["chats"]:
+        try:
+            template = sandbox.from_string(asked["template"])
+            text = template.render(**{"tools": [], "documents": None, **asked["variables"], **chat})
+            answers.append([text, ""] if len(text) <= LONGEST else ["", "it prints too much"])
+        except Exception as error:  # noqa: BLE001 a stranger's template may raise anything
+            answers.append(["", " ".join(f"{error}".split())[:200] or type(error).__name__])
+    json.dump(answers, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""A model folder's settings, before transformers acts on them: none may choose code, and sizes are those of weights.
+
+A folder may come from a stranger. What its JSON files say is read here first: keys that make a library load code from
+somewhere are refused by name, and so are sizes that its weights do not have, which would be waited for, or allocated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agents.errors import WeightsError
+
+MOST_BYTES = 64 << 20
+MOST_DEPTH = 64
+LOOSE_SIZE = 1 << 20
+"""What a size may be of which no weights need tell, such as of positions."""
+CODE = (
+    "auto_map", "compression_config", "custom_generate", "custom_pipelines", "kernel_config", "quantization_config",
+    "trust_remote_code", "use_kernels",
+)  # fmt: skip
+IMPLEMENTATION = re.compile(r"_?(\w+_)?implementation(_internal)?")
+IMPLEMENTATIONS = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+LAYERS = re.compile(r"(\w+_)?(layers?|blocks)")
+SIZES = re.compile(
+    r"(\w+_)?(size|dim|dims|heads?|experts?|embd|inner|rank|ctx|positions?|embeddings|window|width)|d_\w+"
+)
+FILES = ("config.json", "tokenizer_config.json", "generation_config.json", "processor_config.json")
+
+
+def read_json(folder: Path, file: str) -> dict[str, Any]:
+    """The object in a folder's file; WeightsError where there is none, or one that no model has."""
+    try:
+        if (folder / file).stat().st_size > MOST_BYTES:
+            raise WeightsError(f"{folder}/{file} is larger than {MOST_BYTES >> 20} MB: it is no model's")
+        content = json.loads((folder / file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WeightsError(f"{folder} is no model folder: it has no {file}") from None
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{folder}/{file} cannot be read ({first_line(error)})") from error
+    except RecursionError:
+        raise WeightsError(f"{folder}/{file} is nested too deeply: it is no model's") from None
+    if not isinstance(content, dict):
+        raise WeightsError(f"{folder}/{file} is no JSON object")
+    return content
+
+
+def check_settings(folder: Path) -> None:
+    """WeightsError for a folder whose settings choose code, or an adapter, which names a model elsewhere."""
+    if (folder / "adapter_config.json").exists():
+        raise WeightsError(f"{folder} holds an adapter of another model: merge it into that model and save the whole")
+    for file in FILES:
+        if (folder / file).exists():
+            for key, value in _settings(read_json(folder, file), f"{folder}/{file}"):
+                if key in CODE and value:
+                    raise WeightsError(
+                        f"{folder}/{file}: {key} chooses code to be loaded, which is not done: remove it"
+                    )
+                if IMPLEMENTATION.fullmatch(key) and not _ours(value):
+                    shown = first_line(ValueError(json.dumps(value)))[:80]
+                    raise WeightsError(f"{folder}/{file}: {key}: {shown} chooses code to be loaded: remove it")
+
+
+def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
+    """WeightsError for sizes in config.json that a folder with so many tensors, of so many numbers, cannot have."""
+    for key, value in _settings(read_json(folder, "config.json"), f"{folder}/config.json"):
+        layers, size = LAYERS.fullmatch(key), SIZES.fullmatch(key)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, bool) or not isinstance(number, int | float) or not (layers or size):
+                continue
+            most = tensors if layers else max(numbers, LOOSE_SIZE)
+            if not 0 <= number <= most:
+                held = f"the weights are {tensors:,} tensors of {numbers:,} numbers"
+                raise WeightsError(
+                    f"{folder}/config.json: {key} is {str(number)[:24]}, but {held}: fetch the folder again"
+                )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 200 characters."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def _ours(value: Any) -> bool:
+    """Whether an implementation, or one for each part of a model, is one that transformers itself has."""
+    if isinstance(value, dict):
+        return all(_ours(inner) for inner in value.values())
+    return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)
+
+
+def _settings(value: Any, source: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """All keys with their values, of parts within parts too."""
+    if depth > MOST_DEPTH:
+        raise WeightsError(f"{source} is nested too deeply: it is no model's")
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield key, inner
+        yield from _settings(inner, source, depth + 1)
+    for inner in value if isinstance(value, list) else ():
+        yield from _settings(inner, source, depth + 1)
