@@ -7,13 +7,15 @@ forwards, for a fraction of the tokens.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
+from agents.gradient_checkpointing import checkpointed
+from agents.prefix import prefix_cache
 from agents.stream import Stream
 
 
@@ -56,10 +58,10 @@ class Scores:
 class StreamScorer(torch.nn.Module):
     """A causal language model that scores the sampled tokens of a `StreamBatch`."""
 
-    def __init__(self, model: torch.nn.Module, bf16: bool = False) -> None:
+    def __init__(self, model: torch.nn.Module, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
         super().__init__()
         self.model: Any = model
-        self.bf16 = bf16
+        self.bf16, self.gradient_checkpointing = bf16, gradient_checkpointing
         config = _config(model)
         self.plain_head = not any(
             getattr(config.get_text_config(decoder=True), name, None)
@@ -69,7 +71,9 @@ class StreamScorer(torch.nn.Module):
 
     def forward(self, batch: StreamBatch) -> Scores:
         """Score a batch. The gradient flows through the shared prefix too."""
-        with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
+        anew = self.gradient_checkpointing and torch.is_grad_enabled()
+        precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
+        with precision, checkpointed(self.model) if anew else nullcontext():
             if self.plain_head:
                 logits = self.model.get_output_embeddings()(predictors(self.model.base_model, batch))
             else:
@@ -131,7 +135,7 @@ def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
     """What a forward pass over the suffixes is called with; the prefix, if any, is run here."""
     columns = torch.arange(batch.suffix.shape[1], device=batch.suffix.device)
     real = columns < batch.lengths[:, None]
-    past = _prefix_cache(body, batch)
+    past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
     return {
         "input_ids": batch.suffix,
         "attention_mask": torch.cat([real.new_ones((len(real), len(batch.prefix))), real], 1).long(),
@@ -139,14 +143,6 @@ def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
         "past_key_values": past,
         "use_cache": past is not None,
     }
-
-
-def _prefix_cache(body: Any, batch: StreamBatch) -> DynamicCache | None:
-    if not len(batch.prefix):
-        return None
-    past = body(input_ids=batch.prefix[None], use_cache=True).past_key_values
-    past.batch_repeat_interleave(len(batch.suffix))
-    return past
 
 
 def _config(model: Any) -> Any:

@@ -71,8 +71,7 @@ class Policies(Mapping[str, Policy]):
         """From now on each trained policy's own beginning, its reference, is what its folder among these holds."""
         self._beginnings = dict(beginnings) if self.holds_on else {}
         for name in self.trainers:
-            self.engine.retire(reference_name(name))
-        self._referenced.clear()
+            self._drop_reference(name)
 
     def reference_scores(self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """What a policy's own beginning says of streams; it is loaded when it is first asked."""
@@ -86,7 +85,13 @@ class Policies(Mapping[str, Policy]):
         if not self.holds_on:
             return samples
         scored = self.reference_scores(name, [s.stream for s in samples], [s.temperature for s in samples])
+        if self.rule.offload_reference:
+            self._drop_reference(name)
         return [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
+
+    def _drop_reference(self, name: str) -> None:
+        self.engine.retire(reference_name(name))
+        self._referenced.discard(name)
 
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write all that is trained under `folder`; what a checkpoint's state says of it."""

@@ -193,6 +193,11 @@ class LearnSpec(Spec):
     """Optimiser steps per epoch."""
     token_budget: Positive = 2048
     """Padded tokens per forward pass."""
+    gradient_checkpointing: bool = False
+    """Keep only each layer's input for the backward pass, which computes the rest anew: less memory for about a third
+    more arithmetic, the same gradient."""
+    offload_reference: bool = False
+    """Let go of the reference's weights before each update, and load them from their folder again for the next."""
     grad_clip: Annotated[float, Field(ge=0)] = 1.0
     """Highest norm of a step's gradient; 0 is no limit."""
     zero_stage: Literal[0, 1, 2, 3] = 0

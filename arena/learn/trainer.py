@@ -35,7 +35,7 @@ class PolicyTrainer:
         self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
-        self.scorer = StreamScorer(model, bf16)
+        self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
         self._norm = 0.0
         """Of the last step's gradient, before clipping, without ZeRO."""
         self.memory: dict[str, Any] = {}

@@ -5,9 +5,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from agents.scoring import StreamScorer, _TokenScores, common_prefix, pack, score_streams
+from agents.scoring import StreamBatch, StreamScorer, _TokenScores, common_prefix, pack, score_streams
 from agents.stream import Stream
 
 VOCABULARY = 24
@@ -97,6 +97,78 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
     found = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
+
+
+def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: bool) -> dict[str, torch.Tensor]:
+    """By parameter, of a sum over log-probabilities and entropies in which every token weighs something else."""
+    model.zero_grad()
+    scores = StreamScorer(model, **settings)(batch)
+    by = torch.linspace(-1, 1, len(batch.rows))
+    (by @ scores.logprobs + 0.1 * by.square() @ scores.entropy).backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])
+@pytest.mark.parametrize("opening", [0, 20], ids=["nothing shared", "a shared opening"])
+@pytest.mark.parametrize("frozen", ["", "layers.0", "embed_tokens"])
+def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, opening: int, frozen: str) -> None:
+    rng = np.random.default_rng(0)
+    shared = rng.integers(0, VOCABULARY, opening).tolist()
+    (batch,) = pack([stream_of(shared, rng, 3) for _ in range(4)], [1.0, 0.5, 1.0, 2.0], 4096)
+    assert (len(batch.prefix) > 0) == (opening > 0)
+    model = tiny()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not frozen or frozen not in name)
+    expected = gradients_of(model, batch, bf16=bf16)
+    found = gradients_of(model, batch, bf16=bf16, gradient_checkpointing=True)
+    assert found.keys() == expected.keys() and all(gradient.any() for gradient in found.values())
+    for name, gradient in found.items():
+        tolerance = 1e-2 * float(expected[name].abs().max()) if bf16 else 1e-6
+        torch.testing.assert_close(gradient, expected[name], atol=tolerance, rtol=tolerance)
+
+
+def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
+    rng = np.random.default_rng(0)
+    opening = rng.integers(0, VOCABULARY, 20).tolist()
+    (batch,) = pack([stream_of(opening, rng, 3) for _ in range(4)], [1.0] * 4, 4096)
+    kept, calls = dict.fromkeys((False, True), 0), dict.fromkeys((False, True), 0)
+    for anew in (False, True):
+        model, seen = tiny(), set[int]()
+
+        def keep(tensor: torch.Tensor, anew: bool = anew, seen: set[int] = seen) -> torch.Tensor:
+            kept[anew] += tensor.numel() * (tensor.data_ptr() not in seen)
+            seen.add(tensor.data_ptr())
+            return tensor
+
+        def called(*_: object, anew: bool = anew) -> None:
+            calls[anew] += 1
+
+        model.model.layers[1].mlp.register_forward_pre_hook(called)
+        before = dict(vars(model.model.layers[1]))
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            scores = StreamScorer(model, gradient_checkpointing=anew)(batch)
+        assert vars(model.model.layers[1]) == before, "the model is as it was"
+        scores.logprobs.sum().backward()
+    assert calls == {False: 2, True: 4}, "once for the opening, once for what follows, and both anew"
+    assert kept[True] < kept[False] / 2
+
+
+def test_an_opening_longer_than_a_sliding_window_is_shared() -> None:
+    config = MistralConfig(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, initializer_range=0.4, sliding_window=6,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = MistralForCausalLM(config).eval()
+    rng = np.random.default_rng(0)
+    opening = rng.integers(0, VOCABULARY, 20).tolist()
+    streams = [stream_of(opening, rng, 2) for _ in range(3)]
+    (batch,) = pack(streams, [1.0] * 3, 4096)
+    assert len(batch.prefix) > config.sliding_window
+    with torch.no_grad():
+        for stream, found in zip(streams, score_streams(StreamScorer(model), streams, [1.0] * 3), strict=True):
+            np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -113,6 +113,16 @@ def test_a_run_keeps_all_that_it_promised(unbroken: tuple[Path, Lab, Quiet]) -> 
     assert len(set(weights)) == 3, "each iteration learned something"
 
 
+def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, unbroken: tuple[Path, Lab, Quiet]) -> None:
+    """Activations computed anew, and a reference that is dropped before every update and loaded again."""
+    saving = experiment("learn.gradient_checkpointing=true", "learn.offload_reference=true")
+    lab = finished(tmp_path / "run", saving)
+    assert log(tmp_path / "run") == log(unbroken[0])
+    assert kept(tmp_path / "run", 2) == kept(unbroken[0], 2)
+    served = {name: lab.engine._served.keys() for name, lab in (("saving", lab), ("keeping", unbroken[1]))}
+    assert "shared@reference" not in served["saving"] and "shared@reference" in served["keeping"]
+
+
 def test_what_was_played_is_what_was_sampled(unbroken: tuple[Path, Lab, Quiet]) -> None:
     """Invariant 1, in the log: every turn's tokens are masked, and as many as the turn says."""
     for row in RunFolder.open(unbroken[0]).log.rows():

@@ -232,6 +232,19 @@ def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatc
 
 
 @pytest.mark.parametrize("stage", STAGES)
+def test_gradient_checkpointing_changes_no_update(stage: int) -> None:
+    moved = []
+    for anew in (False, True):
+        model = tiny()
+        rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, gradient_checkpointing=anew)
+        trainer = PolicyTrainer("p", model, rule)
+        trainer.update(samples(model), np.random.default_rng(0))
+        with trainer.gathered():
+            moved.append(weights(model))
+    assert same(*moved) and not same(moved[0], weights(tiny()))
+
+
+@pytest.mark.parametrize("stage", STAGES)
 def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: int) -> None:
     model = tiny()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0)
