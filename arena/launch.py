@@ -47,7 +47,7 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trust: b
     Code in its folder that no run was begun with here is refused without `trust`.
     """
     run = RunFolder.open(folder)
-    experiment = experiment_of(folder, layers)
+    experiment = experiment_of(folder, layers, trust)
     _check_iterations(run, experiment)
     loading.forget()
     tables = set_tables(own_files.at_home(folder, experiment, trust))

@@ -187,7 +187,7 @@ def resume(
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [set_layer(assignment) for assignment in assignments]
-    experiment = experiment_of(run, layers)
+    experiment = experiment_of(run, layers, trust)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.shown():
         go_on(run, screen, layers, trust)

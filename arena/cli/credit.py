@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena.cli.console import PlainConsole, note
+from arena.cli.evaluate import Trust
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def credit(
     iteration: Annotated[
         list[int] | None, typer.Option(help="Only the turns of this iteration; repeatable.", min=1)
     ] = None,
+    trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts, every turn included.")] = False,
 ) -> None:
     """What each estimator would have said of every turn of a run: side by side, without playing anything again.
@@ -38,7 +40,7 @@ def credit(
     from arena.store.reader import RunReader
 
     check_newest(RunReader(run).path, note)
-    comparison = compare(run, experiment_of(run), parsed(estimators), iteration)
+    comparison = compare(run, experiment_of(run, trust=trust), parsed(estimators), iteration)
     shown = match or comparison.most_disputed()
     if not (comparison.turns["match"] == shown).any():
         raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")

@@ -50,7 +50,7 @@ Endpoint = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Let a run's folder bring the code of its own game, where none was begun here.")
+    bool, typer.Option("--trust", help="Let a run's folder bring code of its own, where no run was begun with it here.")
 ]
 Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too.")]
 

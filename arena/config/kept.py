@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import Layer, compose, text_layer
 from arena.errors import ConfigError
@@ -50,18 +51,21 @@ class Change(NamedTuple):
         return f"{self.field} ({_shown(self.before)} → {_shown(self.now)})"
 
 
-def experiment_of(run: Path, layers: Sequence[Layer] = ()) -> Experiment:
+def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
     """The experiment of a run, with other settings laid over it.
 
-    ConfigError, naming the fields, where config.yaml or the layers change what may not change.
+    ConfigError, naming the fields, where config.yaml or the layers change what may not change; or where it names code
+    in the run's folder that no run was begun with here, without `trust`.
     """
     config = run / CONFIG
-    kept = compose([text_layer(str(config), RunReader(run).config())])
+    layer = text_layer(str(config), RunReader(run).config())
+    own_files.admit(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
+    kept = compose([layer])
     if refused := [change for change in changes(recorded(run) or kept, kept) if not change.allowed]:
         raise ConfigError(
             f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
         )
-    asked = compose([text_layer(str(config), RunReader(run).config()), *layers]) if layers else kept
+    asked = compose([layer, *layers]) if layers else kept
     if refused := [change for change in changes(kept, asked) if not change.allowed]:
         may = ", ".join(MAY_CHANGE)
         raise ConfigError(f"{_listed(refused)} cannot change when a run goes on: start a new run (these may: {may})")

@@ -1,7 +1,7 @@
-"""A run's own files: roles, games of files and the data they are given, copied into its folder and found there first.
+"""A run's own files: roles, games and parts of files, and games' data, copied into its folder and found there first.
 
-So that copying the folder copies the run, and no later edit of a file changes what a run plays. A game's file is code:
-what came with a run's folder is imported only if a run of these very bytes was begun here, or the user says so.
+So that copying the folder copies the run, and no later edit of a file changes what a run plays. Games and parts are
+code: what came with a run's folder is imported only if a run of these very bytes was begun here, or the user says so.
 """
 
 import hashlib
@@ -35,6 +35,13 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
     return copies, known
 
 
+def admit(run: Path, config: Any, trust: bool = False) -> None:
+    """Have all code that a run's config names come from its folder, and not unasked; before the config is composed."""
+    known = _known(run)
+    for path in _code_files(config):
+        _keep_code(run, path, known, trust)
+
+
 def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
     """The experiment with the run's own roles in place of their names; its games are found in the folder, too.
 
@@ -46,6 +53,8 @@ def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experimen
         with explained(copy, "reading"):
             if _hash(copy.read_bytes()) != about["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
+    for path in _part_files(experiment):
+        _keep_code(run, path, known, trust)
     for game in _games(experiment):
         _keep(run, game, known, trust)
     roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
@@ -74,9 +83,9 @@ def same_game(name: str, experiment: Experiment | None) -> str:
 
 
 def remember(experiment: Experiment) -> None:
-    """The user began a run with these games' files: their bytes need no asking from now on."""
-    paths = [path for game in _games(experiment) if (path := _file_of(game)) and path.is_file()]
-    _trust({_hash(path.read_bytes()) for path in paths})
+    """The user began a run with these files of games and parts: their bytes need no asking from now on."""
+    paths = [*filter(None, map(_file_of, _games(experiment))), *_part_files(experiment)]
+    _trust({_hash(path.read_bytes()) for path in paths if path.is_file()})
 
 
 def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
@@ -84,6 +93,13 @@ def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], tru
     path = _file_of(game)
     if path is None:
         return
+    _keep_code(run, path, known, trust)
+    for option in _data(game):
+        if option in known:
+            loading.keep_data(option, str(inside(run, known[option]["copy"]).absolute()))
+
+
+def _keep_code(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
     about = known.get(str(path))
     own = inside(run, about["copy"]).absolute() if about else path
     bytes_of = {_hash(own.read_bytes())} if own.is_file() else set[str]()
@@ -91,9 +107,6 @@ def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], tru
         _trust(bytes_of)
     why = "" if bytes_of <= _trusted() else f"{run} would run the code of {own}: read it, then say --trust"
     loading.keep(path, loading.Kept(own, why))
-    for option in _data(game):
-        if option in known:
-            loading.keep_data(option, str(inside(run, known[option]["copy"]).absolute()))
 
 
 def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
@@ -108,6 +121,8 @@ def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
             for option in _data(game):
                 if Path(option).is_absolute() and Path(option).is_file():
                     yield "data", option, Path(option)
+    for path in _part_files(experiment):
+        yield "parts", str(path), path
 
 
 def _games(experiment: Experiment) -> list[GameSpec]:
@@ -118,6 +133,29 @@ def _games(experiment: Experiment) -> list[GameSpec]:
 def _file_of(game: GameSpec) -> Path | None:
     path = game.name.rpartition(":")[0]
     return Path(path).expanduser().absolute() if path.endswith(".py") else None
+
+
+def _part_files(experiment: Experiment) -> list[Path]:
+    """The files of estimators, losses and other parts."""
+    return _code_files(experiment.model_dump(mode="json", include={"credit", "learn"}))
+
+
+def _code_files(config: Any) -> list[Path]:
+    """The files of all that is named as file.py:name in a config, which need not be a whole or a right one."""
+    names = (text.rpartition(":")[0] for text in _texts(config))
+    return [Path(name).expanduser().absolute() for name in dict.fromkeys(names) if name.endswith(".py")]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every key and every text."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from (*_texts(key), *_texts(item))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
 
 
 def _data(game: GameSpec) -> list[str]:

@@ -158,7 +158,6 @@ def absolute(name: str) -> str:
     return f"{Path(path).expanduser().resolve()}{colon}{function}" if path.endswith(".py") else name
 
 
-@cache
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
     """A function of somebody's file, which says in one line what went wrong in it."""
     from games.adapters.loading import load_file, told
@@ -227,6 +226,7 @@ def _choose(kind: str, value: Any) -> Chosen:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(parts_of(kind))}")
     name = absolute(name)
     try:
+        part(kind, name)  # also where its settings are known: whether the file may be read is asked anew
         settings = settings_model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
         raise _renamed(error, kind, name) from None

@@ -98,7 +98,7 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = at_home(run, experiment_of(run), trust)
+    experiment = at_home(run, experiment_of(run, trust=trust), trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in trained:

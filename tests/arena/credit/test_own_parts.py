@@ -2,11 +2,13 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from agents.weights import resolve
 from arena.config.experiment import CreditSpec
 from arena.config.layers import compose, set_layer, text_layer, to_yaml
 from arena.config.parts import choose
@@ -84,3 +86,28 @@ def test_a_run_learns_with_it(place: Path) -> None:
     told = arena(*TINY, *NO_IMITATION, "--iterations", "1", "--set", "credit.estimator=lone_winner.py:lone_winner")
     assert told.code == 0, told.err
     assert arena("credit", "runs/latest", "--estimators", "mars,lone_winner.py:lone_winner").code == 0
+
+
+def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "home").mkdir()
+    (place / "home" / "models").symlink_to(resolve("nano").parent)
+    monkeypatch.setenv("ARENA_HOME", str(place / "home"))
+    text = (place / "lone_winner.py").read_text() + "open('ran', 'a').write('.')\n"
+    (place / "lone_winner.py").write_text(text)
+    settings = [*NO_IMITATION, "--set", "play.matches=2", "--set", "credit.estimator=lone_winner.py:lone_winner"]
+    assert arena(*TINY, *settings, "--iterations", "1", "--out", "run").code == 0
+    assert (place / "run" / "parts" / "lone_winner.py").read_text() == text
+    (place / "lone_winner.py").write_text("raise SystemExit('edited')\n")
+    told = arena("resume", "run", "--iterations", "2", "--json")
+    assert told.code == 0 and "lone_winner.py was edited since run began" in told.err
+
+    shutil.copytree("run", "strangers")
+    (place / "home" / "trusted-games").unlink()
+    (place / "ran").unlink()
+    for command in ("resume strangers --iterations 3", "credit strangers", "eval strangers --game negotiation"):
+        told = arena(*command.split())
+        assert told.code == 2 and "read it, then say --trust" in told.err and "Traceback" not in told.err
+    assert arena("show", "strangers").code == 0
+    assert not (place / "ran").exists(), "nothing of it has run"
+    assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0
+    assert (place / "ran").exists()
