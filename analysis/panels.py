@@ -42,7 +42,9 @@ def colours(arms: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def sheet(titles: Sequence[str], heading: str = "", height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+def sheet(
+    titles: Sequence[str], heading: str = "", along: str = "iteration", height: float = HEIGHT
+) -> tuple[Figure, list[Axes]]:
     """A figure with a panel per title, that no window or global state knows of; at most `MOST` on purpose."""
     from matplotlib.figure import Figure
 
@@ -57,6 +59,7 @@ def sheet(titles: Sequence[str], heading: str = "", height: float = HEIGHT) -> t
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(wrapped(title, int(11 * width / columns)), fontsize=10)
         axis.grid(alpha=0.3)
+        axis.set_xlabel(along, fontsize=9)
         axis.tick_params(labelsize=8)
     if heading:
         figure.suptitle(wrapped(heading, int(11 * width)), fontsize=10)

@@ -135,7 +135,6 @@ def _finish(axis: Axes, bounds: Bounds) -> None:
     from matplotlib.ticker import MaxNLocator
 
     fit(axis, bounds)
-    axis.set_xlabel("iteration", fontsize=9)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 

@@ -20,10 +20,15 @@ def complaints(figure: Any, slack: float = 1.0) -> list[str]:
         if box.x0 < whole.x0 or box.y0 < whole.y0 or box.x1 > whole.x1 or box.y1 > whole.y1:
             found.append(f"{text.get_text()!r} leaves the picture")
         for axis in figure.axes:
-            if text.axes is not axis and box.overlaps(axis.get_window_extent(renderer)):
+            if (
+                not text.get_rotation() % 90
+                and text.axes is not axis
+                and box.overlaps(axis.get_window_extent(renderer))
+            ):
                 found.append(f"{text.get_text()!r} lies over the panel {axis.get_title()!r}")
     for one, other in combinations(texts, 2):
-        if boxes[one].overlaps(boxes[other]):
+        askew = one.get_rotation() % 90 or other.get_rotation() % 90  # whose boxes hold more than they
+        if not askew and boxes[one].overlaps(boxes[other]):
             found.append(f"{one.get_text()!r} lies over {other.get_text()!r}")
     return found
 
@@ -38,7 +43,9 @@ def _drawn(figure: Any) -> Iterator[Text]:
         for axis in (panel.xaxis, panel.yaxis):
             low, high = sorted(axis.get_view_interval())
             margin = 1e-9 * (high - low)
-            for at, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True):
+            for at, label in zip(
+                axis.get_ticklocs(), axis.get_ticklabels(), strict=False
+            ):  # none where they are shared
                 if low - margin <= at <= high + margin:
                     yield label
 

@@ -10,7 +10,8 @@ advantages 0 would leave. Each is met taking its likeliest act at each turn, and
 all seeds from one imitation in `Begun`: the doctor learns with a patient who learns too (`together`), who tells the
 truth (`truthful`), or who stays as it began (`warm patient`: yes, no or unsure at random); then every doctor meets
 every patient, sampled. Tests are on patients that no training met, the same ones for everybody. `--folder F` keeps the
-runs; a study that was interrupted goes on there. Writes results/clinic-STUDY.json and .png.
+runs; a study that was interrupted goes on there. Writes results/clinic-STUDY.json and .png; `--redraw` sums up and
+draws what is kept, without running.
 """
 
 import argparse
@@ -28,12 +29,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from agents.role import BUILT_IN
+from analysis.panels import colours, curve, fit, legend, points, sheet, written
 from arena.config.experiment import GameSpec
 from arena.doctor import environment
 from arena.evaluate.evaluation import play
 from arena.evaluate.specs import Contenders
 from arena.plain import plain
-from arena.statistics import Interval, mean_ci, rate_ci
+from arena.statistics import COUNT, SHARE, Bounds, Interval, mean_ci, paired_ci, rate_ci
 from simulators.clinic import Clinic
 
 RESULTS = Path(__file__).parent / "results"
@@ -67,10 +69,7 @@ FIGURES = (
     "success", "posterior_best", "questions", "tests", "repeated", "invalid",
     "told_wrong", "told_secret", "told_unread",
 )  # fmt: skip
-LINES = {
-    "asker": ("black", "--"), "trained": ("tab:blue", "o-"), "clone": ("tab:orange", "o-"),
-    "random_asker": ("tab:green", "--"), "random": ("grey", ":"),
-}  # fmt: skip
+SHOWN = ("trained", "clone", "asker", "random_asker", "random")
 
 
 class Begun(Clinic):
@@ -176,17 +175,17 @@ def by_budget(runs: list[dict[str, Any]], others: Mapping[str, Any], patients: i
         return [run["at"][arm][b][figure] for run in runs]
 
     def less(arm: str, other: list[float]) -> Interval:
-        return mean_ci([mine - theirs for mine, theirs in zip(over_seeds(arm, "success"), other, strict=True)])
+        return paired_ci(other, over_seeds(arm, "success"), SHARE)
 
     found: dict[str, Any] = {}
     for b in map(str, BUDGETS):
         right = {who: told[b]["success"] for who, told in others.items()}
         found[b] = {
-            "accuracy": {arm: mean_ci(over_seeds(arm, "success")) for arm in ARMED}
+            "accuracy": {arm: mean_ci(over_seeds(arm, "success"), SHARE) for arm in ARMED}
             | {who: rate_ci(round(rate * patients), patients) for who, rate in right.items()},
-            "could be known": {arm: mean_ci(over_seeds(arm, "posterior_best")) for arm in ARMED}
-            | {who: mean_ci([told[b]["posterior_best"]]) for who, told in others.items()},
-            "repeated": {arm: mean_ci(over_seeds(arm, "repeated")) for arm in ARMED},
+            "could be known": {arm: mean_ci(over_seeds(arm, "posterior_best"), SHARE) for arm in ARMED}
+            | {who: mean_ci([told[b]["posterior_best"]], SHARE) for who, told in others.items()},
+            "repeated": {arm: mean_ci(over_seeds(arm, "repeated"), COUNT) for arm in ARMED},
             "trained minus": {who: less("trained", [rate] * len(runs)) for who, rate in right.items()}
             | {"clone": less("trained", over_seeds("clone", "success"))},
             "trained, sampled, minus": {
@@ -196,18 +195,19 @@ def by_budget(runs: list[dict[str, Any]], others: Mapping[str, Any], patients: i
     return found
 
 
-def draw_doctor(found: Mapping[str, Any], figure: Figure) -> None:
+def draw_doctor(found: Mapping[str, Any]) -> Figure:
     """Accuracy by budget, and beside it what the exact posterior would find from the same charts."""
-    titles = {"accuracy": "right diagnoses", "could be known": "by the exact posterior, same questions"}
-    for axis, (part, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
-        for who, (colour, line) in LINES.items():
-            means, lows, highs = zip(*(found["summary"][f"{b}"][part][who] for b in BUDGETS), strict=True)
-            axis.plot(BUDGETS, means, line, color=colour, label=who.replace("_", " "))
-            axis.fill_between(BUDGETS, lows, highs, color=colour, alpha=0.15)
-        axis.set(xlabel="questions allowed", title=title, ylim=(0, 1))
-        axis.grid(alpha=0.3)
-        axis.legend(frameon=False, fontsize=8, loc="upper left")
-    figure.axes[0].set_ylabel("share of test patients")
+    titles = {"accuracy": "right diagnoses", "could be known": "by the exact posterior, from the same questions"}
+    heading = f"{len(found['runs'])} seeds; 95 % intervals over them, of scripted doctors over the test patients"
+    figure, axes = sheet(list(titles.values()), heading, "questions allowed", height=3.4)
+    for axis, part in zip(axes, titles, strict=True):
+        for place, (who, colour) in enumerate(colours(SHOWN).items()):
+            told = [Interval(*found["summary"][f"{b}"][part][who]) for b in BUDGETS]
+            points(axis, BUDGETS, told, who.replace("_", " "), colour, place)
+        fit(axis, SHARE)
+    axes[0].set_ylabel("share of test patients", fontsize=9)
+    legend(figure)
+    return figure
 
 
 # -- patient and doctor ------------------------------------------------------------------------------------
@@ -227,11 +227,20 @@ def both(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
         met = {name: meet(PAIR, patients, doctor=d, patient=p) for name, (d, p) in pairs(made, folder / "warm").items()}
         runs.append({"seed": seed, "met": met, "curves": told, "seconds": round(time.perf_counter() - began)})
         print(seed, {name: round(one["success"], 3) for name, one in met.items()}, flush=True)
-    summary = {
-        name: {figure: mean_ci([run["met"][name][figure] for run in runs]) for figure in figures}
+    return {"summary": by_pair(runs), "runs": runs}
+
+
+def by_pair(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Every figure of every pair, with intervals over seeds."""
+    return {
+        name: {figure: mean_ci([run["met"][name][figure] for run in runs], bounds(figure)) for figure in figures}
         for name, figures in runs[0]["met"].items()
     }
-    return {"summary": summary, "runs": runs}
+
+
+def bounds(figure: str) -> Bounds:
+    """Shares, or counts in a match."""
+    return SHARE if figure in ("success", "posterior_best") else COUNT
 
 
 def pairs(made: Mapping[str, Path], warm: Path) -> dict[str, tuple[str, str]]:
@@ -247,24 +256,39 @@ def pairs(made: Mapping[str, Path], warm: Path) -> dict[str, tuple[str, str]]:
     return {f"{d} doctor, {p} patient": (doctors[d], patients[p]) for d in doctors for p in patients}
 
 
-def draw_both(found: Mapping[str, Any], figure: Figure) -> None:
-    """Over training: the share of right diagnoses by arm, and what the patient who learns says."""
-    left, right = figure.subplots(1, 2)
-    shown = [(left, arm, "success", arm) for arm in ARMS]
-    told = {"told_wrong": "wrong facts", "told_unread": "answers that cannot be read", "questions": "questions asked"}
-    for axis, arm, name, label in [*shown, *((right, "together", name, label) for name, label in told.items())]:
-        columns = zip(*(run["curves"][arm][name] for run in found["runs"]), strict=True)
-        means, lows, highs = zip(*(mean_ci(column) for column in columns), strict=True)
-        steps = range(1, len(means) + 1)
-        axis.plot(steps, means, label=label)
-        axis.fill_between(steps, lows, highs, alpha=0.15)
-    for axis, title in ((left, "right diagnoses in training"), (right, "trained together: per match")):
-        axis.set(xlabel="iteration", title=title, ylim=(0, None))
-        axis.legend(frameon=False, fontsize=8)
-        axis.grid(alpha=0.3)
+TOLD = {"told_wrong": "wrong facts", "told_unread": "answers that cannot be read", "questions": "questions asked"}
+
+
+def draw_both(found: Mapping[str, Any]) -> Figure:
+    """Over training: the share of right diagnoses by arm, and what the patient who learns says in a match."""
+    heading = f"clinic_both-nano, {len(found['runs'])} seeds (thin), their mean, 95 % intervals of the last iteration"
+    figure, axes = sheet(["right diagnoses in training", *TOLD.values()], heading)
+    for axis, name in zip(axes, ("success", *TOLD), strict=True):
+        for place, (arm, colour) in enumerate(colours(ARMS).items()):
+            seeds = [run["curves"][arm][name] for run in found["runs"]]
+            end = mean_ci([each[-1] for each in seeds], bounds(name))
+            curve(axis, range(1, len(seeds[0]) + 1), seeds, end, arm, colour, place)
+        fit(axis, bounds(name))
+    legend(figure)
+    return figure
 
 
 STUDIES = {"doctor": (doctor, draw_doctor), "both": (both, draw_both)}
+
+
+def write(study: str, result: dict[str, Any]) -> None:
+    """What is kept, and its picture."""
+    kept: Any = plain(result, "result", gaps=True)
+    (RESULTS / f"clinic-{study}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    written(STUDIES[study][1](result), RESULTS / f"clinic-{study}.png")
+
+
+def again(study: str) -> dict[str, Any]:
+    """What is kept of a study, summed up anew."""
+    kept: dict[str, Any] = json.loads((RESULTS / f"clinic-{study}.json").read_text())
+    runs = kept["runs"]
+    summary = by_pair(runs) if study == "both" else by_budget(runs, kept["others"], kept["patients"])
+    return kept | {"summary": summary}
 
 
 def show_scripted(patients: int) -> None:
@@ -283,11 +307,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--patients", type=int, default=300)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--redraw", action="store_true", help="sum up and draw the kept numbers, without running")
     chosen = parser.parse_args()
     if chosen.study == "scripted":
         show_scripted(chosen.patients)
         return
-    study, draw = STUDIES[chosen.study]
+    if chosen.redraw:
+        write(chosen.study, again(chosen.study))
+        return
+    study, _ = STUDIES[chosen.study]
     with tempfile.TemporaryDirectory() as temporary:
         found = study(chosen.seeds, chosen.patients, (chosen.folder or Path(temporary)).absolute())
     result = {
@@ -299,12 +327,7 @@ def main() -> None:
         "machine": environment(),
     }
     RESULTS.mkdir(exist_ok=True)
-    told = json.dumps(plain(result | found, "result", gaps=True), indent=1)
-    (RESULTS / f"clinic-{chosen.study}.json").write_text(told + "\n")
-    figure = Figure(figsize=(8.4, 3.8))
-    draw(found, figure)
-    figure.tight_layout()
-    figure.savefig(RESULTS / f"clinic-{chosen.study}.png", dpi=100)
+    write(chosen.study, result | found)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Does a nano agent learn at the service desk? The recipe `desk-nano` against the same with every advantage 0.
 
     python tests/benchmarks/desk.py    # 5 seeds × 2 arms, about a quarter of an hour on one core
+    python tests/benchmarks/desk.py --redraw    # sums up and draws what is kept, without running
 
 Every run is an ordinary `arena run selfplay --recipe desk-nano` from weights drawn by its seed, whose warm start
 imitates random acts and the oracle; both arms play and update equally much. Differences are paired over seeds.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,8 +18,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from analysis.panels import colours, curve, fit, legend, sheet, written
 from arena.doctor import environment
-from arena.statistics import mean_ci
+from arena.statistics import COUNT, SHARE, Interval, mean_ci, paired_ci
 
 RESULTS = Path(__file__).parent / "results"
 SEEDS = 5
@@ -25,6 +28,7 @@ LAST = 3
 """Iterations whose mean is the end."""
 ARMS = {"learned": [], "zero": ["--set", "credit.estimator=zero"]}
 FIGURES = {"success": "matches that succeed", "breaches": "breaches a match", "told": "goals answered right"}
+BOUNDS = {"success": SHARE, "breaches": COUNT, "told": SHARE}
 Curves = dict[str, list[float]]
 
 
@@ -47,41 +51,48 @@ def summary(runs: dict[str, list[Curves]]) -> dict[str, Any]:
     for name in FIGURES:
         ends = {arm: [float(np.mean(run[name][-LAST:])) for run in curves] for arm, curves in runs.items()}
         found[name] = {
-            "first": {arm: mean_ci([run[name][0] for run in curves]) for arm, curves in runs.items()},
-            "last": {arm: mean_ci(values) for arm, values in ends.items()},
-            "learned minus zero": mean_ci(np.subtract(ends["learned"], ends["zero"]).tolist()),
+            "first": {arm: mean_ci([run[name][0] for run in curves], BOUNDS[name]) for arm, curves in runs.items()},
+            "last": {arm: mean_ci(values, BOUNDS[name]) for arm, values in ends.items()},
+            "learned minus zero": paired_ci(ends["zero"], ends["learned"], BOUNDS[name]),
         }
     return found
 
 
-def draw(runs: dict[str, list[Curves]], path: Path) -> None:
-    """Means over seeds with their 95 % intervals."""
-    figure = Figure(figsize=(8.5, 3))
-    for axis, (name, label) in zip(figure.subplots(1, len(FIGURES)), FIGURES.items(), strict=True):
-        for arm, colour in zip(runs, ("tab:blue", "tab:grey"), strict=True):
-            told = zip(*(run[name] for run in runs[arm]), strict=True)
-            means, lows, highs = zip(*map(mean_ci, told), strict=True)
-            steps = range(1, len(means) + 1)
-            axis.plot(steps, means, color=colour, label=arm)
-            axis.fill_between(steps, lows, highs, color=colour, alpha=0.2)
-        axis.set(xlabel="iteration", title=label, ylim=(0, None))
-        axis.grid(alpha=0.3)
-    figure.axes[0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
+def draw(result: dict[str, Any]) -> Figure:
+    """Curves by arm; their ends are the mean of the last iterations, as in the summary."""
+    heading = f"desk-nano, {SEEDS} seeds (thin), their mean, and 95 % intervals of the last {LAST} iterations"
+    figure, axes = sheet(list(FIGURES.values()), heading)
+    for axis, name in zip(axes, FIGURES, strict=True):
+        for place, (arm, colour) in enumerate(colours(result["runs"]).items()):
+            seeds = [run[name] for run in result["runs"][arm]]
+            end = Interval(*result["summary"][name]["last"][arm])
+            curve(axis, range(1, len(seeds[0]) + 1), seeds, end, arm, colour, place)
+        fit(axis, BOUNDS[name])
+    legend(figure)
+    return figure
+
+
+def write(result: dict[str, Any]) -> None:
+    """What is kept: the numbers, summed up, and their picture."""
+    result["summary"] = summary(result["runs"])
+    (RESULTS / "desk.json").write_text(json.dumps(result, indent=1) + "\n")
+    written(draw(result), RESULTS / "desk.png")
+    print(json.dumps(result["summary"], indent=1))
 
 
 def main() -> None:
     """Run the study and write its results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--redraw", action="store_true", help="sum up and draw the kept numbers, without running")
+    if parser.parse_args().redraw:
+        write(json.loads((RESULTS / "desk.json").read_text()))
+        return
     with tempfile.TemporaryDirectory() as folder:
         runs = {arm: [play(arm, seed, Path(folder)) for seed in range(SEEDS)] for arm in ARMS}
-    result: dict[str, Any] = {
+    write({
         "command": "python tests/benchmarks/desk.py", "machine": environment(), "seeds": SEEDS, "tuned_on_seeds": [100],
-        "last_iterations": LAST, "summary": summary(runs), "runs": runs,
-    }  # fmt: skip
-    (RESULTS / "desk.json").write_text(json.dumps(result, indent=1) + "\n")
-    draw(runs, RESULTS / "desk.png")
-    print(json.dumps(result["summary"], indent=1))
+        "last_iterations": LAST, "summary": {}, "runs": runs,
+    })  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Does a proposer raise the solver's accuracy on fixed tests of reasoning-gym, against training the solver alone?
 
     python tests/benchmarks/proposer.py     # 2 arms × 5 seeds, about half an hour
+    python tests/benchmarks/proposer.py --redraw    # sums up and draws what is kept, without running
     python tests/benchmarks/proposer.py --seeds 1 --questions 20 --set iterations=2     # does it run?
 
 Every run is an ordinary `arena run selfplay --recipe proposer_solver-nano` from the same warm start (one per seed).
@@ -27,12 +28,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from analysis.panels import colours, curve, fit, legend, points, sheet, written
 from arena.config.experiment import GameSpec
 from arena.doctor import environment
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.specs import Contenders, kept
-from arena.statistics import mean_ci
+from arena.statistics import ANY, COUNT, SHARE, Bounds, Interval, mean_ci, paired_ci
 from arena.store.reader import RunReader
 
 RESULTS = Path(__file__).parent / "results"
@@ -167,57 +170,53 @@ def summary(runs: list[dict[str, Any]], arms: list[str]) -> dict[str, Any]:
             f"{arms[0]}_minus": {arm: difference(ends[arms[0]], ends[arm]) for arm in arms[1:]},
         }
     for wrote in ("answers", "tokens"):
-        found[f"solver {wrote}"] = {arm: ci(r["solver"][wrote] for r in runs if r["arm"] == arm) for arm in arms}
+        found[f"solver {wrote}"] = {
+            arm: ci((r["solver"][wrote] for r in runs if r["arm"] == arm), COUNT) for arm in arms
+        }
     return found
 
 
 def difference(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     """Ours less theirs by level, and on all of them, paired over seeds."""
-    pairs = [{level: a[level] - b[level] for level in a} for a, b in zip(ours, theirs, strict=True)]
-    return {"all": ci(mean(p.values()) for p in pairs)} | {level: ci(p[level] for p in pairs) for level in pairs[0]}
+    both = [[row | {"all": mean(row.values())} for row in rows] for rows in (theirs, ours)]
+    return {
+        level: paired_ci(*([row[level] for row in rows] for rows in both), SHARE)._asdict()
+        for level in ("all", *ours[0])
+    }
 
 
-def ci(values: Iterable[float]) -> dict[str, float]:
+def ci(values: Iterable[float], bounds: Bounds = SHARE) -> dict[str, float]:
     """A mean over seeds with its interval."""
-    return mean_ci([float(value) for value in values])._asdict()
+    return mean_ci([float(value) for value in values], bounds)._asdict()
 
 
-def draw(runs: list[dict[str, Any]], found: dict[str, Any], arms: list[str], path: Path) -> None:
-    """Accuracy on both question sets, with intervals; s and the length of tasks over iterations, thin lines seeds."""
-    import matplotlib
+PANELS = {
+    "train": "accuracy: may be practised", "test": "accuracy: never practised",
+    "s": "right answers to a task", "terms": "numbers in a task",
+}  # fmt: skip
+"""What is claimed first, then what the proposer does."""
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    colours = dict(zip(arms, ("tab:blue", "tab:orange", "tab:green", "tab:gray"), strict=False))
-    figure, axes = plt.subplots(2, 2, figsize=(9, 5), sharex=True)
-    for n, (arm, colour) in enumerate(colours.items()):
-        for axis, split in zip(axes[0], reversed(SPLITS), strict=True):
-            points = found[split]["accuracy"][arm]
-            middle = np.array([p["estimate"] for p in points.values()])
-            ends = np.array([[p["low"], p["high"]] for p in points.values()]).T
-            x = np.array([int(k) for k in points]) + 0.4 * n
-            axis.errorbar(x, middle, np.abs(ends - middle), color=colour, capsize=3, marker="o", label=arm)
-        for axis, curve in zip(axes[1], ("s", "terms"), strict=True):
-            values = np.array([r["proposals"][curve] for r in runs if r["arm"] == arm])
-            over = np.arange(1, values.shape[1] + 1)
-            axis.plot(over, values.T, color=colour, alpha=0.2, linewidth=0.8)
-            axis.plot(over, values.mean(0), color=colour, linewidth=2)
-    titles = (
-        "accuracy: may be practised",
-        "accuracy: never practised",
-        "s, right answers to a task",
-        "numbers in a task",
+def draw(result: dict[str, Any], arms: list[str]) -> Figure:
+    """Accuracy on both question sets, with intervals; s and the length of tasks over iterations."""
+    runs = result["runs"]
+    seeds = len(runs) // len(arms)
+    figure, axes = sheet(
+        list(PANELS.values()), f"proposer_solver-nano, {seeds} seeds (thin), their mean, 95 % intervals"
     )
-    for axis, title in zip(axes.flat, titles, strict=True):
-        axis.set_title(title, fontsize=10)
-        axis.grid(alpha=0.3)
-    for axis in axes[1]:
-        axis.set_xlabel("iteration")
-    axes[0][0].legend(frameon=False)
-    figure.suptitle(f"recipe proposer_solver-nano, {len(runs) // len(arms)} seeds, 95 % intervals", fontsize=11)
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
+    for axis, name in zip(axes, PANELS, strict=True):
+        for place, (arm, colour) in enumerate(colours(arms).items()):
+            if name in SPLITS:
+                at = result["summary"][name]["accuracy"][arm]
+                points(axis, list(map(int, at)), [Interval(**told) for told in at.values()], arm, colour, place)
+            else:
+                values = [run["proposals"][name] for run in runs if run["arm"] == arm]
+                bounds = SHARE if name == "s" else ANY
+                end = mean_ci([row[-1] for row in values], bounds)
+                curve(axis, range(1, len(values[0]) + 1), values, end, arm, colour, place)
+        fit(axis, COUNT if name == "terms" else SHARE)
+    legend(figure)
+    return figure
 
 
 def main() -> None:
@@ -229,24 +228,27 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=80, help="of each level and split")
     parser.add_argument("--set", action="append", default=[], help="one setting laid over all arms, A.B=C")
     parser.add_argument("--out", type=Path, default=RESULTS / "proposer.json", help="the figure lies beside it")
+    parser.add_argument("--redraw", action="store_true", help="sum up and draw what --out holds, without running")
     chosen = parser.parse_args()
+    if chosen.redraw:
+        result = json.loads(chosen.out.read_text())
+        write(result, list(dict.fromkeys(run["arm"] for run in result["runs"])), chosen.out)
+        return
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
             runs += play_all(seed, Path(folder), chosen)
-            write(runs, chosen)
+            command = " ".join(["python tests/benchmarks/proposer.py", *sys.argv[1:]])
+            head = {"command": command, "settings": chosen.set, "tuning": TUNED, "machine": environment()}
+            write(head | {"summary": {}, "runs": runs}, chosen.arms, chosen.out)
 
 
-def write(runs: list[dict[str, Any]], chosen: argparse.Namespace) -> None:
+def write(result: dict[str, Any], arms: list[str], out: Path) -> None:
     """The JSON and the figure of the seeds that are done, and the differences on the terminal."""
-    arms = chosen.arms
-    command = " ".join(["python tests/benchmarks/proposer.py", *sys.argv[1:]])
-    found = summary(runs, arms)
-    head = {"command": command, "settings": chosen.set, "tuning": TUNED, "machine": environment()}
-    result = head | {"summary": found, "runs": runs}
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
-    draw(runs, found, arms, chosen.out.with_suffix(".png"))
+    found = result["summary"] = summary(result["runs"], arms)
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    written(draw(result, arms), out.with_suffix(".png"))
     for split in SPLITS:
         for other, differences in found[split][f"{arms[0]}_minus"].items():
             e = differences["all"]

@@ -33,7 +33,7 @@ from arena.play.contenders import BrainContender, Contender
 from arena.play.match import MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord
-from arena.statistics import mean_ci, rate_ci
+from arena.statistics import SHARE, mean_ci, rate_ci
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
 from simulators.extractor import Reading
@@ -284,7 +284,7 @@ def main() -> None:
                   "tokens_per_cpu_second": tokens / cpu},
         "before": before(options.study, dialogues),
         "after": after(options.study, dialogues),
-        "success": mean_ci([float(d.report["success"]) for d in dialogues]),
+        "success": mean_ci([float(d.report["success"]) for d in dialogues], SHARE),
     }  # fmt: skip
     if options.texts:
         rows = [{"act": s.act, "template": s.template, "texts": s.texts, "heard": s.heard}

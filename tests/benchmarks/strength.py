@@ -6,7 +6,7 @@
 
 Every run is an ordinary `arena run selfplay`, judged by `arena exploit` or `arena eval` on its checkpoints. The arms
 differ in `credit.estimator` alone: `mars` learns, `zero` gives every turn advantage 0 (only the KL is left).
-Writes results/strength-STUDY.json and .png.
+Writes results/strength-STUDY.json and .png; `--redraw` sums up and draws what is kept, without running.
 """
 
 import argparse
@@ -21,9 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
+from analysis.panels import FEW, colours, curve, fit, legend, points, sheet, written
 from arena.doctor import environment
 from arena.plain import plain
-from arena.statistics import difference_ci, mean_ci
+from arena.statistics import SHARE, Bounds, difference_ci, mean_ci, paired_ci, range_of
 
 RESULTS = Path(__file__).parent / "results"
 ARMS = ("mars", "zero")
@@ -116,6 +119,16 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
+KNOWN: dict[str, Bounds] = {"hanabi: payoff": (0.0, 4.0), "leduc_poker vs random: payoff": (-13.0, 13.0)}
+"""Payoffs, of which the games say how far they go."""
+
+
+def bounds(name: str) -> Bounds:
+    """What a figure can be."""
+    last = name.rpartition(": ")[2]
+    return KNOWN.get(name) or (SHARE if last in ("win", "invalid", "not lost", "legal_mass") else range_of(last))
+
+
 def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """One run, judged."""
     run, started = folder / f"{arm}-{seed}", time.perf_counter()
@@ -149,13 +162,15 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         }
         found[name] = {
             arm: {
-                "first": mean_ci([a for a, _ in pairs]),
-                "last": mean_ci([b for _, b in pairs]),
-                "change": mean_ci([b - a for a, b in pairs]),
+                "first": mean_ci([a for a, _ in pairs], bounds(name)),
+                "last": mean_ci([b for _, b in pairs], bounds(name)),
+                "change": paired_ci(*zip(*pairs, strict=True), bounds(name)),
             }
             for arm, pairs in ends.items()
         }
-        found[name]["mars_minus_zero"] = difference_ci(*([b for _, b in ends[arm]] for arm in reversed(ARMS)))
+        found[name]["mars_minus_zero"] = difference_ci(
+            *([b for _, b in ends[arm]] for arm in reversed(ARMS)), bounds(name)
+        )
     return found
 
 
@@ -164,31 +179,37 @@ def curves(runs: list[dict[str, Any]], arm: str) -> list[Curve]:
     return [run["curve"] for run in runs if run["arm"] == arm]
 
 
-def draw(study: dict[str, Any], runs: list[dict[str, Any]], path: Path) -> None:
-    """Curves by arm: thin lines are seeds, the thick one their mean, the band its 95 % interval."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(study["draw"]), figsize=(4.2 * len(study["draw"]), 3.4), squeeze=False)
-    for axis, (name, title) in zip(axes[0], study["draw"].items(), strict=True):
-        for arm, colour in zip(ARMS, ("tab:blue", "tab:orange"), strict=True):
+def draw(study: dict[str, Any], runs: list[dict[str, Any]]) -> Figure:
+    """Curves by arm; dots with intervals where a policy was judged a few times only."""
+    seeds = ", ".join(f"{arm} {len(curves(runs, arm))}" for arm in ARMS)
+    figure, axes = sheet(list(study["draw"].values()), f"{study['recipe']}, seeds: {seeds}; 95 % intervals over seeds")
+    for axis, name in zip(axes, study["draw"], strict=True):
+        for place, (arm, colour) in enumerate(colours(ARMS).items()):
             steps = sorted(curves(runs, arm)[0])
-            values = [[curve[k][name] for k in steps] for curve in curves(runs, arm)]
-            for each in values:
-                axis.plot(steps, each, color=colour, alpha=0.25, linewidth=0.8)
-            means = [mean_ci(column) for column in zip(*values, strict=True)]
-            axis.plot(steps, [m.estimate for m in means], color=colour, linewidth=2, label=arm)
-            if len(values) > 1:
-                axis.fill_between(steps, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.12)
-        axis.set(xlabel="iteration", title=title)
-        axis.grid(alpha=0.3)
-    axes[0][0].legend(frameon=False)
-    seeds = ", ".join(f"{arm} {count}" for arm, count in study["seeds"].items())
-    figure.suptitle(f"recipe {study['recipe']}, seeds: {seeds}; 95 % intervals")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+            values = [[figures[k][name] for k in steps] for figures in curves(runs, arm)]
+            means = [mean_ci(column, bounds(name)) for column in zip(*values, strict=True)]
+            if len(steps) < FEW:
+                points(axis, steps, means, arm, colour, place)
+            else:
+                curve(axis, steps, values, means[-1], arm, colour, place)
+        fit(axis, bounds(name))
+    legend(figure)
+    return figure
+
+
+def write(name: str, result: dict[str, Any], runs: list[dict[str, Any]]) -> None:
+    """What is kept: the numbers, summed up, and their picture."""
+    study = STUDIES[name]
+    result["summary"] = summary(runs)
+    (RESULTS / f"strength-{name}.json").write_text(json.dumps(plain(result, "result", gaps=True), indent=1) + "\n")
+    written(draw(study, runs), RESULTS / f"strength-{name}.png")
+    print(json.dumps({n: f for n, f in result["summary"].items() if n in study["draw"]}, indent=1))
+
+
+def kept(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What an earlier run of the study found, and its runs with their iterations as numbers."""
+    result = json.loads((RESULTS / f"strength-{name}.json").read_text())
+    return result, [run | {"curve": {int(k): row for k, row in run["curve"].items()}} for run in result["runs"]]
 
 
 def main() -> None:
@@ -196,8 +217,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--folder", type=Path, help="keep the runs here; a study that was interrupted goes on there")
+    parser.add_argument("--redraw", action="store_true", help="sum up and draw the kept numbers, without running")
     options = parser.parse_args()
     name, study = options.study, STUDIES[options.study]
+    if options.redraw:
+        write(name, *kept(name))
+        return
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
         folder = options.folder or Path(temporary)
         jobs = [
@@ -207,12 +232,8 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/strength.py {name}"
     told = {key: value for key, value in study.items() if key != "judge"}
-    kept = [run | {"curve": {str(k): figures for k, figures in run["curve"].items()}} for run in runs]
-    result = {"command": command, "study": told, "machine": environment(), "summary": summary(runs), "runs": kept}
-    (RESULTS / f"strength-{name}.json").write_text(json.dumps(plain(result, "result", gaps=True), indent=1) + "\n")
-    if study["draw"]:
-        draw(study, runs, RESULTS / f"strength-{name}.png")
-    print(json.dumps({n: f for n, f in result["summary"].items() if n in study["draw"] or not study["draw"]}, indent=1))
+    by_text = [run | {"curve": {str(k): figures for k, figures in run["curve"].items()}} for run in runs]
+    write(name, {"command": command, "study": told, "machine": environment(), "summary": {}, "runs": by_text}, runs)
 
 
 if __name__ == "__main__":

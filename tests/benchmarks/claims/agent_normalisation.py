@@ -132,6 +132,9 @@ CLAIM = Claim(
     ),
     settings=SETTINGS,
     figures=("skill", "skill_first", "skill_second"),
+    panels=[
+        (place, "skill") for place in (*SWEEP, "offset 3, paid turn by turn", "offset 3, seats share rows", "stake 10")
+    ],
     verdict=verdict,
     compare=[(OURS, POOLED), (OURS, OUTCOME), (OURS, SHUFFLED), (OURS, RELEASED), (TURNS_APART, OURS)],
     shown={place: (OURS, POOLED) for place in SWEEP} | {"offset 3": (OURS, POOLED, OUTCOME, SHUFFLED, RELEASED)},

@@ -1,12 +1,26 @@
 """What a claim's study is made of: settings, arms, seeds, and a verdict by a rule stated before looking."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from world import Arm, World
 
-from arena.statistics import Interval, difference_ci, mean_ci
+from arena.statistics import ANY, COUNT, SHARE, Bounds, Interval, difference_ci, paired_ci
+
+BOUNDS: dict[str, Bounds] = {
+    **dict.fromkeys(("success", "zero_share", "solved", "train_first", "train_second", "right", "blunder"), SHARE),
+    **dict.fromkeys(("length", "browsed", "nash_conv", "mean_nash_conv", "value_error", "gap"), COUNT),
+    **dict.fromkeys(("skill", "skill_first", "skill_second", "score", "objective"), (-math.inf, 1.0)),
+    "held_out_gain": (-1.0, 1.0),
+}
+"""What figures of studies can be; 1 is the best of those that may be negative."""
+
+
+def bounds(figure: str) -> Bounds:
+    """A mean over the run has the range of its figure."""
+    return BOUNDS.get(figure.removesuffix("_over_the_run"), ANY)
 
 
 class Verdict(NamedTuple):
@@ -28,11 +42,9 @@ class Ends:
         return self.values[setting, arm, figure or self.figure]
 
     def minus(self, setting: str, a: str, b: str, figure: str = "") -> Interval:
-        """How far arm a ends above arm b, with its 95 % interval: Welch's, or Student's over seeds where paired."""
+        """How far arm a ends above arm b, with its 95 % interval; seed by seed where paired."""
         one, other = self.of(setting, a, figure), self.of(setting, b, figure)
-        if self.paired:
-            return mean_ci([x - y for x, y in zip(one, other, strict=True)])
-        return difference_ci(other, one)
+        return (paired_ci if self.paired else difference_ci)(other, one, bounds(figure or self.figure))
 
     def above(self, setting: str, a: str, b: str, figure: str = "") -> bool:
         """Whether the interval of a - b lies above 0."""
@@ -71,6 +83,10 @@ class Claim:
     seeds: int = 10
     shown: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Setting -> its arms that the table of all claims tells of; empty is everything."""
+    panels: Sequence[tuple[str, str]] = ()
+    """Settings and figures that are drawn, the most telling first, at most eight; empty is the first figure of all."""
+    drawn: Sequence[str] = ()
+    """Arms that are drawn; empty is all of them."""
     paired: bool = False
     """Whether arms are compared seed by seed: where each seed draws a world of its own, the same for all arms."""
     also: Callable[[], dict[str, Any]] | None = None

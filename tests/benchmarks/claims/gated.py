@@ -121,6 +121,7 @@ CLAIM = Claim(
         for place, task in TASKS.items()
     },
     figures=["solved", "reward", "browsed"],
+    panels=[(place, figure) for figure in ("solved", "reward") for place in TASKS],
     verdict=judge,
     compare=[("gated", "direct"), ("gated", "outcome only"), ("gated", "gated, shuffled")],
     seeds=8,

@@ -150,6 +150,8 @@ CLAIM = Claim(
     ),
     settings=SETTINGS,
     figures=("success", "length"),
+    panels=[(SPARSE, "success"), (LOOPS, "length"), (CLOCKED, "length"), (STAMPED, "length"), (ONE_WAY, "success")],
+    drawn=(GRPO, OURS, SHUFFLED, PRICED, PLAIN, UNDISCOUNTED),
     verdict=verdict,
     compare=[(OURS, GRPO), (OURS, SHUFFLED), (OURS, PRICED), (OURS, PLAIN), (UNDISCOUNTED, GRPO), (MEAN, DR)],
     shown={SPARSE: (GRPO, OURS, SHUFFLED)},

@@ -97,6 +97,7 @@ CLAIM = Claim(
         for place, copying, lure in ((SPARSE, -4.0, False), (EASY, -2.0, False), (LURE, -4.0, True))
     },
     figures=["success_over_the_run", "success", "zero_share"],
+    panels=[(place, figure) for figure in ("success_over_the_run", "success") for place in (SPARSE, EASY, LURE)],
     verdict=judge,
     compare=[(IGPO, OUTCOME), (IGPO, SHUFFLED), (SHUFFLED, OUTCOME)],
     seeds=20,

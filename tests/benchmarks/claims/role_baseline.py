@@ -134,6 +134,7 @@ CLAIM = Claim(
     ),
     settings=SETTINGS,
     figures=("mean_nash_conv", "nash_conv", "value_error"),
+    panels=[(place, figure) for figure in ("mean_nash_conv", "nash_conv") for place in SETTINGS],
     verdict=verdict,
     compare=[(NONE, RAE), (NONE, MARS), (RAE, MARS), (POOLED, NONE), (SHUFFLED, RAE)],
     shown={place: (RAE, NONE, MARS, SHUFFLED) for place in SETTINGS},

@@ -139,6 +139,12 @@ CLAIM = Claim(
         for place, afresh in ((KEEP_OR_TURN, False), (AFRESH_TOO, True))
     },
     figures=["held_out_gain", "train_first", "train_second"],
+    panels=[
+        (place, figure)
+        for place in (KEEP_OR_TURN, AFRESH_TOO)
+        for figure in ("held_out_gain", "train_first", "train_second")
+    ],
+    drawn=("outcome only", NAIVE, "stage one alone", STAGED, "stage one, then bonus", "bonus of 10 alone", SHUFFLED),
     verdict=judge,
     compare=[
         (STAGED, NAIVE),

@@ -1,16 +1,16 @@
 """Do published claims hold in small worlds? Arms × seeds at equal environment steps, as JSON and a figure.
 
     python tests/benchmarks/claims/study.py igpo       # one study: the name of a file next to this one
+    python tests/benchmarks/claims/study.py igpo --redraw    # sums up and draws what is kept, without running
     python tests/benchmarks/claims/study.py table      # all results as one Markdown table
 
-Every study has an outcome-only arm and a matched-random one. Numbers are means over seeds with Student-t intervals,
-differences have Welch's, or Student's over seeds where a study says `paired`; none of them knows that a rate ends at
-0 and 1. The verdict follows from them by the rule that the study's file states.
+Every study has an outcome-only arm and a matched-random one. Numbers are means over seeds with 95 % intervals that
+keep to a figure's range (arena/statistics.py), differences are of independent seeds, or seed by seed where a study
+says `paired`. The verdict follows from them by the rule that the study's file states.
 """
 
 import argparse
 import importlib
-import io
 import json
 import re
 import time
@@ -19,9 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from claim import Claim, Ends
+from claim import Claim, Ends, bounds
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from world import Learner
 
+from analysis.panels import colours, curve, fit, legend, sheet, written
 from arena.doctor import environment
 from arena.statistics import Interval, mean_ci
 
@@ -40,7 +43,7 @@ def play(claim: Claim, seeds: int) -> dict[tuple[str, str], list[Curves]]:
             started = time.perf_counter()
             learners = (Learner(setting.world(s), arm, s, setting.matches, setting.group) for s in range(seeds))
             runs[place, name] = [with_means(claim, learner.run(setting.steps)) for learner in learners]
-            ends = [mean_ci([run[f][-1] for run in runs[place, name]]) for f in claim.figures]
+            ends = [mean_ci([run[f][-1] for run in runs[place, name]], bounds(f)) for f in claim.figures]
             told = "; ".join(f"{f} {short(end)}" for f, end in zip(claim.figures, ends, strict=True))
             print(f"{place}, {name}: {told}; {time.perf_counter() - started:.0f} s", flush=True)
     return runs
@@ -55,11 +58,35 @@ def with_means(claim: Claim, curves: Curves) -> Curves:
     return curves
 
 
-def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], seconds: float) -> dict[str, Any]:
-    """All that is kept of a study."""
-    ends = {(s, a, f): [run[f][-1] for run in found] for (s, a), found in runs.items() for f in found[0]}
+Kept = dict[str, dict[str, Any]]
+"""Of every setting `ends` and `curves`, by arm and figure: the last value of each seed and the means over seeds; and
+`spec`, by arm: its credit and learning."""
+
+
+def kept_of(claim: Claim, runs: dict[tuple[str, str], list[Curves]]) -> Kept:
+    """What is kept of the runs."""
+    return {
+        place: {
+            "ends": {
+                arm: {f: [round(run[f][-1], 4) for run in runs[place, arm]] for f in claim.figures}
+                for arm in setting.arms
+            },
+            "curves": {
+                arm: {f: np.mean([run[f] for run in runs[place, arm]], 0).round(4).tolist() for f in claim.figures}
+                for arm in setting.arms
+            },
+            "spec": {
+                arm: {"credit": a.credit.model_dump(), "learn": a.learn.model_dump()} for arm, a in setting.arms.items()
+            },
+        }
+        for place, setting in claim.settings.items()
+    }
+
+
+def result(name: str, claim: Claim, kept: Kept, more: dict[str, Any]) -> dict[str, Any]:
+    """What a study comes to: intervals, the verdict, and all that they follow from."""
+    ends = {(s, a, f): v for s, of in kept.items() for a, figures in of["ends"].items() for f, v in figures.items()}
     verdict = claim.verdict(Ends(ends, claim.figures[0], claim.paired))
-    command = f"python tests/benchmarks/claims/study.py {name}"
     return {
         "claim": claim.claim,
         "source": claim.source,
@@ -71,40 +98,28 @@ def result(name: str, claim: Claim, runs: dict[tuple[str, str], list[Curves]], s
         "notes": claim.notes,
         "paired": claim.paired,
         "figure": claim.figures[0],
-        "seeds": len(next(iter(runs.values()))),
+        "seeds": len(next(iter(ends.values()))),
         "environment_steps": {place: setting.steps for place, setting in claim.settings.items()},
         "settings": {
             place: {
                 "arms": {
-                    arm: {f: mean_ci(ends[place, arm, f])._asdict() for f in claim.figures} for arm in setting.arms
+                    arm: {f: mean_ci(ends[place, arm, f], bounds(f))._asdict() for f in claim.figures}
+                    for arm in setting.arms
                 },
                 "differences": {
                     f"{a} - {b}": {f: Ends(ends, f, claim.paired).minus(place, a, b)._asdict() for f in claim.figures}
                     for a, b in claim.compare
                     if a in setting.arms and b in setting.arms
                 },
-                "ends": {
-                    arm: {f: [round(v, 4) for v in ends[place, arm, f]] for f in claim.figures} for arm in setting.arms
-                },
-                "curves": {
-                    arm: {f: np.mean([run[f] for run in runs[place, arm]], 0).round(4).tolist() for f in claim.figures}
-                    for arm in setting.arms
-                },
-                "spec": {
-                    arm: {"credit": a.credit.model_dump(), "learn": a.learn.model_dump()}
-                    for arm, a in setting.arms.items()
-                },
+                **kept[place],
             }
             for place, setting in claim.settings.items()
         },
-        "also": claim.also() if claim.also else {},
-        "command": command,
-        "seconds": round(seconds, 1),
-        "machine": environment() | {"command": command},
+        **more,
     }
 
 
-def written(found: dict[str, Any]) -> str:
+def as_text(found: dict[str, Any]) -> str:
     """As JSON, a list of numbers on one line."""
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     return re.sub(r"\[[-\d.e,\s]+\]", lambda numbers: re.sub(r"\s+", " ", numbers[0]), text)
@@ -116,7 +131,7 @@ def ours(claim: Claim, ends: dict[tuple[str, str, str], list[float]]) -> str:
     shown = claim.shown or {place: list(setting.arms) for place, setting in claim.settings.items()}
     told = (
         (f"{place}: " if len(shown) > 1 else "")
-        + ", ".join(f"{arm} {short(mean_ci(ends[place, arm, figure]))}" for arm in arms)
+        + ", ".join(f"{arm} {short(mean_ci(ends[place, arm, figure], bounds(figure)))}" for arm in arms)
         for place, arms in shown.items()
     )
     return f"{figure.replace('_', ' ')}. " + "; ".join(told)
@@ -128,33 +143,38 @@ def short(interval: Interval) -> str:
     return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def draw(claim: Claim, runs: dict[tuple[str, str], list[Curves]], path: Path) -> None:
-    """A row per setting and a column per figure: thin lines are seeds, thick ones their mean."""
-    import matplotlib
+def draw(claim: Claim, found: dict[str, Any]) -> Figure:
+    """The panels that the claim chooses: means over seeds, and their ends with intervals."""
+    panels = claim.panels or [(place, claim.figures[0]) for place in claim.settings]
+    titles = [f"{figure.replace('_', ' ')}: {place}" for place, figure in panels]
+    heading = f"{found['source']}: means over {found['seeds']} seeds, and 95 % intervals of their ends"
+    arms = dict.fromkeys(arm for setting in claim.settings.values() for arm in setting.arms)
+    chosen = colours([arm for arm in arms if arm in (claim.drawn or arms)])
+    figure, axes = sheet(titles, heading, "turns played")
+    for axis, (place, name) in zip(axes, panels, strict=True):
+        of = found["settings"][place]
+        here = [arm for arm in chosen if arm in of["curves"]]
+        for beside, arm in enumerate(here):
+            values = of["curves"][arm][name]
+            x = np.linspace(0, claim.settings[place].steps, len(values) + 1)[1:].tolist()
+            curve(axis, x, [values], Interval(**of["arms"][arm][name]), arm, chosen[arm], beside)
+        axis.xaxis.set_major_locator(MaxNLocator(nbins=4))
+        fit(axis, bounds(name))
+    legend(figure, 40)
+    return figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from PIL import Image
 
-    rows, columns = len(claim.settings), len(claim.figures)
-    figure, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.0 * rows), squeeze=False)
-    for row, (place, setting) in zip(axes, claim.settings.items(), strict=True):
-        for axis, name in zip(row, claim.figures, strict=True):
-            for colour, arm in enumerate(setting.arms):
-                curves = np.array([run[name] for run in runs[place, arm]])
-                steps = np.linspace(0, setting.steps, curves.shape[1] + 1)[1:]
-                axis.plot(steps, curves.T, color=f"C{colour}", alpha=0.2, linewidth=0.6)
-                axis.plot(steps, curves.mean(0), color=f"C{colour}", linewidth=2, label=arm)
-            axis.set_title(f"{name.replace('_', ' ')}\n{place}", fontsize=9)
-            axis.grid(alpha=0.3)
-        row[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-    for axis in axes[-1]:
-        axis.set_xlabel("turns played")
-    figure.tight_layout()
-    kept = io.BytesIO()
-    figure.savefig(kept, dpi=100)
-    few = Image.open(kept).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)  # a fifth of the size
+def write(name: str, claim: Claim, found: dict[str, Any]) -> None:
+    """What is kept, and its picture."""
+    (RESULTS / f"claims-{name}.json").write_text(as_text(found))
+    written(draw(claim, found), RESULTS / f"claims-{name}.png")
+
+
+def again(name: str, claim: Claim) -> dict[str, Any]:
+    """What is kept of a study, summed up anew."""
+    found = json.loads((RESULTS / f"claims-{name}.json").read_text())
+    kept = {place: {what: of[what] for what in ("ends", "curves", "spec")} for place, of in found["settings"].items()}
+    return result(name, claim, kept, {what: found[what] for what in ("also", "command", "seconds", "machine")})
 
 
 def table() -> str:
@@ -172,20 +192,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*STUDIES, "table"])
     parser.add_argument("--seeds", type=int, help="for a trial with fewer: prints, writes nothing")
+    parser.add_argument("--redraw", action="store_true", help="sum up and draw the kept numbers, without running")
     args = parser.parse_args()
     if args.what == "table":
         print(table())
         return
     torch.set_num_threads(1)  # tables are small: threads only wait for one another
     claim: Claim = importlib.import_module(args.what).CLAIM
+    if args.redraw:
+        write(args.what, claim, again(args.what, claim))
+        return
     started = time.perf_counter()
-    runs = play(claim, args.seeds or claim.seeds)
-    found = result(args.what, claim, runs, time.perf_counter() - started)
+    kept = kept_of(claim, play(claim, args.seeds or claim.seeds))
+    command = f"python tests/benchmarks/claims/study.py {args.what}"
+    more = {"also": claim.also() if claim.also else {}, "command": command}
+    more |= {"seconds": round(time.perf_counter() - started, 1), "machine": environment() | {"command": command}}
+    found = result(args.what, claim, kept, more)
     print(json.dumps({key: found[key] for key in ("ours", "verdict", "because", "also", "seconds")}, indent=1))
     if args.seeds is None:
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"claims-{args.what}.json").write_text(written(found))
-        draw(claim, runs, RESULTS / f"claims-{args.what}.png")
+        write(args.what, claim, found)
 
 
 if __name__ == "__main__":

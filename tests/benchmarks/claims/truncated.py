@@ -22,7 +22,7 @@ from world import Arm, Floats, Matches, World
 from arena.config.experiment import CreditSpec, LearnSpec
 from arena.config.parts import choose
 from arena.learn.batches import TokenBatch
-from arena.statistics import mean_ci
+from arena.statistics import COUNT, mean_ci
 
 CONTEXTS, ACTIONS, FEATURES, BETA = 4, 200, 10, 0.3
 Kind = Literal["none", "quantised", "noise"]
@@ -144,7 +144,10 @@ def gradients() -> dict[str, Any]:
                 deviation = np.sqrt(square - mean @ mean)
                 values.append((np.linalg.norm(mean - true) / size_true, deviation / size_true))
         found[f"{kind} {size:g}"] = {
-            name: {"bias": mean_ci([b for b, _ in v])._asdict(), "deviation": mean_ci([d for _, d in v])._asdict()}
+            name: {
+                "bias": mean_ci([b for b, _ in v], COUNT)._asdict(),
+                "deviation": mean_ci([d for _, d in v], COUNT)._asdict(),
+            }
             for name, v in rows.items()
         }
     return {"gradient": found}
@@ -186,6 +189,7 @@ CLAIM = Claim(
         **{place: setting(*gap) for place, gap in GAPS.items()},
     },
     figures=["objective", "objective_over_the_run", "gap"],
+    panels=[(place, "objective") for place in GAPS],
     verdict=judge,
     compare=[
         (CAP, "uncorrected"),

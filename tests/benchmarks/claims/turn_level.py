@@ -143,6 +143,7 @@ CLAIM = Claim(
     ),
     settings=SETTINGS,
     figures=("score", "right", "blunder"),
+    drawn=(OURS, TRAJECTORY, OUTCOME, SHUFFLED, DISCOUNTED),
     verdict=verdict,
     compare=[(OURS, TRAJECTORY), (OURS, OUTCOME), (OURS, SHUFFLED), (APART, OURS), (APART, TRAJECTORY),
              (DISCOUNTED, OURS), (RELEASED, OURS), (SCALED, OURS), (SCALED, SCALED_TRAJECTORY)],

@@ -1,0 +1,45 @@
+"""The kept matrices of agents and persons, drawn again without playing (`make matrix` plays them).
+
+python tests/benchmarks/matrix.py --redraw
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from arena.cli.show_evaluate import titled
+from arena.config.experiment import GameSpec
+from arena.evaluate.matrix import Cell
+from arena.evaluate.matrix_plot import drawn
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def draw(path: Path) -> Figure:
+    """As `arena matrix --plot` does, from what `--out` kept."""
+    kept = json.loads(path.read_text())
+    cells = []
+    for row in kept["cells"]:
+        assert not row["missing"], "the kept counts are of all trials"
+        cell = Cell(row["agent"], row["person"], row["words"], kept["tasks"], kept["trials"], kept["k"])
+        cell.successes |= {
+            task: [True] * won + [False] * (kept["trials"] - won) for task, won in enumerate(row["successes"])
+        }
+        cells.append(cell)
+    game = titled(GameSpec(name=kept["game"], options=kept["options"]))
+    return drawn(cells, f"{game}: {kept['tasks']} tasks × {kept['trials']} trials, 95 % intervals over tasks")
+
+
+def main() -> None:
+    """Draw them all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--redraw", action="store_true", required=True)
+    parser.parse_args()
+    for path in sorted(RESULTS.glob("matrix-*.json")):
+        draw(path).savefig(path.with_suffix(".png"), dpi=85)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The committed pictures, drawn again from the numbers beside them: few panels, legible, no rate out of its range."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.panels import MOST
+from arena.statistics import SHARE
+from tests.legible import complaints, joined
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+CLAIMS = sorted(path.stem.removeprefix("claims-") for path in RESULTS.glob("claims-*.json"))
+STUDIES = ["learning-nano", "learning-smollm2", "strength-kuhn", "strength-tic_tac_toe", "strength-mars", "desk"]
+STUDIES += ["proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk"]
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks are scripts: they import each other by their bare names."""
+    for folder in (HERE, HERE / "claims"):
+        monkeypatch.syspath_prepend(str(folder))
+
+
+def redrawn(study: str) -> tuple[dict[str, Any], Any]:
+    """A study's kept numbers, summed up anew, and their picture."""
+    kind, _, name = study.partition("-")
+    kept = json.loads((RESULTS / f"{study}.json").read_text())
+    if kind == "claims":
+        script = importlib.import_module("study")
+        claim = importlib.import_module(name).CLAIM
+        found = script.again(name, claim)
+        return found, script.draw(claim, found)
+    script = importlib.import_module(kind)
+    if kind == "learning":
+        kept["summary"] = script.summary(kept["study"], kept["runs"])
+        return kept, script.draw(kept)
+    if kind == "strength":
+        kept, runs = script.kept(name)
+        return kept | {"summary": script.summary(runs)}, script.draw(script.STUDIES[name], runs)
+    if kind == "desk":
+        kept["summary"] = script.summary(kept["runs"])
+        return kept, script.draw(kept)
+    if kind == "proposer":
+        arms = list(dict.fromkeys(run["arm"] for run in kept["runs"]))
+        kept["summary"] = script.summary(kept["runs"], arms)
+        return kept, script.draw(kept, arms)
+    if kind == "clinic":
+        kept = script.again(name)
+        return kept, script.STUDIES[name][1](kept)
+    return kept, script.draw(RESULTS / f"{study}.json")
+
+
+def plain(found: Any) -> Any:
+    """As it is written and read back; no number where there is none."""
+    return json.loads(json.dumps(found).replace("NaN", "null"))
+
+
+def test_every_picture_has_numbers_to_be_drawn_from() -> None:
+    drawn = {*STUDIES, *(f"claims-{name}" for name in CLAIMS)}
+    assert {path.stem for path in RESULTS.glob("*.png")} == drawn
+
+
+@pytest.mark.parametrize("study", [*STUDIES, *(f"claims-{name}" for name in CLAIMS)])
+def test_a_picture_is_drawn_from_what_is_kept_and_can_be_read(study: str) -> None:
+    found, figure = redrawn(study)
+    kept = json.loads((RESULTS / f"{study}.json").read_text())
+    for part in ("summary", "settings", "verdict", "because", "ours"):
+        assert plain(found.get(part)) == kept.get(part), f"{study}: --redraw"
+    assert complaints(figure) == []
+    assert 0 < len(figure.axes) <= MOST and not joined(figure, few=5)
+    for axis in figure.axes:
+        for bar in axis.collections:  # those of matrices are texts
+            (_, low), (_, high) = bar.get_segments()[0]
+            assert low <= high
+            if axis.get_ylim() == (-0.02, 1.02):
+                assert SHARE[0] <= low and high <= SHARE[1]
+
+
+@pytest.mark.parametrize("study", ["learning-nano", "strength-kuhn", "desk"])
+def test_a_control_has_the_same_colour_in_every_picture(study: str) -> None:
+    _, figure = redrawn(study)
+    (legend,) = figure.legends
+    colours = {t.get_text(): h.get_color() for t, h in zip(legend.get_texts(), legend.legend_handles, strict=True)}
+    assert colours["zero"] == "tab:grey" and len(set(colours.values())) == len(colours)
+
+
+def test_redraw_writes_without_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = importlib.import_module("desk")
+    kept = (RESULTS / "desk.json").read_text()
+    (tmp_path / "desk.json").write_text(kept)
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["desk.py", "--redraw"])
+    script.main()
+    assert (tmp_path / "desk.json").read_text() == kept
+    assert (tmp_path / "desk.png").read_bytes().startswith(b"\x89PNG")
