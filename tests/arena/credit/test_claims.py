@@ -18,7 +18,7 @@ HERE = Path(__file__).parents[2] / "benchmarks" / "claims"
 sys.path.append(str(HERE))
 
 from claim import Ends  # noqa: E402
-from study import STUDIES, result, with_means  # noqa: E402
+from study import STUDIES, kept_of, measured, result, with_means  # noqa: E402
 from world import Arm, Floats, Learner, Matches, World  # noqa: E402
 
 
@@ -131,7 +131,7 @@ def test_a_result_says_what_a_reader_needs() -> None:
         for place, setting in claim.settings.items()
         for name, rule in setting.arms.items()
     }  # fmt: skip
-    found = json.loads(json.dumps(result("igpo", claim, runs, 1.0)))
+    found = json.loads(json.dumps(result(claim, kept_of(claim, runs), measured("igpo", claim, 1.0))))
     assert {"claim", "published", "ours", "verdict", "rule", "environment_steps", "seeds", "command"} <= found.keys()
     assert found["machine"]["versions"]["torch"] and found["seeds"] == 2
     arm = next(iter(found["settings"].values()))["arms"]["outcome only (GRPO)"]["success"]

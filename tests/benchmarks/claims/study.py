@@ -83,7 +83,18 @@ def kept_of(claim: Claim, runs: dict[tuple[str, str], list[Curves]]) -> Kept:
     }
 
 
-def result(name: str, claim: Claim, kept: Kept, more: dict[str, Any]) -> dict[str, Any]:
+def measured(name: str, claim: Claim, seconds: float) -> dict[str, Any]:
+    """What is kept beside of how the runs went, and where."""
+    command = f"python tests/benchmarks/claims/study.py {name}"
+    return {
+        "also": claim.also() if claim.also else {},
+        "command": command,
+        "seconds": round(seconds, 1),
+        "machine": environment() | {"command": command},
+    }
+
+
+def result(claim: Claim, kept: Kept, beside: dict[str, Any]) -> dict[str, Any]:
     """What a study comes to: intervals, the verdict, and all that they follow from."""
     ends = {(s, a, f): v for s, of in kept.items() for a, figures in of["ends"].items() for f, v in figures.items()}
     verdict = claim.verdict(Ends(ends, claim.figures[0], claim.paired))
@@ -115,7 +126,7 @@ def result(name: str, claim: Claim, kept: Kept, more: dict[str, Any]) -> dict[st
             }
             for place, setting in claim.settings.items()
         },
-        **more,
+        **beside,
     }
 
 
@@ -174,7 +185,7 @@ def again(name: str, claim: Claim) -> dict[str, Any]:
     """What is kept of a study, summed up anew."""
     found = json.loads((RESULTS / f"claims-{name}.json").read_text())
     kept = {place: {what: of[what] for what in ("ends", "curves", "spec")} for place, of in found["settings"].items()}
-    return result(name, claim, kept, {what: found[what] for what in ("also", "command", "seconds", "machine")})
+    return result(claim, kept, {what: found[what] for what in ("also", "command", "seconds", "machine")})
 
 
 def table() -> str:
@@ -204,10 +215,7 @@ def main() -> None:
         return
     started = time.perf_counter()
     kept = kept_of(claim, play(claim, args.seeds or claim.seeds))
-    command = f"python tests/benchmarks/claims/study.py {args.what}"
-    more = {"also": claim.also() if claim.also else {}, "command": command}
-    more |= {"seconds": round(time.perf_counter() - started, 1), "machine": environment() | {"command": command}}
-    found = result(args.what, claim, kept, more)
+    found = result(claim, kept, measured(args.what, claim, time.perf_counter() - started))
     print(json.dumps({key: found[key] for key in ("ours", "verdict", "because", "also", "seconds")}, indent=1))
     if args.seeds is None:
         RESULTS.mkdir(exist_ok=True)
