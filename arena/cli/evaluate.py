@@ -81,7 +81,8 @@ def eval_(
     """Play a contender against others, on the same deals from every seat, and say how it did, with intervals.
 
     A run plays by the options and in the roles that it was trained with. Win rates count matches (Wilson), all
-    else is per deal (Student's t). A match that an illegal act ended is lost by its author, a draw to the others.
+    else is per deal; intervals stay in a figure's range. A match that an illegal act ended is lost by its author, a
+    draw to the others.
 
     Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
     """

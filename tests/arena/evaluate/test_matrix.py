@@ -12,10 +12,12 @@ from arena.evaluate import matrix as league
 from arena.evaluate import specs
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.matrix import Cell, in_role
+from arena.evaluate.matrix_plot import drawn
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
 from tests.agents.server import Server, lists
 from tests.arena.tiny import arena, refused
+from tests.legible import complaints
 
 FAULTY = """
 from simulators.base import SimulatorFault
@@ -205,3 +207,13 @@ def test_ctrl_c_keeps_the_cells_that_are_done(tmp_path: Path, monkeypatch: pytes
     told = arena("matrix", *command, "--out", out)
     assert told.code == 130 and f"1 of 3 cells are done and in {out}" in told.err
     assert [cell["person"] for cell in json.loads(out.read_text())["cells"]] == ["terse"]
+
+
+def test_its_picture_can_be_read_whatever_the_names() -> None:
+    cells = []
+    for agent in ("oracle", "a_$very_long_name_of_a_folder_with_a_run@12"):
+        for person in ("terse", "forgetful", "cooperative+smollm2-135m-instruct-and-more"):
+            cell = Cell(agent, person, "script", tasks=2, trials=2, k=2)
+            cell.successes |= {0: [True, True], 1: [False, True]}
+            cells.append(cell)
+    assert complaints(drawn(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +14,8 @@ from arena.errors import ConfigError
 from arena.evaluate.evaluation import Played
 from arena.evaluate.specs import Contenders
 from arena.evaluate.tournament import Meeting, Standings, pair_count, standings, tournament
+from arena.evaluate.tournament_plot import drawn
+from tests.legible import complaints
 
 KUHN = GameSpec(name="kuhn_poker")
 SEATS = ("first", "second")
@@ -104,3 +107,14 @@ def test_json_is_plain() -> None:
 def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         held(*specs, game=game)
+
+
+def test_its_picture_can_be_read_whatever_the_names() -> None:
+    contenders = Contenders().load("random", "minimax", "first_legal")
+    found = tournament(contenders, GameSpec(name="nim"), 4, 0)
+    assert complaints(drawn(found)) == []
+    names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in found.table.index}
+    renamed = replace(
+        found, table=found.table.rename(index=names), payoffs=found.payoffs.rename(index=names, columns=names)
+    )
+    assert complaints(drawn(renamed)) == []
