@@ -47,7 +47,7 @@ def changes(run: Path) -> list[Change]:
 def _ends(run: Path) -> list[list[Row]]:
     """The finished matches of the first and of the last iteration; [] where there is none yet."""
     reader = RunReader(run)
-    numbers = reader.iterations()
+    numbers = _over(reader)
     ends = (numbers[0], numbers[-1]) if numbers else ()
     return [[row for row in reader.log.read(k, streams=False) if row["status"] == "finished"] for k in ends]
 
@@ -137,10 +137,17 @@ def _valid(row: Row) -> float | None:
     return sum(bool(turn["valid"]) for turn in turns) / len(turns) if turns else None
 
 
+def _over(reader: RunReader) -> list[int]:
+    """The iterations that are over; before the first is, those that are played."""
+    logged = reader.iterations()
+    over = {row["iteration"] for row in reader.metrics()}
+    return [number for number in logged if number in over] or logged
+
+
 def best_match(run: Path) -> str | None:
     """The match of the last iteration that is most worth reading: the highest total payoff, then the longest."""
     reader = RunReader(run)
-    numbers = reader.iterations()
+    numbers = _over(reader)
     rows = [r for r in reader.log.read(numbers[-1], streams=False) if r["status"] == "finished"] if numbers else []
     best = max(rows, key=lambda row: (sum(row["payoffs"].values()), len(row["turns"])), default=None)
     return None if best is None else str(best["id"])

@@ -32,8 +32,7 @@ def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
     path = checkpoint.folder / CONTENTS
     if not path.is_file():
         return {}
-    with explained(path, "reading"):
-        found: Fingerprints = json.loads(path.read_text())
+    found = _read(path)
     for name, expected in found.items():
         _check_file(run, name, expected, checkpoint.iteration)
     return found
@@ -65,6 +64,19 @@ def _listed(folder: Path, number: int) -> Checkpoint:
     if expected is None and (folder / CONTENTS).exists():
         raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
     return Checkpoint(folder, number)
+
+
+def _read(path: Path) -> Fingerprints:
+    with explained(path, "reading"):
+        text = path.read_bytes()
+    try:
+        found = json.loads(text)
+        right = all(isinstance(found[name]["size"], int) and found[name].keys() == {"sha256", "size"} for name in found)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        right = False
+    if not right or not isinstance(found, dict):
+        raise StoreError(f"{path} is no list of contents: restore it from a copy")
+    return found
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:

@@ -26,15 +26,23 @@ def safe_name(name: str, what: str) -> str:
 def inside(root: Path, relative: str) -> Path:
     """The path of `relative` under `root`; StoreError where it is absolute or leads out of it."""
     path = root / relative
-    if "\0" in relative or not path.resolve().is_relative_to(root.resolve()):
-        raise StoreError(f"{relative[:80]!r} leads out of {root}")
-    return path
+    try:
+        if "\0" not in relative and path.resolve().is_relative_to(root.resolve()):
+            return path
+    except (OSError, RuntimeError):
+        raise StoreError(f"{path} cannot be read: it is a link that leads nowhere") from None
+    raise StoreError(f"{relative[:80]!r} leads out of {root}")
 
 
 @contextmanager
 def explained(path: Path, doing: str = "writing") -> Iterator[None]:
-    """Turns an operating system's error in the block into a StoreError of one line about `path`."""
+    """Turns an operating system's error in the block into a StoreError of one line about `path`.
+
+    What is to be read is a file or a folder: a pipe or a device would never end.
+    """
     try:
+        if doing == "reading":
+            require_plain(path)
         yield
     except StoreError:
         raise
@@ -43,6 +51,12 @@ def explained(path: Path, doing: str = "writing") -> Iterator[None]:
         if code is None:
             raise
         raise StoreError(_explain(code, path, doing)) from error
+
+
+def require_plain(path: Path) -> None:
+    """StoreError for a pipe, a device or a socket at `path`; OSError where nobody may look."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise StoreError(f"{path} cannot be read: it is neither a file nor a folder")
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import StoreError
-from arena.store.files import explained, inside, write_atomic
+from arena.store.files import explained, inside, require_plain, write_atomic
 
 MANIFEST = "manifest.json"
 _PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"})
@@ -27,6 +27,7 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
 def described(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
     """What the manifest says, its own bytes checked and no others; StoreError, naming `what` it is, for a torn one."""
     try:
+        require_plain(folder / MANIFEST)
         raw = (folder / MANIFEST).read_bytes()
     except OSError:
         raise StoreError(f"{what} {folder} is torn: it has no {MANIFEST}") from None

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arena.errors import StoreError
-from arena.store.files import CONFIG, explained, require_run
+from arena.store.files import CONFIG, explained, require_plain, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
 from arena.store.schema import (
@@ -41,6 +41,7 @@ def log_path(folder: Path, iteration: int, kind: str) -> Path:
 def read_parquet(path: Path, schema: Any, columns: Collection[str]) -> Any:
     """Columns of the sealed file of that schema as an Arrow table; LogError when it is damaged or too new."""
     try:
+        require_plain(path)
         file = pq.ParquetFile(path, page_checksum_verification=True)
         written = schema_at(schema, check_version(file.schema_arrow.metadata, path))
         if not file.schema_arrow.equals(written):  # no checksum covers a Parquet file's footer, which names the columns
@@ -163,13 +164,19 @@ class RunReader:
         with explained(path, "reading"):
             text = path.read_bytes()
         try:
-            body = dict(json.loads(text))
-        except (ValueError, TypeError, RecursionError):
-            raise StoreError(f"{path} is damaged: it should be one JSON object") from None
+            body = json.loads(text)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            raise StoreError(f"{path} is damaged: it should be one JSON object")
         seal = body.pop(SEAL, None)
-        if seal != digest(body) if seal is not None else "commands" in body:  # an older Arena wrote neither
+        if seal != digest(body) if seal is not None else not self._of_an_older_arena():
             raise StoreError(f"{path} is not as it was written: restore it from a copy")
         return body
+
+    def _of_an_older_arena(self) -> bool:
+        """Whether the folder has nothing of what came with the environment's hash."""
+        return not (self.path / "roles").exists() and not any(self.path.glob("checkpoints/*/contents.json"))
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""

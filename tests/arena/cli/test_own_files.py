@@ -134,5 +134,7 @@ def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Pat
     for key in ("files", "commands", "experiment", "sha256"):
         del about[key]
     (run / "environment.json").write_text(json.dumps(about))
+    for folder in ("roles", "games", "data", "checkpoints", "log"):
+        shutil.rmtree(run / folder)
     (place.parent / "home" / "trusted-games").unlink()
     assert f"would run the code of {place}/race.py" in refused("resume", run, "--iterations", "2")
