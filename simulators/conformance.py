@@ -174,6 +174,13 @@ def _occurs(words: str, text: str) -> bool:
     return bool(words) and words in text and re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
+PROMISES = kit.PROMISES | {
+    "noop": "who does nothing scores at most 0.02: pay for what was done, not for what was left alone",
+    "random": "who picks any listed act succeeds as often as `floor` says: measure it and write it there",
+    "oracle": "who knows the record always scores 1: else the task cannot be done, or its outcome is judged wrongly",
+    "transcripts": "the same seed and player give the same transcript: all chance comes from the match's rng",
+    "leaks": "nothing in `hidden()` stands in what the first seat was shown before it was told",
+}
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "noop": _noop,
     "random": _random,

@@ -11,7 +11,7 @@ from agents.errors import BrainError
 from agents.names import nearest
 from agents.player import Brain, View
 from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
-from agents.players.positions import begun
+from agents.players.positions import begun, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
 
@@ -125,8 +125,9 @@ def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
     if kind.picks:
         trial = begun(game)
         if all(trial.legal(each) is None for each in ([seat] if seat else trial.possible_agents)):
-            who = f"{game.name} lists none for {seat}" if seat else f"{game.name} lists none"
-            raise BrainError(f"{_shown(spec)} picks among the legal acts that a game lists: {who}")
+            who = f"{titled(game)} lists none" + (f" for {seat}" if seat else "")
+            instead = "seat a model, an endpoint or a person there"
+            raise BrainError(f"{_shown(spec)} picks among the legal acts that a game lists: {who}: {instead}")
 
 
 def make_brain(spec: str, seed: int, game: Any) -> Brain:

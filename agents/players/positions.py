@@ -62,7 +62,8 @@ class ClonePosition:
     @property
     def key(self) -> Hashable:
         # With nothing hidden, what everybody sees is all there is.
-        facts = json.dumps(self.game.infos[self.game.agent_selection]["public"], sort_keys=True)
+        info = self.game.infos[self.game.agent_selection]
+        facts = json.dumps([info["public"], info["private"]], sort_keys=True)
         return self.mover, facts, tuple(self.earned())
 
     def acts(self) -> Sequence[str]:
@@ -98,6 +99,11 @@ def begun(game: Any) -> Any:
     fresh = game.clone() if hasattr(game, "agent_selection") else copy.deepcopy(game)
     fresh.reset(seed=0)
     return fresh
+
+
+def titled(game: Any) -> str:
+    """What to call a game in a message: a wrapped one by its own name, not its library's."""
+    return str(getattr(game, "title", game.name))
 
 
 _KNOWN: dict[Hashable, bool] = {}

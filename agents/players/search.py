@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from agents.player import Brain, View
-from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position
+from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position, titled
 
 SOONER = 0.999  # of a value is left one act later, so that a win now is better than a later one
 ALIKE = 1e-9
@@ -179,15 +179,20 @@ def _count(text: str, expected: str) -> int:
 
 def unfit_for_mcts(game: Any, effort: tuple[int, int]) -> str:
     """Why tree search cannot play a game; "" if it can."""
-    if not game.perfect_information:
-        return f"mcts looks at the whole state: {game.name} hides something, it would cheat"
-    return ""
+    return _hidden("mcts", game)
+
+
+def _hidden(player: str, game: Any) -> str:
+    """Why a player that looks at the whole state would cheat; "" where nothing is hidden."""
+    if game.perfect_information or getattr(game, "lies_open", lambda: False)():
+        return ""
+    return f"{player} looks at the whole state: {titled(game)} hides something, or nobody can tell: it would cheat"
 
 
 def unfit_for_minimax(game: Any, depth: int | None) -> str:
     """Why minimax cannot play a game; "" if it can."""
-    if not game.perfect_information:
-        return f"minimax looks at the whole state: {game.name} hides something, it would cheat"
+    if hidden := _hidden("minimax", game):
+        return hidden
     if len(game.possible_agents) != 2:
         return f"minimax plays for two seats: {game.name} has {len(game.possible_agents)}"
     if hasattr(game, "spiel") and (kind := game.spiel.get_type()).chance_mode != kind.ChanceMode.DETERMINISTIC:

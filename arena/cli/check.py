@@ -130,6 +130,9 @@ def check_game(
             table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
         console = PlainConsole()
         console.print(table)
+        for finding in findings:
+            if not finding.ok:
+                console.print(Text(f"{finding.name}: {kit.PROMISES[finding.name]}", style="yellow"), soft_wrap=True)
         promise = "simulators promise" if simulated else "games promise"
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]

@@ -12,7 +12,9 @@ from typing import Any, Self
 import numpy as np
 
 from games.base import TextGame, one_line
+from games.conformance.openness import lies_open
 
+_OPEN: dict[tuple[Any, ...], bool] = {}
 SHARED = ("illegal", "penalty", "stake", "talk")
 """TextGame's options; whatever else a user sets is meant for the wrapped environment."""
 
@@ -75,6 +77,13 @@ class ForeignGame(TextGame):
         """Notes what the environment raised, in one line."""
         self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
         return self.faults[-1]
+
+    def lies_open(self) -> bool:
+        """Whether trial matches, played once per environment, have shown that nothing is hidden (see `openness`)."""
+        known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
+        if known not in _OPEN:
+            _OPEN[known] = lies_open(self)
+        return _OPEN[known]
 
     def copied(self) -> Any:
         """An independent copy of the environment."""

@@ -22,6 +22,7 @@ from pettingzoo.test import api_test, seed_test
 
 from games.base import TextGame
 from games.conformance.fuzz import LONGEST, Broken, Make, fuzz, plain, told
+from games.conformance.openness import lies_open
 from games.conformance.random_acts import TALK, legal_act
 
 STARTS = 20
@@ -184,9 +185,12 @@ def _secrets(make: Make, seeds: int) -> str:
     starts = _starts(one)
     if one.perfect_information:
         return "nothing is hidden, as the game says"
+    if lies_open(one):
+        return "nothing is hidden: nothing is dealt, and all seats see every act (mcts and minimax may play)"
     if not _deals(one):
         return "nothing is dealt: with the same acts every seed gives the same match"
-    raise Unchecked(f"twin_deals offers no two deals to play; {starts}")
+    how = "return two sets of options for reset from twin_deals(seat, rng) (docs/new-game.md#secrets)"
+    raise Unchecked(f"nobody can tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
 
 
 def _starts(game: TextGame) -> str:
@@ -285,6 +289,17 @@ def _harmless(game: TextGame, where: str) -> None:
                 raise Broken(f"{where}: {seat} reads control characters or forged lines: {message['text'][:80]!r}")
 
 
+PROMISES = {
+    "pettingzoo": "PettingZoo's own tests of a turn-based environment pass",
+    "determinism": "the same seed and acts give the same match: all is set up in set_up, by chance from its rng",
+    "interleaving": "matches played by turns do not touch each other: no globals, no class attributes that change",
+    "seeds": "a game that deals secrets deals others from another seed",
+    "secrets": "no seat sees what only others know: write twin_deals (docs/new-game.md#secrets)",
+    "clones": "clone() is equal and independent: state is plain values, or __deepcopy__ is written",
+    "facts": "public(), private() and legal() give fresh values that JSON has, and talk arrives harmless",
+    "fuzz": "no act of any kind raises, pays its author, or favours another: raise IllegalAct in play",
+}
+"""What each check looks at, and where to look when it fails."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "pettingzoo": _pettingzoo,
     "determinism": _determinism,

@@ -8,6 +8,7 @@ import pytest
 
 import games
 from agents.role import read_role
+from games.conformance.kit import check
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "new-game.md").read_text("utf-8")
@@ -61,6 +62,12 @@ def test_the_guides_game_is_won_as_its_theory_says(race):
     game.reset(seed=0)
     game.step("ADD 4")
     assert not game.ended and game.infos["first"]["valid"] is False
+
+
+def test_the_guides_secrets_are_looked_at(race):
+    found = {f.name: f for f in check(lambda: games.make(f"{race}/highest.py:Highest"), seeds=10, acts=200)}
+    assert all(finding.ok for finding in found.values()), found
+    assert "2 of 2 seats" in found["secrets"].detail
 
 
 def test_the_guides_role_reads_its_own_examples(race):

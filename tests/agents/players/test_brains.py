@@ -48,8 +48,8 @@ def test_what_is_written_wrongly(spec, says):
 @pytest.mark.parametrize(
     ("spec", "game", "says"),
     [
-        ("mcts:100", "kuhn_poker", "mcts looks at the whole state: kuhn_poker hides something, it would cheat"),
-        ("minimax", "kuhn_poker", "minimax looks at the whole state: kuhn_poker hides something, it would cheat"),
+        ("mcts:100", "kuhn_poker", "mcts looks at the whole state: kuhn_poker hides something"),
+        ("minimax", "kuhn_poker", "minimax looks at the whole state: kuhn_poker hides something"),
         ("minimax", "connect_four", "connect_four has over 20,000 positions: give minimax a depth, such as minimax:4"),
         ("minimax", "ultimatum", "what one side wins for the other's loss: in ultimatum it is not"),
         ("nash", "ultimatum", "in ultimatum it is not"),
@@ -72,7 +72,8 @@ def test_seats_whose_acts_are_not_listed():
     game = games.make("word_clue")
     giver, guesser = game.possible_agents[:2]
     assert why("random", "word_clue", giver) == (
-        f"random picks among the legal acts that a game lists: word_clue lists none for {giver}"
+        f"random picks among the legal acts that a game lists: word_clue lists none for {giver}: "
+        "seat a model, an endpoint or a person there"
     )
     check_brain("random", game, guesser)
     check_brain("random", game)

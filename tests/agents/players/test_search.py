@@ -5,6 +5,8 @@ import random
 import pytest
 
 import games
+from agents.errors import BrainError
+from agents.players.brains import check_brain, make_brain
 from agents.players.positions import ClonePosition, SpielPosition
 from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, mcts
 from agents.players.simple import Random
@@ -196,3 +198,33 @@ def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
     game.reset(seed=0)
     for seed in (2**31, 2**32 - 1):
         assert mcts(seed, game, (2, 1)).act(view_of(game)) in game.legal("first")
+
+
+def test_positions_of_a_wrapped_game_are_told_apart():
+    """All that it shows it shows to the seats: the public facts alone are how many acts were played."""
+    keys = set()
+    for act in ("0", "1", "2"):
+        game = games.make("pettingzoo:tictactoe_v3")
+        game.reset(seed=0)
+        game.step(act)
+        keys.add(ClonePosition(game).key)
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("name", ["pettingzoo:tictactoe_v3", "textarena:TicTacToe-v0"])
+def test_wrapped_games_in_which_nothing_is_hidden_are_searched(name):
+    game = games.make(name)
+    check_brain("mcts:5x1", game)
+    check_brain("minimax:2", game)
+    game.reset(seed=0)
+    for _ in range(3):
+        view = view_of(game)
+        game.step(make_brain("mcts:20x1", 0, game).act(view))
+    assert game.turns == 3
+    with pytest.raises(BrainError, match="KuhnPoker-v0 hides something"):
+        check_brain("mcts:5x1", games.make("textarena:KuhnPoker-v0"))
+
+
+def test_who_picks_among_listed_acts_is_told_where_there_are_none():
+    with pytest.raises(BrainError, match=r"ConnectFour-v0 lists none.*seat a model"):
+        check_brain("random", games.make("textarena:ConnectFour-v0"))

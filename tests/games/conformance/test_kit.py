@@ -10,9 +10,12 @@ import pytest
 
 import games
 from games.base import IllegalAct
+from games.conformance import kit
 from games.conformance.kit import check
+from games.conformance.openness import lies_open
 from games.kuhn_poker import KuhnPoker
 from games.wordle import Wordle
+from simulators import conformance as simulated
 
 MILLION = 10**6
 
@@ -236,8 +239,29 @@ def test_what_is_known_about_secrets_is_said():
     assert secrets("sheriff") == (True, "nothing is dealt: with the same acts every seed gives the same match")
     for name, alike in ("wordle", 19), ("openspiel:oh_hell", 0), ("textarena:KuhnPoker-v0", 34):
         ok, detail = secrets(name)
-        assert ok is None and detail.startswith("twin_deals offers no two deals to play")
+        assert ok is None and "twin_deals(seat, rng)" in detail and "docs/new-game.md" in detail
         assert f"{alike} show the facts of another, and are the same" in detail
+
+
+@pytest.mark.parametrize(
+    ("name", "is_open"),
+    [
+        ("tic_tac_toe", True), ("textarena:TicTacToe-v0", True), ("pettingzoo:tictactoe_v3", True),
+        ("kuhn_poker", False), ("sheriff", False), ("prisoners_dilemma", False), ("openspiel:oh_hell", False),
+        ("textarena:KuhnPoker-v0", False), ("pettingzoo:rps_v2", False), ("textarena:ConnectFour-v0", False),
+    ],
+)  # fmt: skip
+def test_whether_a_game_lies_open_is_found_out_by_playing(name, is_open):
+    """Not: cards are dealt; acts are hidden; both choose at once; no acts are listed, so nobody could look."""
+    game = games.make(name)
+    assert lies_open(game) is is_open
+    if is_open:
+        assert secrets(name)[0] is True
+
+
+def test_every_check_says_what_it_is_about():
+    assert kit.PROMISES.keys() == kit.CHECKS.keys()
+    assert simulated.PROMISES.keys() == {**kit.CHECKS, **simulated.CHECKS}.keys()
 
 
 TRACES = """

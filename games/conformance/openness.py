@@ -1,0 +1,70 @@
+"""Does a game hide anything? Found out by playing it: nothing is dealt, and whatever a seat does all others can tell.
+
+Then what everybody has seen says all there is to know, and a search player that looks at the whole state cheats nobody.
+A game in which two acts come to the same may be taken to hide something; one that hides something is not taken to lie
+open, as far as trial matches go.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from games.base import TextGame
+from games.conformance.fuzz import plain
+
+SEEDS, ACTS = 4, 60
+"""Trial matches, and how many acts of each are looked at."""
+
+
+def lies_open(game: TextGame) -> bool:
+    """Whether trial matches of listed acts have shown that nothing is hidden; the game is left as it is."""
+    return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
+
+
+def _begun(game: TextGame, seed: int) -> TextGame:
+    begun = game.clone()
+    begun.reset(seed=seed)
+    return begun
+
+
+def _deals_nothing(game: TextGame, seed: int) -> bool:
+    """Whether this seed's match is the next one's, act by act."""
+    one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
+    for _ in range(ACTS):
+        if _views(one) != _views(two):
+            return False
+        if one.ended or not (listed := one.infos[one.agent_selection]["legal"]):
+            return True
+        act = rng.choice(listed)
+        one.step(act)
+        two.step(act)
+    return True
+
+
+def _acts_are_seen(game: TextGame, seed: int) -> bool:
+    """Whether different acts leave every other seat with different views."""
+    here, rng, compared = _begun(game, seed), random.Random(seed), 0
+    for _ in range(ACTS):
+        mover = here.agent_selection
+        if here.ended or not (listed := here.infos[mover]["legal"]):
+            break
+        if len(listed) > 1:
+            after = [here.clone(), here.clone()]
+            for branch, act in zip(after, rng.sample(list(listed), 2), strict=True):
+                branch.step(act)
+            if any(_seen(after[0], seat) == _seen(after[1], seat) for seat in here.seats if seat != mover):
+                return False
+            compared += 1
+        here.step(rng.choice(listed))
+    return compared > 0
+
+
+def _views(game: TextGame) -> str:
+    return plain([game.agent_selection, game.ended, [_seen(game, seat) for seat in game.seats]])
+
+
+def _seen(game: TextGame, seat: str) -> str:
+    """All that a seat is told and shown."""
+    facts: list[Any] = [game.observe(seat)["messages"], game.public(), game.private(seat)]
+    return plain(facts)
