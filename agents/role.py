@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -153,7 +154,7 @@ def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
     """The file of every role with a name, sorted: the built-in ones and those in the folders."""
     paths: dict[str, Path] = {}
     for folder in (BUILT_IN, *map(Path, folders)):
-        if not folder.is_dir():
+        if not isdir(folder):
             raise RoleError(f"{folder}: the folder of roles does not exist or is not a folder")
         for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
             other = paths.get(path.stem, path)

@@ -76,11 +76,11 @@ def resolve(name: str) -> Path:
     seed = _nano_seed(name)
     if seed is not None:
         return _made(name, _nano_source(seed), lambda folder: _make_nano(folder, seed))
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_folder(folder)
         return folder.resolve()
-    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and not folder.parent.exists():
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and not os.path.exists(folder.parent):
         return _from_hub(name)
     if name.startswith((".", "~")) or os.sep in name:
         raise WeightsError(f"no model folder {name}: give an existing folder, or one of {DEFAULT}, {NANO}")

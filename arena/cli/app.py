@@ -5,6 +5,7 @@ What a command needs it imports itself: to be told of commands, nobody waits for
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -76,6 +77,10 @@ def run_cli() -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return _complain(f"{str(error.filename)[:80]}…: no file can have so long a name", 2)
     return 0
 
 

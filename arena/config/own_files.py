@@ -5,6 +5,7 @@ code: what came with a run's folder is imported only if a run of these very byte
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def _games(experiment: Experiment) -> list[GameSpec]:
 
 def _file_of(game: GameSpec) -> Path | None:
     path = game.name.rpartition(":")[0]
-    return Path(path).expanduser().absolute() if path.endswith(".py") else None
+    return Path(os.path.expanduser(path)).absolute() if path.endswith(".py") else None
 
 
 def _part_files(experiment: Experiment) -> list[Path]:
@@ -143,7 +144,7 @@ def _part_files(experiment: Experiment) -> list[Path]:
 def _code_files(config: Any) -> list[Path]:
     """The files of all that is named as file.py:name in a config, which need not be a whole or a right one."""
     names = (text.rpartition(":")[0] for text in _texts(config))
-    return [Path(name).expanduser().absolute() for name in dict.fromkeys(names) if name.endswith(".py")]
+    return [Path(os.path.expanduser(name)).absolute() for name in dict.fromkeys(names) if name.endswith(".py")]
 
 
 def _texts(value: Any) -> Iterator[str]:

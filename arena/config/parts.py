@@ -6,6 +6,7 @@ settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one
 `estimator: lone_winner.py:lone_winner`.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
@@ -155,7 +156,7 @@ def part(kind: str, name: str) -> Callable[..., Any]:
 def absolute(name: str) -> str:
     """A part's name as it holds from anywhere: `file.py:function` with the file's whole path."""
     path, colon, function = name.rpartition(":")
-    return f"{Path(path).expanduser().resolve()}{colon}{function}" if path.endswith(".py") else name
+    return f"{Path(os.path.expanduser(path)).resolve()}{colon}{function}" if path.endswith(".py") else name
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os.path import expanduser, isdir, isfile
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -46,7 +47,7 @@ def anchored(value: Any, hint: Any = None) -> Any:
 
 def absolute(path: str) -> str:
     """From the root, whatever the user's folder is."""
-    return str(Path(path).expanduser().resolve())
+    return str(Path(expanduser(path)).resolve())
 
 
 def _role(name: str) -> str:
@@ -56,7 +57,7 @@ def _role(name: str) -> str:
 def _data(text: str) -> str:
     """A file that is there; options are other texts, too."""
     likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
-    return absolute(text) if likely and Path(text).expanduser().is_file() else text
+    return absolute(text) if likely and isfile(expanduser(text)) else text
 
 
 def _game(name: str) -> str:
@@ -69,7 +70,7 @@ def _model(name: str) -> str:
     from agents.weights import resolve
 
     here = absolute(name)
-    return here if Path(here).is_dir() and str(resolve(name)) == here else name
+    return here if isdir(here) and str(resolve(name)) == here else name
 
 
 def _contender(spec: str) -> str:
@@ -79,9 +80,9 @@ def _contender(spec: str) -> str:
     run = RUN_WEIGHTS.fullmatch(spec)
     if names_brain(spec):
         return spec
-    if run and Path(absolute(run["path"]), CONFIG).is_file():
+    if run and isfile(Path(absolute(run["path"]), CONFIG)):
         return absolute(run["path"]) + spec[run.end("path") :]
-    return _model(spec) if Path(absolute(spec), "config.json").is_file() else spec
+    return _model(spec) if isfile(Path(absolute(spec), "config.json")) else spec
 
 
 Folder = Annotated[str, Anchor(absolute)]

@@ -15,6 +15,7 @@ import atexit
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
 from typing import Literal
 
@@ -72,10 +73,10 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     if not spec.strip():
         raise ConfigError("a contender has no name: give a brain, a run folder, a model or endpoint:MODEL")
     match = RUN_WEIGHTS.fullmatch(spec)
-    path = Path(match["path"] if match else spec).expanduser()
-    if match and (path / CONFIG).is_file():
+    path = Path(expanduser(match["path"] if match else spec))
+    if match and isfile(path / CONFIG):
         return _read_run(spec, path, match["iteration"], match["policy"], trust)
-    if path.exists() and str(path) != str(Path(spec).expanduser()):
+    if exists(path) and str(path) != expanduser(spec):
         raise StoreError(f"{path} is not a run folder, such as runs/latest")
     try:
         return Source(spec, "weights", {"": resolve(spec)})
@@ -85,9 +86,9 @@ def read_spec(spec: str, trust: bool = False) -> Source:
 
 def _unknown(spec: str, path: Path) -> ConfigError | None:
     """What a spec may have meant that names nothing; None for a folder that is there but holds no model."""
-    if path.exists() or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not path.parent.exists()):
+    if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # what is wrong with the folder, or with the hub, is said already
-    beside = path.parent.glob("*") if path.parent.is_dir() else ()
+    beside = path.parent.glob("*") if isdir(path.parent) else ()
     runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
     known = runs if "/" in spec else [*(model.name for model in available()), *BRAINS, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
@@ -221,4 +222,4 @@ def history(spec: str) -> list[str]:
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""
-    return [f"{match['path']}@{iteration}{policy}" for iteration in kept(Path(match["path"]).expanduser())]
+    return [f"{match['path']}@{iteration}{policy}" for iteration in kept(Path(expanduser(match["path"])))]

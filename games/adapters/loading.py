@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ _DATA: dict[str, str] = {}
 
 def keep(path: Path, kept: Kept) -> None:
     """Take the game's file of this path from elsewhere from now on; the first to say so is heard, unless refused."""
-    path = path.expanduser().absolute()
+    path = Path(os.path.expanduser(path)).absolute()
     if path not in _KEPT or _KEPT[path].refused:
         _KEPT[path] = kept
 
@@ -119,7 +120,7 @@ def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
 
 def load_file(path: Path) -> ModuleType:
     """A file of somebody's, or what is kept in its place, imported once; ValueError says in one line why not."""
-    path = path.expanduser().absolute()
+    path = Path(os.path.expanduser(path)).absolute()
     kept = _KEPT.get(path, Kept(path))
     if kept.refused:
         raise ValueError(kept.refused)
@@ -129,7 +130,7 @@ def load_file(path: Path) -> ModuleType:
 @functools.cache
 def _module(path: Path) -> ModuleType:
     """The file, imported once under a name of its own."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
     name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -1,5 +1,6 @@
 """Bad input: one clear line on stderr, exit code 2, no traceback, and nothing lost or left behind."""
 
+import json
 import os
 import re
 import shutil
@@ -301,6 +302,18 @@ def test_an_option_that_a_simulator_sets_itself() -> None:
 def test_a_task_that_would_take_hours_to_make() -> None:
     task = "task={chain_sum: {max_digits: 1000000}}"
     assert "chain_sum.max_digits: at most 1000" in refused("eval", "noop", "--game", "reasoning", "--option", task)
+
+
+@pytest.mark.parametrize("name", ["~nobody", "~nobody/x", "x" * 5000, "a\x00b", "a/" * 3000])
+def test_names_that_no_file_can_have(name: str) -> None:
+    quoted = json.dumps(name)
+    for setting in ("policies.shared.model", "seats.opener.role", "game.name", "roles"):
+        assert run_refused("--set", f"{setting}={quoted}")
+    if "\0" not in name:
+        assert refused("eval", name, "--game", "nim")
+        assert refused("eval", "random", "--game", f"{name}.py:A")
+        for command in ("show", "resume"):
+            assert refused(command, name)
 
 
 def test_a_complaint_is_short_whatever_it_repeats() -> None:
