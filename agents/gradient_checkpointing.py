@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 @contextmanager
@@ -20,6 +19,8 @@ def checkpointed(model: torch.nn.Module) -> Iterator[None]:
 
     Whatever cache they are given has to answer a second time as it did the first.
     """
+    from transformers.modeling_layers import GradientCheckpointingLayer  # half of transformers, which the model brought
+
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
         layer.forward = partial(_anew, layer.forward)

@@ -73,9 +73,11 @@ def load_model(path: Path, dtype: Any = None) -> Any:
     """The folder's causal model (torch module in eval mode, on CPU; float32 unless told), or WeightsError."""
     check_folder(path)
     auto_model, _ = auto_classes()  # before all else that would load the most of it
-    import torch
+    with _quick_imports():
+        import torch
+        import transformers.modeling_utils  # noqa: F401 the model's own module would import it
 
-    from agents import attention
+        from agents import attention
 
     with told(path), quietly():
         model, info = auto_model.from_pretrained(
@@ -108,22 +110,32 @@ def load_tokenizer(path: Path) -> Any:
 
 @cache
 def auto_classes() -> tuple[Any, Any]:
-    """transformers' AutoModelForCausalLM and AutoTokenizer, imported in two thirds of the time that they take.
+    """transformers' AutoModelForCausalLM and AutoTokenizer."""
+    with _quick_imports():
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    return AutoModelForCausalLM, AutoTokenizer
 
-    For a way to generate that nobody here uses, it would import scikit-learn where that is installed. And what a
-    library defines stays: there is nothing to collect.
+
+@contextmanager
+def _quick_imports() -> Iterator[None]:
+    """What of transformers is imported within takes two thirds of its time.
+
+    For a way to generate and for finding objects in pictures it would import scikit-learn and SciPy where they are
+    installed. And what a library defines stays: there is nothing to collect.
     """
-    barred = "sklearn" not in sys.modules
-    if barred:
-        sys.modules["sklearn"] = None  # type: ignore[assignment]  # to Python, a package that is not there
+    barred = [name for name in ("scipy", "sklearn") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(barred)  # type: ignore[arg-type]  # None: to Python, packages that are not there
     gc.disable()
     try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import is_scipy_available
+
+        is_scipy_available.cache_clear()  # it may have been asked before, and will be again
+        yield
     finally:
         gc.enable()
-        if barred:
-            del sys.modules["sklearn"]
-    return AutoModelForCausalLM, AutoTokenizer
+        for name in barred:
+            del sys.modules[name]
+        is_scipy_available.cache_clear()
 
 
 def _check_safetensors(path: Path) -> None:

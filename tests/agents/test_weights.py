@@ -215,13 +215,17 @@ def test_smollm2_loads_and_answers() -> None:
     assert int(written[-1]) == frame.stop_id
 
 
-def test_a_model_is_loaded_without_scikit_learn_which_stays_to_be_had(model: Path) -> None:
+@pytest.mark.parametrize("first", ["", "import agents.scoring"], ids=["alone", "after parts of transformers"])
+def test_a_model_is_loaded_without_scipy_and_scikit_learn_which_stay_to_be_had(model: Path, first: str) -> None:
     code = f"""if True:
         import gc, pathlib, sys
+        {first}
         from agents.weights import load_model, load_tokenizer
         load_tokenizer(pathlib.Path({str(model)!r})), load_model(pathlib.Path({str(model)!r}))
-        assert "sklearn" not in sys.modules and gc.isenabled()
-        import sklearn.metrics
+        assert not {{"scipy", "sklearn"}} & sys.modules.keys() and gc.isenabled()
+        import scipy.optimize, sklearn.metrics
+        from transformers.utils import is_scipy_available
+        assert is_scipy_available()
         """
     subprocess.run([sys.executable, "-c", code], check=True)
 
