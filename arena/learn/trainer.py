@@ -271,6 +271,8 @@ class PolicyTrainer:
         """DivergedError unless the weights are finite, and what they say of the shortest of the samples' streams."""
         with self.gathered():
             require_finite(self.model.parameters(), where, "the weights are not finite", advice)
+        if not samples:
+            return
         shortest = min(samples, key=lambda s: len(s.stream.ids))
         scores = self.look([shortest.stream], [shortest.temperature])
         said = [torch.from_numpy(s.logprobs) for s in scores]

@@ -217,7 +217,8 @@ class _Watch:
         code = os.waitstatus_to_exitcode(int(status))
         reason = self.reason
         if not reason and code < 0:
-            reason = "timeout" if float(cpu) >= cpu_limit - 0.1 else "killed"
+            spent = code == -signal.SIGXCPU or float(cpu) >= cpu_limit - 0.1
+            reason = "timeout" if spent else "killed"
         if not reason and code and stderr.rstrip().rpartition("\n")[2].startswith("MemoryError"):
             reason = "memory"
         return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, took)

@@ -154,7 +154,7 @@ def test_what_is_not_there_is_told_in_one_line(run: Path, spec: str, says: str) 
 
 def test_a_run_without_a_checkpoint_has_its_first_weights_only(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run")
-    with pytest.raises(StoreError, match="no valid checkpoint yet"):
+    with pytest.raises(StoreError, match="has no checkpoint yet"):
         read_spec(str(run))
     assert read_spec(f"{run}@0").folders == {"shared": resolve("nano")}
 

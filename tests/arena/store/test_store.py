@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from threading import Timer
 
 import pyarrow.parquet as pq
 import pytest
@@ -620,11 +621,16 @@ def test_json_lines_are_read_by_plain_json(tmp_path: Path) -> None:
     assert files.CONFIG == "config.yaml"
 
 
-def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path) -> None:
+def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MatchLog(tmp_path)
     batch = matchlog.MatchBatch(log)
-    for number in range(1000):
+    monkeypatch.setattr(
+        matchlog, "Timer", lambda seconds, late: Timer(3600.0, late)
+    )  # on a busy machine a second is over
+    for number in range(999):
         batch.add(record(0, number))
+    assert log.read(0) == []
+    batch.add(record(0, 999))
     assert len(log.read(0)) == 1000, "1,000 are written together"
     batch.add(record(1, 0))
     batch.flush()
