@@ -6,9 +6,11 @@ import copy
 import json
 import random
 from collections.abc import Hashable, Sequence
+from time import process_time
 from typing import Any, Protocol
 
 SMALL = 20_000  # positions of a game that is searched to its end: tic-tac-toe has 5,478
+PATIENCE = 5.0  # seconds of the processor to look at all of them once: a search looks far longer
 
 
 class Position(Protocol):
@@ -129,18 +131,18 @@ def is_contest(game: Any) -> bool:
 
 
 def is_small(game: Any) -> bool:
-    """Whether the game has few enough positions to look at all of them."""
+    """Whether the game has few enough positions, and fast enough ones, to look at all of them."""
     trial = begun(game)
     name = ("small", *_title(trial))
     if name not in _KNOWN:
-        start = position(trial)
+        start, until = position(trial), process_time() + PATIENCE
         seen, waiting = {start.key}, [start]
-        while waiting and len(seen) <= SMALL:
+        while waiting and len(seen) <= SMALL and process_time() < until:
             at = waiting.pop()
             for act in at.acts() if at.mover >= 0 else ():
                 after = at.after(act)
                 if after.key not in seen:
                     seen.add(after.key)
                     waiting.append(after)
-        _KNOWN[name] = len(seen) <= SMALL
+        _KNOWN[name] = len(seen) <= SMALL and not waiting
     return _KNOWN[name]

@@ -200,5 +200,5 @@ def unfit_for_minimax(game: Any, depth: int | None) -> str:
     if not is_contest(game):
         return f"minimax takes what one side wins for the other's loss: in {game.name} it is not"
     if depth is None and not is_small(game):
-        return f"{game.name} has over {SMALL:,} positions: give minimax a depth, such as minimax:4"
+        return f"{titled(game)} has over {SMALL:,} positions, or slow ones: give minimax a depth, such as minimax:4"
     return ""

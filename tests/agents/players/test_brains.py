@@ -1,5 +1,7 @@
 """Brains by name: what is written finds its player, what cannot play says why in one line."""
 
+from time import process_time
+
 import pytest
 
 import games
@@ -50,7 +52,11 @@ def test_what_is_written_wrongly(spec, says):
     [
         ("mcts:100", "kuhn_poker", "mcts looks at the whole state: kuhn_poker hides something"),
         ("minimax", "kuhn_poker", "minimax looks at the whole state: kuhn_poker hides something"),
-        ("minimax", "connect_four", "connect_four has over 20,000 positions: give minimax a depth, such as minimax:4"),
+        (
+            "minimax",
+            "connect_four",
+            "connect_four has over 20,000 positions, or slow ones: give minimax a depth, such as minimax:4",
+        ),
         ("minimax", "ultimatum", "what one side wins for the other's loss: in ultimatum it is not"),
         ("nash", "ultimatum", "in ultimatum it is not"),
         ("nash", "connect_four", "use minimax with a depth, such as minimax:4"),
@@ -103,6 +109,13 @@ def test_what_can_play_plays(spec, game):
             play(match, brains)
         told.append(match.render())
     assert told[0] == told[1]
+
+
+def test_a_game_of_slow_positions_is_refused_within_seconds():
+    begun = process_time()
+    with pytest.raises(BrainError, match="or slow ones: give minimax a depth"):
+        check_brain("minimax", games.make("chess_endgame"))
+    assert process_time() - begun < 15
 
 
 def test_checking_leaves_the_game_alone():
