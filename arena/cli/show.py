@@ -38,15 +38,19 @@ NARROWEST = 12
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
-    """The last iteration against the first, with 95 % intervals."""
+    """The last iteration against the first, or the only one, with 95 % intervals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "first", "last", "difference"):
+    first, last = rows[0]["iteration"], rows[-1]["iteration"]
+    for name in ("", *(("first", "last", "difference") if first != last else ("mean",))):
         table.add_column(name, overflow="fold", no_wrap=bool(name))
     for change in comparisons:
-        first, last, difference = (_interval(i) for i in (change.first, change.last, change.difference))
-        table.add_row(change.name, first, last, verdict(change.name, change.difference, difference))
-    ends = f"Iteration {rows[0]['iteration']} against {rows[-1]['iteration']}"
-    console.print(Text(f"\n{ends} (95 % intervals; ≈ within noise)"))
+        figures: list[str | Text] = [_interval(change.last)]
+        if change.difference:
+            told = verdict(change.name, change.difference, _interval(change.difference))
+            figures = [_interval(change.first), *figures, told]
+        table.add_row(change.name, *figures)
+    title = f"{first} against {last} (95 % intervals; ≈ within noise)" if first != last else f"{last} (95 % intervals)"
+    console.print(Text(f"\nIteration {title}"))
     print_table(console, table)
 
 

@@ -21,12 +21,8 @@ class Change:
     name: str
     first: Interval
     last: Interval
-    difference: Interval
-
-    @property
-    def clear(self) -> bool:
-        """Whether the difference's interval leaves out 0."""
-        return self.difference.low > 0 or self.difference.high < 0
+    difference: Interval | None
+    """None where the first iteration is the last."""
 
 
 def changes(run: Path) -> list[Change]:
@@ -40,7 +36,8 @@ def changes(run: Path) -> list[Change]:
         if first and last:
             bounds = range_of(name, [*first, *last])
             means = mean_ci(first, bounds), mean_ci(last, bounds)
-            comparisons.append(Change(name, *means, difference_ci(first, last, bounds)))
+            difference = difference_ci(first, last, bounds) if ends[0] is not ends[1] else None
+            comparisons.append(Change(name, *means, difference))
     return comparisons
 
 
@@ -48,8 +45,11 @@ def _ends(run: Path) -> list[list[Row]]:
     """The finished matches of the first and of the last iteration; [] where there is none yet."""
     reader = RunReader(run)
     numbers = _over(reader)
-    ends = (numbers[0], numbers[-1]) if numbers else ()
-    return [[row for row in reader.log.read(k, streams=False) if row["status"] == "finished"] for k in ends]
+    finished = {
+        k: [row for row in reader.log.read(k, streams=False) if row["status"] == "finished"]
+        for k in {*numbers[:1], *numbers[-1:]}
+    }
+    return [finished[numbers[0]], finished[numbers[-1]]] if numbers else []
 
 
 def silent_games(run: Path) -> list[str]:
