@@ -3,7 +3,6 @@
 Each part is given what it needs when it is made, so the order below is the only one there is.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from arena.credit.critics.base import Critic, Measures
 from arena.credit.gold import gold_of
 from arena.credit.iteration import Crediting
 from arena.credit.measures import measure
+from arena.errors import StoreError
 from arena.league.matchmaking import Matchmaker, WinRates
 from arena.league.pool import Pool
 from arena.league.ratings import Ratings
@@ -28,6 +28,7 @@ from arena.policies import Policies
 from arena.records import Trajectory
 from arena.store import checkpoints
 from arena.store.run import RunFolder
+from arena.store.state import STATE, read_state, restoring
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,17 @@ def build(
     checkpoint = run.resume_point(note, experiment.checkpoint.every)
     done = checkpoint.iteration if checkpoint else 0
     run.discard_after(done if checkpoint else -1)
-    state = json.loads((checkpoint.folder / "state.json").read_text()) if checkpoint else {}
+    state = read_state(checkpoint) if checkpoint else {}
     league = state.get("league", {})
 
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
-    policies = Policies(experiment, engine, checkpoint, state.get("policies", {}), doing)
+    with restoring(checkpoint):
+        policies = Policies(experiment, engine, checkpoint, state.get("policies", {}), doing)
 
     pool = _pool(run, experiment, league.get("pool"))
+    if checkpoint and experiment.league and not pool.versions:
+        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no version to meet: restore it from a copy")
     pool.check(policies.trainers)
     win_rates = WinRates(league.get("win_rates"))
     ratings = Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1)
@@ -89,7 +93,8 @@ def build(
     known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
     critic = critic_for(experiment.credit, **known, policies=policies, engine=engine, roles=roles)
     if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
-        critic.load(checkpoint.folder / "critic")
+        with restoring(checkpoint):
+            critic.load(checkpoint.folder / "critic")
     temperatures = {name: role.sampling.temperature for name, role in roles.items()}
     gold = gold_of(experiment.credit)
 

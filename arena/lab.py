@@ -35,6 +35,7 @@ from arena.records import MatchRecord, Turn
 from arena.store import checkpoints
 from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
+from arena.store.state import STATE
 from arena.store.tensorboard import Board
 
 
@@ -269,7 +270,7 @@ class Lab:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies")}
             state |= {"ratings": self.parts.ratings.state(), "credit": self.parts.crediting.state()}
             state |= {"league": {"pool": self.parts.pool.state(), "win_rates": self.parts.win_rates.state()}}
-            (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+            (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
             if self.parts.critic and k:
                 (folder / "critic").mkdir()
                 self.parts.critic.save(folder / "critic")

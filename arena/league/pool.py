@@ -13,6 +13,7 @@ from arena.config.experiment import PoolSpec
 from arena.errors import StoreError
 from arena.store import checkpoints, manifest
 from arena.store.files import TEMPORARY, remove, safe_name, write_folder
+from arena.store.state import STATE
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
 Save = Callable[[str, Path], None]
@@ -126,7 +127,7 @@ def _states(run: Path) -> Iterator[dict[str, list[int]]]:
     """What each of the run's checkpoints says of the pool."""
     for k in checkpoints.iterations(run):
         try:
-            state = json.loads((checkpoints.folder_of(run, k) / "state.json").read_text())["league"]["pool"]
+            state = json.loads((checkpoints.folder_of(run, k) / STATE).read_text())["league"]["pool"]
             yield {name: [int(version) for version in listed] for name, listed in state.items()}
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             continue  # a torn checkpoint lists nothing that could be relied on

@@ -5,6 +5,7 @@ show`, `eval` and `resume` then either tell in one line what is wrong, or say an
 and a run that `resume` heals is, to the bit, the run that it was.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from arena.store import manifest
 from tests.arena.tiny import Told, arena, assert_same, flip_a_byte, left
 
 LAUNCH = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "3", "--json"]
@@ -255,3 +257,43 @@ def test_a_link_to_no_run_is_refused(tmp_path: Path, make: Callable[[Path], None
         told = arena(*command)
         well_told(told)
         assert told.code == 2 and told.out == "" and "latest" in told.line
+
+
+NONSENSE: dict[str, Any] = {
+    "a list": [],
+    "another iteration": {"iteration": 2},
+    "policies": {"policies": []},
+    "a policy's version": {"policies": {"shared": {"version": "3", "steps": 1, "memory": {}}}},
+    "a policy's steps": {"policies": {"shared": {"version": 3, "steps": -1, "memory": {}}}},
+    "a policy's memory": {"policies": {"shared": {"version": 3, "steps": 1, "memory": {"entropy_band": {"now": []}}}}},
+    "ratings": {"ratings": {"nano_kuhn/shared": [25.0]}},
+    "infinite ratings": {"ratings": {"nano_kuhn/shared": [1e999, 8.0]}},
+    "a deviation of none": {"ratings": {"nano_kuhn/shared": [25.0, 0.0]}},
+    "credit": {"credit": "\x1b[31m"},
+    "what credit remembers": {"credit": {"memory": {"rae": {"x": "y"}}}},
+    "an empty pool": {"league": {"pool": {"members": [], "recent": []}}},
+    "versions that nobody has": {"league": {"pool": {"members": [7**30], "recent": []}}},
+    "win rates": {"league": {"win_rates": {"x": [1, 2, 3]}}},
+    "optimizer.safetensors": b"\x08\0\0\0\0\0\0\0{}      ",
+    "linear.safetensors": b"\x08\0\0\0\0\0\0\0{}      ",
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
+    whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+) -> None:
+    """As a stranger may have written it."""
+    run = Path(shutil.copytree(whole[0], tmp_path / "run", symlinks=True))
+    folder, nonsense = run / NEWEST, NONSENSE[name]
+    if isinstance(nonsense, bytes):
+        (place,) = folder.rglob(name)
+        place.write_bytes(nonsense if "linear" in name else b"x" * 99)
+    else:
+        state = json.loads((folder / "state.json").read_text())
+        (folder / "state.json").write_text(json.dumps({**state, **nonsense} if nonsense else nonsense))
+    (folder / "manifest.json").unlink()
+    manifest.seal(folder, {"schema": 1, "iteration": 3})
+    told = arena("resume", run, "--iterations", "4", "--json")
+    well_told(told)
+    assert told.code == 2 and told.err.splitlines()[-1].startswith(f"arena: {folder}"), told

@@ -1,0 +1,126 @@
+"""A checkpoint's `state.json`: all that a run goes on from but weights and optimisers, read as if from a stranger.
+
+Its hash says that it is as it was written, not by whom.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from arena.errors import StoreError
+from arena.store.checkpoints import Checkpoint
+from arena.store.files import explained
+
+STATE = "state.json"
+Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Pair = Annotated[list[Figure], Field(min_length=2, max_length=2)]
+Deviation = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class EntropyBand(_Part):
+    """What the regulariser of this name remembers, by place in a reply."""
+
+    now: Count
+    mean: list[Figure] = []
+    iterations: list[Figure] = []
+    sums: list[Figure] = []
+    counts: list[Figure] = []
+
+
+class Learned(_Part):
+    """Of a policy's regularisers."""
+
+    entropy_band: EntropyBand | None = None
+
+
+class PolicyState(_Part):
+    """Of one trained policy."""
+
+    version: Count
+    steps: Count
+    memory: Learned
+
+
+class Remembered(_Part):
+    """What the estimators of these names remember; one of the user's own remembers what it likes."""
+
+    rae: dict[str, Figure] = {}
+    weighted_sum: "dict[str, Remembered]" = {}
+
+
+Entry = Annotated[list[str | Figure], Field(min_length=5, max_length=5)]
+
+
+class CreditState(_Part):
+    """Of credit and replay."""
+
+    memory: Remembered = Remembered()
+    replay: dict[str, list[Entry] | dict[str, list[Figure]]] = {}
+
+
+class PoolState(_Part):
+    """The iterations whose weights may be met again."""
+
+    members: list[Count]
+    recent: list[Count]
+    sealed: list[Count] = []
+
+
+class LeagueState(_Part):
+    """Of the league."""
+
+    pool: PoolState | None = None
+    win_rates: dict[str, Pair] = {}
+
+
+class State(_Part):
+    """The whole file."""
+
+    iteration: Count
+    policies: dict[str, PolicyState] = {}
+    ratings: dict[str, Annotated[tuple[Figure, Deviation], Field(strict=False)]] = {}
+    credit: CreditState = CreditState()
+    league: LeagueState = LeagueState()
+
+
+def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What a checkpoint's state says, as it was written; StoreError, naming the first thing that makes no sense."""
+    path = checkpoint.folder / STATE
+    with explained(path, "reading"):
+        text = path.read_bytes()
+    try:
+        state = State.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])[:80]
+        raise StoreError(
+            f"{path}: {where + ': ' if where else ''}{first['msg'][:200]}: restore it from a copy"
+        ) from None
+    if state.iteration != checkpoint.iteration:
+        raise StoreError(f"{path} is of iteration {state.iteration}: restore it from a copy")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@contextmanager
+def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """Turns what a checkpoint's own content breaks in the block into a StoreError of one line."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+        if checkpoint is None:
+            raise
+        why = f"{type(error).__name__}: {error}"[:200]
+        raise StoreError(
+            f"{checkpoint.folder} holds what cannot be gone on from: {why}: restore it from a copy"
+        ) from None
