@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from arena.config import own_files
+from arena.config import own_files, trust
 from arena.config.experiment import Experiment
 from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import Layer, to_yaml
@@ -17,7 +17,7 @@ from arena.errors import ConfigError, DivergedError, Interrupted
 from arena.lab import Lab, Watcher
 from arena.learn.threads import fastest
 from arena.play.tables import set_tables
-from arena.preflight import check_endpoints, preflight, role_hashes
+from arena.preflight import check_endpoints, preflight, role_hashes, servers_asked
 from arena.store import checkpoints
 from arena.store.run import RunFolder
 from games.adapters import loading
@@ -33,6 +33,7 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, _with_command(about, prepared.experiment, []), copies)
     own_files.remember(prepared.experiment)
+    trust.remember_servers(servers_asked(prepared.experiment).values())
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
@@ -41,16 +42,18 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     return folder
 
 
-def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trust: bool = False) -> Path:
+def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
     """Continue a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed.
 
-    Code in its folder that no run was begun with here is refused without `trust`.
+    Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
     """
     run = RunFolder.open(folder)
-    experiment = experiment_of(folder, layers, trust)
+    kept = experiment_of(folder, trust=trusted)
+    experiment = experiment_of(folder, layers, trusted) if layers else kept
+    trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
     _check_iterations(run, experiment)
     loading.forget()
-    tables = set_tables(own_files.at_home(folder, experiment, trust))
+    tables = set_tables(own_files.at_home(folder, experiment, trusted))
     if own_files.FILES not in run.reader.environment():  # of an older Arena
         _same_roles(run, role_hashes(experiment, tables))
     for line in (*check_endpoints(experiment, lambda what: watcher.phase(0, what)), *own_files.edited(folder)):

@@ -12,8 +12,9 @@ from agents.errors import EndpointError
 from agents.model_folder import check_folder
 from agents.player import PREFIXES
 from agents.players.model import BrainPlayer
-from agents.players.servers import Endpoints
+from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
+from agents.players.spend import EndpointSpec
 from agents.policy import speech_of
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
@@ -67,14 +68,24 @@ def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, st
 
 def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
     """ConfigError where a server that the run will ask cannot be reached, or will not be asked; notes on its models."""
-    against = experiment.evaluate.against if experiment.evaluate else []
-    asked = [*endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
+    asked = _asked(experiment)
     if asked:
         doing(f"asking for {', '.join(asked)}")
     try:
         return wait(Endpoints(experiment.servers()).check(asked))
     except EndpointError as error:
         raise ConfigError(str(error)) from None
+
+
+def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
+    """The servers that a run will ask, by name."""
+    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _asked(experiment)}
+    return {name: server for name, server in servers.items() if name in names}
+
+
+def _asked(experiment: Experiment) -> list[str]:
+    against = experiment.evaluate.against if experiment.evaluate else []
+    return [*endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
 
 
 def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:

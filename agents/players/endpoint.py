@@ -24,7 +24,7 @@ from agents.errors import EndpointError
 from agents.memory import plan
 from agents.names import nearest
 from agents.player import Act, View
-from agents.players.spend import EndpointSpec, Spend
+from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
 from agents.role import Role, Sampling
 from agents.stream import Stream
@@ -111,7 +111,11 @@ class Endpoint:
     def __init__(self, spec: EndpointSpec | None = None, name: str = "endpoint") -> None:
         self.spec, self.name = spec or EndpointSpec(), name
         url, self.variable = self.spec.url or os.environ.get("OPENAI_BASE_URL"), self.spec.key_variable or KEY_VARIABLE
-        self.url, key = url or OPENAI, os.environ.get(self.variable, "").strip()
+        try:
+            self.url = plain_url(url or OPENAI)
+        except ValueError as error:
+            raise EndpointError(f"{name}: OPENAI_BASE_URL: {error}") from None
+        key = os.environ.get(self.variable, "").strip()
         if not key and (not url or self.spec.key_variable):
             server = ", or a url (OPENAI_BASE_URL) for a server that needs no key" if not url else ""
             raise EndpointError(f"{name}: no key: set {self.variable} in the environment{server}")

@@ -10,6 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from agents.errors import EndpointError
 
 
+def plain_url(url: str) -> str:
+    """The url; ValueError for one that would fail late, or would be shown with a password in it."""
+    if not (re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()):
+        raise ValueError("a url is http://HOST:PORT/v1 or https://…, without a user, a password, ? or #")
+    return url
+
+
 class EndpointSpec(BaseModel):
     """How one server is used in one run, by all its matches together."""
 
@@ -39,10 +46,7 @@ class EndpointSpec(BaseModel):
     @field_validator("url")
     @classmethod
     def _plain_url(cls, url: str | None) -> str | None:
-        """What is refused here would fail late, or would be shown with a password in it."""
-        if url is not None and not (re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()):
-            raise ValueError("a url is http://HOST:PORT/v1 or https://…, without a user, a password, ? or #")
-        return url
+        return None if url is None else plain_url(url)
 
     @model_validator(mode="after")
     def _priced(self) -> EndpointSpec:

@@ -85,10 +85,6 @@ def changes(before: Experiment, now: Experiment) -> list[Change]:
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]
 
 
-def _refused(before: Experiment, now: Experiment) -> list[Change]:
-    return [change for change in changes(before, now) if not change.allowed]
-
-
 def as_plain(experiment: Experiment) -> dict[str, Any]:
     """The experiment as JSON, as `experiment_of` reads it back."""
     return experiment.model_dump(mode="json", by_alias=True)

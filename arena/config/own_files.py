@@ -4,19 +4,19 @@ So that copying the folder copies the run, and no later edit of a file changes w
 code: what came with a run's folder is imported only if a run of these very bytes was begun here, or the user says so.
 """
 
-import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from agents.role import list_roles
-from agents.weights import home
 from arena.config.experiment import Experiment, GameSpec, SeatSpec, TableSpec
+from arena.config.trust import digest, trusted
+from arena.config.trust import remember as remember_digests
 from arena.errors import ConfigError, StoreError
-from arena.store.files import explained, inside, make_folder, write_atomic
+from arena.store.files import explained, inside
 from arena.store.reader import RunReader
 from games.adapters import loading
+from games.adapters.loading import file_of
 
 FILES = "files"
 """Key of a run's environment: by what the config calls a file, where its copy lies, its hash, and what it was."""
@@ -32,7 +32,7 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
                 data = source.read_bytes()
             place = _free(f"{kind}/{source.name}", data, copies)
             copies[place] = data
-            known[name] = {"copy": place, "sha256": _hash(data), "from": str(source)}
+            known[name] = {"copy": place, "sha256": digest(data), "from": str(source)}
     return copies, known
 
 
@@ -52,7 +52,7 @@ def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experimen
     for about in known.values():
         copy = inside(run, about["copy"])
         with explained(copy, "reading"):
-            if _hash(copy.read_bytes()) != about["sha256"]:
+            if digest(copy.read_bytes()) != about["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
     for path in _part_files(experiment):
         _keep_code(run, path, known, trust)
@@ -70,7 +70,7 @@ def edited(run: Path) -> list[str]:
     lines = []
     for name, about in _known(run).items():
         source = Path(about["from"])
-        if source.is_file() and _hash(source.read_bytes()) != about["sha256"]:
+        if source.is_file() and digest(source.read_bytes()) != about["sha256"]:
             lines.append(f"{name} was edited since {run} began, which plays its own copy, {run / about['copy']}")
     return lines
 
@@ -85,13 +85,13 @@ def same_game(name: str, experiment: Experiment | None) -> str:
 
 def remember(experiment: Experiment) -> None:
     """The user began a run with these files of games and parts: their bytes need no asking from now on."""
-    paths = [*filter(None, map(_file_of, _games(experiment))), *_part_files(experiment)]
-    _trust({_hash(path.read_bytes()) for path in paths if path.is_file()})
+    paths = [*filter(None, (file_of(game.name) for game in _games(experiment))), *_part_files(experiment)]
+    remember_digests(digest(path.read_bytes()) for path in paths if path.is_file())
 
 
 def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
     """Have the game of a file, and data that it is given, come from the run's folder; and not unasked."""
-    path = _file_of(game)
+    path = file_of(game.name)
     if path is None:
         return
     _keep_code(run, path, known, trust)
@@ -103,10 +103,10 @@ def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], tru
 def _keep_code(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
     about = known.get(str(path))
     own = inside(run, about["copy"]).absolute() if about else path
-    bytes_of = {_hash(own.read_bytes())} if own.is_file() else set[str]()
+    bytes_of = {digest(own.read_bytes())} if own.is_file() else set[str]()
     if trust:
-        _trust(bytes_of)
-    why = "" if bytes_of <= _trusted() else f"{run} would run the code of {own}: read it, then say --trust"
+        remember_digests(bytes_of)
+    why = "" if bytes_of <= trusted() else f"{run} would run the code of {own}: read it, then say --trust"
     loading.keep(path, loading.Kept(own, why))
 
 
@@ -117,7 +117,7 @@ def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
         for seat in table.seats.values():
             yield "roles", seat.role, roles[seat.role] if seat.role in roles else Path(seat.role)
     for game in _games(experiment):
-        if path := _file_of(game):
+        if path := file_of(game.name):
             yield "games", str(path), path
             for option in _data(game):
                 if Path(option).is_absolute() and Path(option).is_file():
@@ -131,11 +131,6 @@ def _games(experiment: Experiment) -> list[GameSpec]:
     return [t.game for t in experiment.all_tables()] + (experiment.evaluate.games if experiment.evaluate else [])
 
 
-def _file_of(game: GameSpec) -> Path | None:
-    path = game.name.rpartition(":")[0]
-    return Path(os.path.expanduser(path)).absolute() if path.endswith(".py") else None
-
-
 def _part_files(experiment: Experiment) -> list[Path]:
     """The files of estimators, losses and other parts."""
     return _code_files(experiment.model_dump(mode="json", include={"credit", "learn"}))
@@ -143,8 +138,7 @@ def _part_files(experiment: Experiment) -> list[Path]:
 
 def _code_files(config: Any) -> list[Path]:
     """The files of all that is named as file.py:name in a config, which need not be a whole or a right one."""
-    names = (text.rpartition(":")[0] for text in _texts(config))
-    return [Path(os.path.expanduser(name)).absolute() for name in dict.fromkeys(names) if name.endswith(".py")]
+    return list(dict.fromkeys(filter(None, map(file_of, _texts(config)))))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -162,7 +156,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _data(game: GameSpec) -> list[str]:
     """Options of a file's game that name a file."""
     texts = [value for value in game.options.values() if isinstance(value, str) and Path(value).suffix]
-    return [text for text in texts if _file_of(game) and "\0" not in text and len(text) < 1000]
+    return [text for text in texts if file_of(game.name) and "\0" not in text and len(text) < 1000]
 
 
 def _free(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
@@ -187,24 +181,3 @@ def _known(run: Path) -> dict[str, dict[str, str]]:
     ):
         raise StoreError(f"{run}: its environment does not say which files are its own: restore environment.json")
     return found
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _trust(hashes: set[str]) -> None:
-    if hashes - _trusted():
-        make_folder(_trusted_file().parent)
-        write_atomic(_trusted_file(), "".join(f"{each}\n" for each in sorted(_trusted() | hashes)))
-
-
-def _trusted_file() -> Path:
-    return home() / "trusted-games"
-
-
-def _trusted() -> set[str]:
-    try:
-        return set(_trusted_file().read_text("ascii").split())
-    except (OSError, ValueError):
-        return set()

@@ -6,7 +6,6 @@ settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one
 `estimator: lone_winner.py:lone_winner`.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
+from arena.config.paths import anywhere
 from arena.config.presets import PRESETS
 from arena.errors import ConfigError
 
@@ -143,20 +143,15 @@ def parts_of(kind: str) -> Mapping[str, Callable[..., Any]]:
 
 def part(kind: str, name: str) -> Callable[..., Any]:
     """The part of that name: one of ours, or `path/to/file.py:function`. ValueError where there is none."""
-    path, _, function = name.rpartition(":")
-    if path.endswith(".py"):
-        return _from_file(Path(path), function)
+    from games.adapters.loading import file_of
+
+    if path := file_of(name):
+        return _from_file(path, name.rpartition(":")[2])
     known = parts_of(kind)
     if name not in known:
         hint = elsewhere(name, kind) or nearest(name, [*known, *(PRESETS if kind == "loss" else ())])
         raise ValueError(f"unknown {kind} '{name}'{hint} (arena list {plural(kind)})")
     return known[name]
-
-
-def absolute(name: str) -> str:
-    """A part's name as it holds from anywhere: `file.py:function` with the file's whole path."""
-    path, colon, function = name.rpartition(":")
-    return f"{Path(os.path.expanduser(path)).resolve()}{colon}{function}" if path.endswith(".py") else name
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
@@ -225,7 +220,7 @@ def _choose(kind: str, value: Any) -> Chosen:
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
     if not isinstance(name, str) or not name:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(parts_of(kind))}")
-    name = absolute(name)
+    name = anywhere(name)
     try:
         part(kind, name)  # also where its settings are known: whether the file may be read is asked anew
         settings = settings_model(kind, name).model_validate({} if given is None else given)

@@ -50,6 +50,14 @@ def absolute(path: str) -> str:
     return str(Path(expanduser(path)).resolve())
 
 
+def anywhere(name: str) -> str:
+    """A game's or a part's name; `file.py:name` with the file's whole path."""
+    from games.adapters.loading import file_of
+
+    file = file_of(name)
+    return f"{file}:{name.rpartition(':')[2]}" if file else name
+
+
 def _role(name: str) -> str:
     return absolute(name) if name.endswith((".yaml", ".yml")) else name
 
@@ -58,11 +66,6 @@ def _data(text: str) -> str:
     """A file that is there; options are other texts, too."""
     likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
     return absolute(text) if likely and isfile(expanduser(text)) else text
-
-
-def _game(name: str) -> str:
-    path, colon, class_name = name.rpartition(":")
-    return f"{absolute(path)}{colon}{class_name}" if path.endswith(".py") else name
 
 
 def _model(name: str) -> str:
@@ -88,7 +91,7 @@ def _contender(spec: str) -> str:
 Folder = Annotated[str, Anchor(absolute)]
 RoleName = Annotated[str, Anchor(_role)]
 """A role's name, or a file that ends in .yaml."""
-GameName = Annotated[str, Anchor(_game)]
+GameName = Annotated[str, Anchor(anywhere)]
 """A game's name, or file.py:Class."""
 OptionValue = Annotated[Any, Anchor(_data)]
 """What a game's option is set to: anything; a file, perhaps."""

@@ -22,7 +22,7 @@ from arena.store.metrics import MetricsLog
 from arena.store.reader import ENVIRONMENT, SEAL, RunReader
 
 LOCK, HOLDER = "run.lock", "run.pid"
-OWN = ("roles", "games", "data")
+OWN = ("roles", "games", "data", "parts")
 """Folders for copies of what the experiment names."""
 EMPTY: Mapping[str, bytes] = MappingProxyType({})
 

@@ -45,9 +45,14 @@ _KEPT: dict[Path, Kept] = {}
 _DATA: dict[str, str] = {}
 
 
+def file_of(name: str) -> Path | None:
+    """The file of `path/to/file.py:name`, by its one true path: no link and no `..` makes another file of it."""
+    path = name.rpartition(":")[0]
+    return Path(os.path.realpath(os.path.expanduser(path))) if path.endswith(".py") and "\0" not in path else None
+
+
 def keep(path: Path, kept: Kept) -> None:
-    """Take the game's file of this path from elsewhere from now on; the first to say so is heard, unless refused."""
-    path = Path(os.path.expanduser(path)).absolute()
+    """Take the file at this `file_of` from elsewhere from now on; the first to say so is heard, unless refused."""
     if path not in _KEPT or _KEPT[path].refused:
         _KEPT[path] = kept
 
@@ -83,9 +88,8 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
             raise ValueError(f"name a game after '{prefix}:'")
         attribute(finder)(rest)
         return functools.partial(attribute(place), **{option: rest})
-    path, _, class_name = name.rpartition(":")
-    if path.endswith(".py"):
-        return _from_file(Path(path), class_name)
+    if path := file_of(name):
+        return _from_file(path, name.rpartition(":")[2])
     if name.endswith(".py"):
         raise ValueError(f"say which class of the file: {name}:ClassName")
     if name in (entries := installed()):
@@ -119,8 +123,7 @@ def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
 
 
 def load_file(path: Path) -> ModuleType:
-    """A file of somebody's, or what is kept in its place, imported once; ValueError says in one line why not."""
-    path = Path(os.path.expanduser(path)).absolute()
+    """The file at this `file_of`, or what is kept in its place, imported once; ValueError says in a line why not."""
     kept = _KEPT.get(path, Kept(path))
     if kept.refused:
         raise ValueError(kept.refused)

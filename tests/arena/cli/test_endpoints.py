@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.weights import resolve
 from arena.cli.live import Screen
 from arena.config.layers import endpoint_specs
 from arena.errors import ConfigError
@@ -132,3 +133,35 @@ def test_turns_are_counted_while_matches_are_under_way() -> None:
         screen.turn(nothing, nothing)
     console.print(screen._render())
     assert "3 turns" in console.export_text()
+
+
+def test_a_strangers_run_asks_no_server_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its config may name any server, and any variable as the key's."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "models").symlink_to(resolve("nano").parent)
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DATABASE_PASSWORD", "a-private-secret")
+    run, seat = tmp_path / "run", ["--set", "seats.second.policy=endpoint:m", "--set", "play.matches=2"]
+    with passes() as server, passes() as other:
+        key = ["--set", f"endpoint={{url: '{server.url}', key_variable: DATABASE_PASSWORD}}"]
+        assert arena(*RUN, *seat, *key, "--out", run).code == 0
+        assert arena("resume", run, "--iterations", "2", "--json").code == 0, "begun here"
+        (tmp_path / "home" / "trusted").unlink()
+        looked = len(server.looked)
+        line = refused("resume", run, "--iterations", "3")
+        assert f"would ask {server.url} with the key in DATABASE_PASSWORD: if it may, say --trust" in line
+        assert len(server.looked) == looked > 0
+        own = ["--set", f"endpoint={{url: '{other.url}', key_variable: null}}"]
+        assert arena("resume", run, "--iterations", "3", *own, "--json").code == 0, "the user's own word"
+        assert len(server.looked) == looked and other.looked
+        assert arena("resume", run, "--iterations", "4", "--json").code == 0, "which the run keeps"
+        again = ["--set", f"endpoint={{url: '{server.url}', key_variable: DATABASE_PASSWORD}}"]
+        assert arena("resume", run, "--iterations", "5", *again, "--trust", "--json").code == 0
+
+
+def test_a_password_in_a_url_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "http://user:hunter2@127.0.0.1:9/v1"
+    for option in ([], ["--endpoint", f"url={url}"]):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        line = refused("eval", "endpoint:m", *KUHN, "--matches", "2", *option)
+        assert "without a user, a password" in line and "hunter2" not in line

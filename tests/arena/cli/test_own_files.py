@@ -111,7 +111,7 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
     away = Path(shutil.copytree(run, place.parent / "away"))
     shutil.rmtree(place)
     place.mkdir()
-    (place.parent / "home" / "trusted-games").unlink()
+    (place.parent / "home" / "trusted").unlink()
     resume, evaluate = (
         ["resume", away, "--iterations", "2"],
         ["eval", away, "--matches", "2", "--game", "race.py:Worded"],
@@ -136,5 +136,5 @@ def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Pat
     (run / "environment.json").write_text(json.dumps(about))
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
-    (place.parent / "home" / "trusted-games").unlink()
+    (place.parent / "home" / "trusted").unlink()
     assert f"would run the code of {place}/race.py" in refused("resume", run, "--iterations", "2")

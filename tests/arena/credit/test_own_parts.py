@@ -15,6 +15,8 @@ from arena.config.parts import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.errors import ConfigError
+from arena.store.run import RunFolder
+from games.adapters import loading
 from tests.arena.credit.test_selection import groups
 from tests.arena.kept_run import SHARED
 from tests.arena.tiny import NO_IMITATION, TINY, arena, refused
@@ -102,12 +104,21 @@ def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkey
     assert told.code == 0 and "lone_winner.py was edited since run began" in told.err
 
     shutil.copytree("run", "strangers")
-    (place / "home" / "trusted-games").unlink()
+    (place / "home" / "trusted").unlink()
     (place / "ran").unlink()
     for command in ("resume strangers --iterations 3", "credit strangers", "eval strangers --game negotiation"):
         told = arena(*command.split())
         assert told.code == 2 and "read it, then say --trust" in told.err and "Traceback" not in told.err
     assert arena("show", "strangers").code == 0
     assert not (place / "ran").exists(), "nothing of it has run"
+    (place / "link").symlink_to(place / "strangers")
+    parts = {"own": "strangers/parts", "dotted": "strangers/log/../parts", "linked": "link/parts"}
+    for name, folder in parts.items():  # whatever way there its config names
+        named = SHARED + f"credit: {{estimator: '{place}/{folder}/lone_winner.py:lone_winner'}}\n"
+        RunFolder.create(name, named, {})
+        loading.forget()
+        assert "read it, then say --trust" in refused("credit", name)
+    assert not (place / "ran").exists(), "nothing of it has run"
+    loading.forget()
     assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0
     assert (place / "ran").exists()
