@@ -26,6 +26,7 @@ from agents.errors import ChatError, RoleError, WeightsError
 from agents.names import nearest
 from arena.cli import catalogue, check, credit, evaluate, init, matrix, play
 from arena.cli.console import PlainConsole, note
+from arena.cli.evaluate import Json
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(check.check_app, name="check")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)]
 
 
@@ -110,7 +110,7 @@ def _complain(line: str, code: int) -> int:
     from arena.plain import printable
 
     shown = printable(line)
-    print(f"arena: {shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + '…'}", file=sys.stderr)
+    note(shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…")
     return code
 
 
@@ -250,8 +250,7 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
     compared, exploited = evaluate.compare(folder, quiet=screen.style == "json"), evaluate.exploited(folder)
     if screen.style == "json":
         rows = [
-            {"figure": c.name, **{k: list(getattr(c, k)) for k in ("first", "last", "difference")}}
-            for c in changes(folder)
+            {"figure": c.name, "first": c.first, "last": c.last, "difference": c.difference} for c in changes(folder)
         ]
         exact = {game: [first.exploitability, last.exploitability] for game, (first, last) in exploited.items()}
         summary = {"run": str(folder), "changes": rows, "match": best, "exploitability": exact}

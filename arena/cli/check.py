@@ -10,10 +10,10 @@ from rich.text import Text
 
 from arena.cli import catalogue
 from arena.cli.console import PlainConsole
+from arena.cli.evaluate import Json
 from arena.cli.progress import progress
 
 check_app = typer.Typer(help="Check a role file, a game or an experiment before it plays.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 @check_app.command("role")

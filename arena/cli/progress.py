@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from arena.cli.console import PlainConsole
+from arena.cli.console import PlainConsole, note
 from arena.errors import Interrupted
 
 EVERY = 30.0
@@ -70,7 +69,7 @@ def progress(
         def step() -> None:
             bar.advance(task)
             if pace.due(pace.done + 1) and not quiet and not terminal.is_terminal:
-                print(f"arena: {pace}", file=sys.stderr)
+                note(str(pace))
 
         try:
             yield step
