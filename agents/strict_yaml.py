@@ -11,6 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,9 @@ class _Loader(yaml.SafeLoader):
             raise _Fault(line, where, f"more than {MAX_VALUES} values")
 
 
+@lru_cache(maxsize=1)  # what is wrong with a text is looked up in it as soon as it was read
 def _compose(text: str) -> yaml.Node:
-    """The one document of a text, as PyYAML's nodes."""
+    """The one document of a text, as PyYAML's nodes, which stay as they are."""
     if len(text) > MAX_BYTES:
         raise _Fault(0, (), "the text is larger than 1 MB")
     if bad := FORBIDDEN.search(text):

@@ -12,7 +12,7 @@ import pytest
 from agents.role import read_role
 from arena.cli.app import BAD_INPUT
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, recipe_layer, set_layer, text_layer
+from arena.config.layers import compose, recipe_layer, recipe_names, set_layer, text_layer
 from arena.preflight import preflight
 from tests.arena import hostile
 from tests.arena.tiny import arena
@@ -21,14 +21,14 @@ PATIENCE = 10
 
 
 @contextmanager
-def in_time() -> Iterator[None]:
-    """TimeoutError for what takes longer than PATIENCE seconds."""
+def in_time(seconds: int) -> Iterator[None]:
+    """TimeoutError for what takes longer; 0: no limit."""
 
     def late(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"more than {PATIENCE} s")
+        raise TimeoutError(f"more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(PATIENCE)
+    signal.alarm(seconds)
     try:
         yield
     finally:
@@ -36,10 +36,10 @@ def in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def taken_or_refused(case: str, take: Callable[[], object]) -> bool:
+def taken_or_refused(case: str, take: Callable[[], object], patience: int = PATIENCE) -> bool:
     """Whether it was taken; fails the test for an error that is not one line for the user."""
     try:
-        with in_time():
+        with in_time(patience):
             take()
         return True
     except BAD_INPUT as error:
@@ -62,13 +62,14 @@ def try_experiments(rng: random.Random, count: int) -> int:
 
 def try_settings(rng: random.Random, count: int) -> int:
     """How many `--set` of so many are taken."""
-    taken = 0
-    for name, setting in (hostile.setting(rng) for _ in range(count)):
-        layers = [recipe_layer(name)]
-        taken += taken_or_refused(
-            f"{name}: {setting}", lambda layers=layers, setting=setting: checked(compose([*layers, set_layer(setting)]))
+    recipes = {name: recipe_layer(name) for name in recipe_names()}
+    return sum(
+        taken_or_refused(
+            f"{name}: {setting}",
+            lambda recipe=recipes[name], setting=setting: checked(compose([recipe, set_layer(setting)])),
         )
-    return taken
+        for name, setting in (hostile.setting(rng) for _ in range(count))
+    )
 
 
 def try_roles(rng: random.Random, count: int, folder: Path) -> int:
@@ -78,6 +79,17 @@ def try_roles(rng: random.Random, count: int, folder: Path) -> int:
         file.write_text(text, encoding="utf-8", errors="surrogatepass")
         taken += taken_or_refused(text, lambda: read_role(file))
     return taken
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """Everything is imported before any clock runs."""
+    recipes = [recipe_layer(name) for name in recipe_names()]
+    for recipe in recipes:
+        taken_or_refused(recipe.source, lambda recipe=recipe: checked(compose([recipe])), patience=0)
+    for game in ("openspiel:x", "pettingzoo:x", "textarena:x"):
+        other = set_layer(f"game.name={game}")
+        assert not taken_or_refused(game, lambda other=other: checked(compose([recipes[0], other])), patience=0)
 
 
 @pytest.fixture(autouse=True)
