@@ -17,6 +17,7 @@ from arena.config.experiment import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
 from arena.learn.batches import Sample
 from arena.learn.trainer import PolicyTrainer
+from arena.process import give_back
 from arena.store.checkpoints import Checkpoint
 
 
@@ -76,6 +77,8 @@ class Policies(Mapping[str, Policy]):
     def reference_scores(self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """What a policy's own beginning says of streams; it is loaded when it is first asked."""
         if name not in self._referenced:
+            if self.rule.offload_reference:
+                give_back()  # loading takes twice the room for a moment
             self.engine.publish(reference_name(name), 0, self._beginnings[name])
             self._referenced.add(name)
         return self.engine.score(reference_name(name), streams, temperatures)

@@ -23,6 +23,7 @@ from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import Moments
 from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.watch import Watch
+from arena.process import give_back
 
 Item = TypeVar("Item")
 
@@ -196,6 +197,8 @@ class PolicyTrainer:
                     objective = objective + term
                     watch.add(f"{name}_term", term[tokens.learned])
             self.engine.backward((objective * weight).sum())
+            if self.rule.gradient_checkpointing:
+                give_back()
             watch.step(tokens, objective, token)
         return gaps
 

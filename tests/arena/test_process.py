@@ -17,7 +17,7 @@ SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
 def environment_of(**given: str) -> dict[str, str]:
     """The environment of a process that imported arena and nothing else, having begun with this one."""
-    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "THP_MEM_ALLOC_ENABLE")
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "THP_MEM_ALLOC_ENABLE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
     begun = {name: value for name, value in os.environ.items() if name not in names} | given
     done = subprocess.run([sys.executable, "-c", SHOW], env=begun, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
@@ -31,6 +31,24 @@ def test_threads_that_wait_go_to_sleep_soon() -> None:
 def test_who_says_how_threads_wait_is_obeyed(own: dict[str, str]) -> None:
     found = environment_of(**own)
     assert {n: found[n] for n in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if n in found} == own
+
+
+def test_few_shapes_of_products_are_kept_unless_somebody_says_how_many() -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    assert environment_of()[name] == "128" and environment_of(**{name: "7"})[name] == "7"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_what_was_freed_and_kept_can_be_given_back() -> None:
+    code = (
+        "import arena.process as process, ctypes, pathlib\n"
+        "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
+        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
+        "at = libc.malloc(ctypes.c_size_t(1 << 26)); ctypes.memset(at, 1, 1 << 26); libc.free(at)\n"
+        "kept = mb(); process.give_back(); print(kept - mb())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 60
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
