@@ -10,9 +10,14 @@ def main() -> None:
     if complaint := shadowed():
         print(f"arena: {complaint}", file=sys.stderr)
         raise SystemExit(2)
-    from arena.cli.app import run_cli
+    try:
+        from arena.cli.app import run_cli
 
-    raise SystemExit(run_cli())
+        code = run_cli()
+    except KeyboardInterrupt:  # while the commands were loading
+        print("arena: interrupted", file=sys.stderr)
+        code = 130
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

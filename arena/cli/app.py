@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -70,10 +70,11 @@ def run_cli() -> int:
     except (PlayError, GateError, DivergedError) as error:
         return _complain(f"the run stopped: {error}", 1)
     except (Interrupted, KeyboardInterrupt) as stop:
-        words = str(stop) or "interrupted"
-        if terminated:
-            return _complain(words.replace("interrupted", "ended by SIGTERM", 1), 128 + signal.SIGTERM)
-        return _complain(words, 128 + signal.SIGINT)
+        return _stopped(str(stop) or "interrupted", terminated)
+    except SystemExit as end:
+        if end.code != 128 + signal.SIGINT:
+            raise
+        return _stopped("interrupted", terminated)  # of a KeyboardInterrupt typer says nothing
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -104,6 +105,12 @@ def _terminable() -> Iterator[list[int]]:
         yield came
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _stopped(words: str, terminated: Sequence[int]) -> int:
+    if terminated:
+        return _complain(words.replace("interrupted", "ended by SIGTERM", 1), 128 + signal.SIGTERM)
+    return _complain(words, 128 + signal.SIGINT)
 
 
 def _complain(line: str, code: int) -> int:

@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,28 @@ def test_the_live_table_says_how_long_the_iterations_take_that_are_to_come() -> 
     screen = Screen(Console(file=io.StringIO()), "table", 10)
     screen.rows = [{"iteration": k, "seconds": {"play": 40.0, "learn": 15.0, "commit": 5.0}} for k in (1, 2)]
     assert screen._left() == "about 8 min left"
+
+
+@pytest.mark.parametrize(("sent", "code", "word"), [("INT", 130, "interrupted"), ("TERM", 143, "ended by SIGTERM")])
+def test_whoever_ends_a_command_before_it_is_under_way_reads_one_line(
+    tmp_path: Path, sent: str, code: int, word: str
+) -> None:
+    """Here while it loads a game."""
+    (tmp_path / "stop.py").write_text(f"import signal\nsignal.raise_signal(signal.SIG{sent})\n")
+    told = arena("show", "game", f"{tmp_path}/stop.py:Game")
+    assert (told.code, told.line) == (code, word)
+
+
+def test_ctrl_c_while_the_commands_load_is_one_line() -> None:
+    interrupted = """
+import builtins, signal
+def load(name, *rest, load=builtins.__import__):
+    if name == "arena.cli.app":
+        signal.raise_signal(signal.SIGINT)
+    return load(name, *rest)
+from arena.__main__ import main
+builtins.__import__ = load
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "arena: interrupted\n")
