@@ -41,6 +41,7 @@ def admit(run: Path, config: Any, trust: bool = False) -> None:
     known = _known(run)
     for path in _code_files(config):
         _keep_code(run, path, known, trust)
+    _admit_modules(run, config, trust)
 
 
 def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
@@ -58,6 +59,7 @@ def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experimen
         _keep_code(run, path, known, trust)
     for game in _games(experiment):
         _keep(run, game, known, trust)
+    _admit_modules(run, _plain_games(experiment), trust)
     roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
     if not roles:  # of an older Arena
         return experiment
@@ -87,6 +89,26 @@ def remember(experiment: Experiment) -> None:
     """The user began a run with these files of games and parts: their bytes need no asking from now on."""
     paths = [*filter(None, (file_of(game.name) for game in _games(experiment))), *_part_files(experiment)]
     remember_digests(digest(path.read_bytes()) for path in paths if path.is_file())
+    remember_digests(_modules(_plain_games(experiment)).values())
+
+
+def _admit_modules(run: Path, config: Any, trust: bool) -> None:
+    """Have no module imported for a game, as `pettingzoo:package.module` asks, that nobody agreed to."""
+    for module, known in _modules(config).items():
+        if trust:
+            remember_digests([known])
+        if known not in trusted():
+            loading.refuse(module, f"{run} would run the code of the module {module}: look at it, then say --trust")
+
+
+def _modules(config: Any) -> dict[str, str]:
+    """All that could be the name of one, with the digest under which it is remembered."""
+    names = (text.rpartition("pettingzoo:")[2] for text in _texts(config))
+    return {name: digest(f"module {name}".encode()) for name in names if "." in name}
+
+
+def _plain_games(experiment: Experiment) -> list[Any]:
+    return [game.model_dump(mode="json") for game in _games(experiment)]
 
 
 def _keep(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:

@@ -42,6 +42,7 @@ class Kept:
 
 
 _KEPT: dict[Path, Kept] = {}
+_REFUSED: dict[str, str] = {}
 _DATA: dict[str, str] = {}
 
 
@@ -60,7 +61,20 @@ def keep(path: Path, kept: Kept) -> None:
 def forget() -> None:
     """Take every file from where it is named again."""
     _KEPT.clear()
+    _REFUSED.clear()
     _DATA.clear()
+
+
+def refuse(module: str, why: str) -> None:
+    """Import no game from this module from now on, and say why."""
+    _REFUSED[module] = why
+
+
+def import_module(name: str) -> ModuleType:
+    """An installed module that a game's name asks for; ValueError where it is refused."""
+    if name in _REFUSED:
+        raise ValueError(_REFUSED[name])
+    return importlib.import_module(name)
 
 
 def keep_data(text: str, path: str) -> None:

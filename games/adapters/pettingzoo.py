@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from games.adapters import loading
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
 from games.adapters.pettingzoo_words import PLAIN, WORDS
 from games.base import IllegalAct, one_line
@@ -35,7 +36,7 @@ def load(name: str) -> Callable[..., Any]:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f" — did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"PettingZoo has no classic environment '{name}'{hint} ({', '.join(known)})")
-        imported = importlib.import_module(module)
+        imported = loading.import_module(module)
     except ImportError as error:
         if "." in name and error.name and name.startswith(error.name):
             raise ValueError(f"there is no module '{error.name}' to take a PettingZoo environment from") from None
@@ -43,7 +44,9 @@ def load(name: str) -> Callable[..., Any]:
             f"pettingzoo:{name} needs more than is installed ({one_line(str(error))}): "
             "pip install 'arena-selfplay[pettingzoo]'"
         ) from None
-    except SyntaxError as error:
+    except ValueError:
+        raise
+    except Exception as error:  # noqa: BLE001 a module of others may fail in any way
         raise ValueError(f"the module {module} cannot be imported: {one_line(str(error))}") from None
     if not callable(make := getattr(imported, "env", None)):
         raise ValueError(f"the module {module} has no function env() that makes a PettingZoo AEC environment")

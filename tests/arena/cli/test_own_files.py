@@ -3,12 +3,16 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from agents.weights import resolve
 from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from games.adapters import loading
+from tests.arena.kept_run import SHARED
 from tests.arena.tiny import arena, refused
 from tests.games.test_new_game import GUIDE
 
@@ -138,3 +142,35 @@ def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Pat
         shutil.rmtree(run / folder)
     (place.parent / "home" / "trusted").unlink()
     assert f"would run the code of {place}/race.py" in refused("resume", run, "--iterations", "2")
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        '{name: "pettingzoo:strangers_own.game"}',
+        '{name: "pettingzoo:connect_four_v3", options: {env: strangers_own.game}}',
+    ],
+)
+def test_a_module_that_a_strangers_run_names_asks_first(
+    place: Path, monkeypatch: pytest.MonkeyPatch, game: str
+) -> None:
+    (place / "strangers_own").mkdir()
+    (place / "strangers_own" / "game.py").write_text(f"open({str(place / 'ran')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(place)
+    for name in ("strangers_own", "strangers_own.game"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    config = SHARED.replace("{name: kuhn_poker, options: {illegal: end, penalty: 2}}", game)
+    assert game in config
+    run = RunFolder.create(place / "strangers", config, {}).path
+    loading.forget()
+    line = refused("resume", run)
+    assert "would run the code of the module strangers_own.game: look at it, then say --trust" in line
+    assert not (place / "ran").exists()
+    loading.forget()
+    assert "has no function env()" in refused("resume", run, "--trust")
+    assert (place / "ran").exists()
+
+
+def test_what_is_no_name_of_a_module_is_refused_in_one_line() -> None:
+    for name in ("../x", "..", ".x", "a..b", "xml.nothing"):
+        assert "module" in refused("check", "game", f"pettingzoo:{name}")
