@@ -98,7 +98,7 @@ def eval_(
         make_known(spec)
     loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
     others = listed(against)
-    wanted = [contender, *([specs.before(contender)] if before else []), *others]
+    wanted = [contender, *([specs.before(contender, trust)] if before else []), *others]
     who, *rest = loader.load(*wanted)
     first = rest.pop(0) if before else None
     games = [game_spec(spec.name, option, [who], split) for spec in games]
@@ -180,6 +180,7 @@ def exploit(
     ] = False,
     role: Role = "",
     option: Option = None,
+    trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -197,8 +198,8 @@ def exploit(
 
     console, known = PlainConsole(), Known()
     make_game(GameSpec(name=game))
-    names = [each for name in contenders for each in (specs.history(name) if history else [name])]
-    loader, exploitabilities = specs.Contenders(role, doing(), note=note), dict[str, Exploitability]()
+    names = [each for name in contenders for each in (specs.history(name, trust) if history else [name])]
+    loader, exploitabilities = specs.Contenders(role, doing(), note=note, trust=trust), dict[str, Exploitability]()
     spec: GameSpec | None = None
     for name in dict.fromkeys(names):
         (contender,) = loader.load(name)

@@ -208,17 +208,17 @@ class Contenders:
                 contender.engine.retire(policy.name)
 
 
-def before(spec: str) -> str:
+def before(spec: str, trust: bool = False) -> str:
     """The spec of a run's first weights, from one of any of its weights; ConfigError for other contenders."""
-    match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec)
+    match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         raise ConfigError(f"{spec} has no before: only a run does, such as runs/latest")
     return f"{match['path']}@0" + (f":{match['policy']}" if match["policy"] else "")
 
 
-def history(spec: str) -> list[str]:
+def history(spec: str, trust: bool = False) -> list[str]:
     """The specs of all weights that a run still keeps, oldest first; any other contender's own."""
-    match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec)
+    match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""

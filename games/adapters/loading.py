@@ -21,6 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from games.adapters.modules import REFUSED
+
 if TYPE_CHECKING:
     from games.base import TextGame
 
@@ -42,7 +44,6 @@ class Kept:
 
 
 _KEPT: dict[Path, Kept] = {}
-_REFUSED: dict[str, str] = {}
 _DATA: dict[str, str] = {}
 
 
@@ -61,20 +62,13 @@ def keep(path: Path, kept: Kept) -> None:
 def forget() -> None:
     """Take every file from where it is named again."""
     _KEPT.clear()
-    _REFUSED.clear()
+    REFUSED.clear()
     _DATA.clear()
 
 
 def refuse(module: str, why: str) -> None:
     """Import no game from this module from now on, and say why."""
-    _REFUSED[module] = why
-
-
-def import_module(name: str) -> ModuleType:
-    """An installed module that a game's name asks for; ValueError where it is refused."""
-    if name in _REFUSED:
-        raise ValueError(_REFUSED[name])
-    return importlib.import_module(name)
+    REFUSED[module] = why
 
 
 def keep_data(text: str, path: str) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from games.adapters import loading
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.modules import import_module
 from games.adapters.pettingzoo_words import PLAIN, WORDS
 from games.base import IllegalAct, one_line
 
@@ -36,7 +36,7 @@ def load(name: str) -> Callable[..., Any]:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f" — did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"PettingZoo has no classic environment '{name}'{hint} ({', '.join(known)})")
-        imported = loading.import_module(module)
+        imported = import_module(module)
     except ImportError as error:
         if "." in name and error.name and name.startswith(error.name):
             raise ValueError(f"there is no module '{error.name}' to take a PettingZoo environment from") from None

@@ -128,7 +128,10 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
     assert arena("show", away).code == 0, "shows without any code"
     told = arena("eval", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
     assert told.code == 0, "another game needs none of it"
-    assert arena(*evaluate, "--trust").code == 0
+    exploit = ["exploit", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
+    assert "say --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
+    (place.parent / "home" / "trusted").unlink()
+    assert arena(*evaluate, "--before", "--trust").code == 0
     assert arena(*resume, "--json").code == 0, "once is enough"
 
 
