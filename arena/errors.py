@@ -1,11 +1,19 @@
 """What ends a command with one line for the user; here, since who catches it need not load who raises it."""
 
 
-class ConfigError(Exception):
+class _OneLine(Exception):
+    """Its message stays on one line, whatever name or value it repeats."""
+
+    def __init__(self, message: str) -> None:
+        """A line's end becomes a blank."""
+        super().__init__(" ".join(message.splitlines()))
+
+
+class ConfigError(_OneLine):
     """An experiment that cannot be run; the message is one line that says what, where and how to fix it."""
 
 
-class PlayError(Exception):
+class PlayError(_OneLine):
     """Matches kept failing; the message says why in one line."""
 
 
@@ -13,7 +21,7 @@ class Interrupted(Exception):
     """Somebody stopped the run; the message says how to go on."""
 
 
-class StoreError(Exception):
+class StoreError(_OneLine):
     """Something is wrong with a run folder; the message is one line that says what to do."""
 
 
