@@ -22,7 +22,7 @@ STUDIES += ["proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix
 
 @pytest.fixture(autouse=True)
 def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks are scripts: they import each other by their bare names. Their own correction is there for them alone."""
+    """Benchmarks are scripts: they import each other by their bare names, and have a correction for them alone."""
     for folder in (HERE, HERE / "claims"):
         monkeypatch.syspath_prepend(str(folder))
     controls = importlib.import_module("controls")
