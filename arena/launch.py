@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,8 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
-    with run.lock():
-        _play(run, own_files.at_home(folder, prepared.experiment), watcher)
+    with run.lock(), _lab(run, own_files.at_home(folder, prepared.experiment), watcher) as lab:
+        lab.run()
     return folder
 
 
@@ -60,10 +60,10 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted:
         watcher.note(line)
     if experiment.threads == "auto":
         experiment = experiment.model_copy(update={"threads": fastest()})
-    with run.lock():
+    with run.lock(), _lab(run, own_files.at_home(folder, experiment), watcher) as lab:
         for change in _record(run, experiment):
             watcher.note(f"from here on {change}")
-        _play(run, own_files.at_home(folder, experiment), watcher)
+        lab.run()
     return folder
 
 
@@ -100,12 +100,13 @@ def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
             raise ConfigError(f"role {role} was changed since {run.path} began: restore it, or start a new run")
 
 
-def _play(run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
-    """Run what is not committed yet; the caller holds the folder."""
+@contextmanager
+def _lab(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Iterator[Lab]:
+    """The lab of what is not committed yet; the caller holds the folder."""
     again = f"arena resume {run.path}"
     try:
         with closing(Lab(run, experiment, watcher)) as lab:
-            lab.run()
+            yield lab
     except DivergedError as error:
         raise DivergedError(f"{error}; {again} goes on from the last commit") from None
     except KeyboardInterrupt:

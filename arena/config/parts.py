@@ -156,14 +156,9 @@ def part(kind: str, name: str) -> Callable[..., Any]:
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
     """A function of somebody's file, which says in one line what went wrong in it."""
-    from games.adapters.loading import load_file, told
+    from games.adapters.loading import member, told
 
-    module = load_file(path)
-    function = getattr(module, name, None)
-    if not isfunction(function):
-        functions = [n for n, f in vars(module).items() if isfunction(f) and f.__module__ == module.__name__]
-        hint = nearest(name, functions) or f" (its functions: {', '.join(functions) or 'none'})"
-        raise ValueError(f"{path} has no function '{name}'{hint}")
+    function = member(path, name, isfunction, "function", "functions")
 
     @wraps(function)
     def guarded(*given: Any, **settings: Any) -> Any:
@@ -231,7 +226,7 @@ def _choose(kind: str, value: Any) -> Chosen:
     return Chosen(kind, name, {field: getattr(settings, field) for field in type(settings).model_fields})
 
 
-PLACES = {
+FIELDS = {
     "estimator": "credit.estimator", "stage": "credit.stages", "transform": "credit.transforms",
     "selector": "credit.select", "critic": "credit.critic", "loss": "learn.loss",
     "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
@@ -242,7 +237,7 @@ PLACES = {
 
 def elsewhere(name: str, kind: str) -> str:
     """What to add to an error: where in an experiment this name belongs, "" where nowhere."""
-    places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in parts_of(other)]
+    places = [f"{other} ({FIELDS[other]})" for other in FIELDS if other != kind and name in parts_of(other)]
     places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
     return (
         ": it is " + " or ".join(f"{'an' if place[0] in 'ae' else 'a'} {place}" for place in places) if places else ""

@@ -120,18 +120,22 @@ def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
 
 
 def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
-    module = load_file(path)
-    candidate = getattr(module, class_name, None)
-    if candidate is None:
-        classes = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
-        near = difflib.get_close_matches(class_name, classes, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (its classes: {', '.join(classes) or 'none'})"
-        raise ValueError(f"{path} has no class '{class_name}'{hint}")
-    return _as_game(candidate, f"{path}:{class_name}")
+    return _as_game(member(path, class_name, inspect.isclass, "class", "classes"), f"{path}:{class_name}")
 
 
-def load_file(path: Path) -> ModuleType:
-    """The file at this `file_of`, or what is kept in its place, imported once; ValueError says in a line why not."""
+def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
+    """What is called so, and fits, in the file at this `file_of`; ValueError names the nearest of what it defines."""
+    module = _load(path)
+    if fits(found := getattr(module, name, None)):
+        return found
+    own = [n for n, thing in vars(module).items() if fits(thing) and thing.__module__ == module.__name__]
+    near = difflib.get_close_matches(name, own, n=1)
+    hint = f" — did you mean '{near[0]}'?" if near else f" (its {kinds}: {', '.join(own) or 'none'})"
+    raise ValueError(f"{path} has no {kind} '{name}'{hint}")
+
+
+def _load(path: Path) -> ModuleType:
+    """The file, or what is kept in its place, imported once."""
     kept = _KEPT.get(path, Kept(path))
     if kept.refused:
         raise ValueError(kept.refused)

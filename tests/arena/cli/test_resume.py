@@ -89,3 +89,11 @@ def test_eval_takes_no_older_weights_unasked(run: Path) -> None:
         assert line.startswith(f"checkpoint {newest} is torn") and "ask for an older one (0, 2)" in line
     told = arena("eval", f"{run}@2", "--game", "negotiation", "--matches", "2", "--json")
     assert told.code == 0 and json.loads(told.out)["contender"].endswith("@2")
+
+
+def test_what_a_refused_resume_would_have_changed_is_not_recorded(run: Path) -> None:
+    for weights in (run / "checkpoints").rglob("model.safetensors"):
+        flip_a_byte(weights)
+    before = [(run / name).read_bytes() for name in ("environment.json", "config.yaml")]
+    assert "no checkpoint is whole" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
+    assert [(run / name).read_bytes() for name in ("environment.json", "config.yaml")] == before
