@@ -48,11 +48,11 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted:
     Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
     """
     run = RunFolder.open(folder)
+    loading.forget()
     kept = experiment_of(folder, trust=trusted)
     experiment = experiment_of(folder, layers, trusted) if layers else kept
     trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
     _check_iterations(run, experiment)
-    loading.forget()
     tables = set_tables(own_files.at_home(folder, experiment, trusted))
     if own_files.FILES not in run.reader.environment():  # of an older Arena
         _same_roles(run, role_hashes(experiment, tables))

@@ -6,6 +6,7 @@
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import chdir
@@ -21,7 +22,11 @@ from agents.role import read_role
 from arena.cli.app import app
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, recipe_layer, text_layer
-from tests.arena.tiny import arena
+from arena.records import MatchRecord, trajectories
+from arena.store.reader import RunReader
+from tests.arena.tiny import arena, unbroken
+
+__all__ = ["unbroken"]
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,6 +59,8 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 CONSOLE = [
     block for block in BLOCKS if block.language in ("", "console") and re.search(r"^(\$ )?arena ", block.text, re.M)
 ]
+PYTHON = [b for b in BLOCKS if b.language == "python" and not b.file and "calibration" not in b.text]
+"""Without what needs a run of the clinic (tests/analysis/test_calibration.py has one)."""
 YAML = [block for block in BLOCKS if block.language == "yaml"]
 
 
@@ -83,6 +90,21 @@ def test_every_command_is_one(block: Block) -> None:
             found, command, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
             name = str(found)
         command.make_context(name, list(arguments), parent=context)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> None:
+    """Beside the page's own files, its functions at hand, and a run in runs/latest."""
+    scope: dict[str, object] = {}
+    with chdir(tmp_path):
+        shutil.copytree(unbroken, "runs/latest")
+        write_files(block.page)
+        for own in blocks(block.page):
+            if own.file and own.language == "python":
+                exec(own.text, scope)
+        rows = RunReader("runs/latest").matches()
+        scope["trajectories"] = [t for row in rows for t in trajectories(MatchRecord.from_json(row)) if t.trained]
+        exec(block.text, scope)
 
 
 @pytest.mark.parametrize("block", YAML, ids=str)
@@ -132,7 +154,12 @@ def timeless(output: str) -> str:
     return re.sub(r" +\d+\.\d s$", " 0.0 s", output, flags=re.M)
 
 
-LIVE = [page for page in PAGES if page.name in ("new-role.md", "new-game.md", "new-simulator.md", "new-estimator.md")]
+LIVE = [page for page in PAGES if page.name.startswith("new-") and any(shown(page))]
+"""Tutorials: what their commands say hangs on the page's own files alone."""
+
+
+def test_the_tutorials_that_show_output_are_these() -> None:
+    assert [page.name for page in LIVE] == ["new-game.md", "new-role.md", "new-simulator.md"]
 
 
 @pytest.mark.parametrize("page", LIVE, ids=lambda page: page.name)

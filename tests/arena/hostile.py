@@ -3,9 +3,12 @@
 import copy
 import json
 import random
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import arena.recipes
@@ -29,6 +32,22 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 NUMBERS = [0, 1, -1, 2, 5, 100, 10**6, 10**9, 10**12, 10**40, 0.1, 1.5, -0.5, 1e6, 1e308, 1e-308]
 NOISE = "\t\n\r\0\x1b\u202e\u0085é{}[]:,#&*!|>'\"%@`-?<=~.0xe \\"
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """No longer than this, TimeoutError where something hangs; 0: no limit."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"it hangs: {seconds} s are over")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @cache

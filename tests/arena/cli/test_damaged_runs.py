@@ -8,15 +8,14 @@ and a run that `resume` heals is, to the bit, the run that it was.
 import json
 import os
 import shutil
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arena.store import manifest
+from tests.arena.hostile import at_most
 from tests.arena.tiny import Told, arena, assert_same, flip_a_byte, left
 
 LAUNCH = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "3", "--json"]
@@ -163,22 +162,6 @@ def reading(run: Path) -> dict[str, list[Any]]:
         "eval": ["eval", run, *EVAL],
         "past": ["eval", f"{run}@1", *EVAL],
     }
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """No longer than this; the test fails where it hangs."""
-
-    def stop(*_: Any) -> None:
-        raise TimeoutError(f"it hangs: {seconds} s are over")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def well_told(told: Told) -> None:

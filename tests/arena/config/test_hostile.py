@@ -1,11 +1,8 @@
 """Whatever is written into an experiment, a role or `--set` is taken, or refused in one line; no traceback, ever."""
 
 import random
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -15,31 +12,16 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose, recipe_layer, recipe_names, set_layer, text_layer
 from arena.preflight import preflight
 from tests.arena import hostile
+from tests.arena.hostile import at_most
 from tests.arena.tiny import arena
 
 PATIENCE = 10
 
 
-@contextmanager
-def in_time(seconds: int) -> Iterator[None]:
-    """TimeoutError for what takes longer; 0: no limit."""
-
-    def late(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def taken_or_refused(case: str, take: Callable[[], object], patience: int = PATIENCE) -> bool:
     """Whether it was taken; fails the test for an error that is not one line for the user."""
     try:
-        with in_time(patience):
+        with at_most(patience):
             take()
         return True
     except BAD_INPUT as error:
