@@ -56,7 +56,10 @@ class Negotiation(TextGame):
         if self.drawn:
             self.seats = "player_0", "player_1"
         self.perfect_information = self.known and not self.breakdown  # no seat sees when talks will break down
-        self.players = {"subgame_perfect": bargaining.subgame_perfect_player} if self.known else {}
+        players = {
+            "nash_bargaining": bargaining.nash_bargaining_player, "subgame_perfect": bargaining.subgame_perfect_player,
+        }  # fmt: skip
+        self.players = players if self.known else {}
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -97,8 +100,9 @@ class Negotiation(TextGame):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """What one item of each kind is worth to this seat."""
-        return {"values": [*self.values[seat]]}
+        """What one item of each kind is worth to this seat, and what accepting is; None where no offer stands."""
+        own = self.values[seat]
+        return {"values": [*own], "offered": None if self.offer is None else worth(own, rest(self.pool, self.offer))}
 
     def legal(self, seat: str) -> list[str]:
         """Every offer of the pool, ACCEPT when an offer stands, WALK."""

@@ -38,17 +38,19 @@ NARROWEST = 12
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
-    """The last iteration against the first, or the only one, with 95 % intervals."""
+    """The last iteration against the first, or the only one, with 95 % intervals; and theory, where there is one."""
+    comparisons = list(comparisons)
     table = Table(box=None, pad_edge=False, header_style="bold")
     first, last = rows[0]["iteration"], rows[-1]["iteration"]
-    for name in ("", *(("first", "last", "difference") if first != last else ("mean",))):
+    solutions = list(dict.fromkeys(solution for change in comparisons for solution in change.theory))
+    for name in ("", *(("first", "last", "difference") if first != last else ("mean",)), *solutions):
         table.add_column(name, overflow="fold", no_wrap=bool(name))
     for change in comparisons:
         figures: list[str | Text] = [_interval(change.last)]
         if change.difference:
             told = verdict(change.name, change.difference, _interval(change.difference))
             figures = [_interval(change.first), *figures, told]
-        table.add_row(change.name, *figures)
+        table.add_row(change.name, *figures, *(cell(change.theory.get(s), "{:.2f}") for s in solutions))
     title = f"{first} against {last} (95 % intervals; ≈ within noise)" if first != last else f"{last} (95 % intervals)"
     console.print(Text(f"\nIteration {title}"))
     print_table(console, table)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from arena.cli.live import number
@@ -12,6 +13,8 @@ from arena.store.reader import RunReader
 
 Row = dict[str, Any]
 MEAN = "mean payoff"
+SOLUTIONS = ("equilibrium", "nash")
+"""Of whose outcomes the reports of games with a theory tell, figure by figure."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Change:
     last: Interval
     difference: Interval | None
     """None where the first iteration is the last."""
+    theory: dict[str, float]
+    """By the name of a solution: what it gives for the deals of the last iteration, on average. Often nothing."""
 
 
 def changes(run: Path) -> list[Change]:
@@ -37,8 +42,17 @@ def changes(run: Path) -> list[Change]:
             bounds = range_of(name, [*first, *last])
             means = mean_ci(first, bounds), mean_ci(last, bounds)
             difference = difference_ci(first, last, bounds) if ends[0] is not ends[1] else None
-            comparisons.append(Change(name, *means, difference))
+            comparisons.append(Change(name, *means, difference, _theory(name, ends[1])))
     return comparisons
+
+
+def _theory(name: str, rows: list[Row]) -> dict[str, float]:
+    """What solutions give for a figure, on average over these matches: for `payoff_first` it is `nash_payoff_first`."""
+    key, found = name.rpartition(": ")[2].replace(" ", "_"), dict[str, float]()
+    for solution in SOLUTIONS:
+        told = [value for row in rows if (value := number(row["report"].get(f"{solution}_{key}"))) is not None]
+        found |= {solution: fmean(told)} if told else {}
+    return found
 
 
 def _ends(run: Path) -> list[list[Row]]:
@@ -113,8 +127,11 @@ def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
     if "deal" in sample["report"]:
         figures.append(("deal rate", _reported("deal")))
     figures.append((MEAN, _mean_payoff))
-    for seat in sample["payoffs"]:
-        figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
+    if "payoff_first" in sample["report"]:
+        figures += [("payoff first", _reported("payoff_first")), ("payoff second", _reported("payoff_second"))]
+    else:
+        for seat in sample["payoffs"]:
+            figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
     if "efficiency" in sample["report"]:
         figures.append(("joint value / best", _reported("efficiency")))
     return figures

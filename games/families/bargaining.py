@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
-from games.families.pools import frontier, rest, splits, worth
+from games.families.pools import Triple, frontier, rest, splits, worth
 
 Deal = tuple[int, int]
 
@@ -60,7 +60,7 @@ def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal
     """What the sides got, in the order of moving, beside the best of all Pareto-optimal deals and beside theory.
 
     pareto_distance: to the nearest optimum that is worse for nobody; nash_distance: to the nearest Nash deal;
-    nash_first, nash_second: the mean of the Nash deals. The same of the equilibrium, where there is one.
+    nash_payoff_first, nash_payoff_second: the mean of the Nash deals. The same of the equilibrium, where there is one.
     """
     first, second = payoffs
     joint, nash = max(map(sum, deals)), nash_deals(deals)
@@ -70,12 +70,12 @@ def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal
         "nash_product": first * second / math.prod(nash[0]), "nash_product_raw": first * second,
         "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, nash),
         "payoff_first": first, "payoff_second": second,
-        "nash_first": sum(deal[0] for deal in nash) / len(nash),
-        "nash_second": sum(deal[1] for deal in nash) / len(nash),
+        "nash_payoff_first": sum(deal[0] for deal in nash) / len(nash),
+        "nash_payoff_second": sum(deal[1] for deal in nash) / len(nash),
     }  # fmt: skip
     if equilibrium:
         found["equilibrium_distance"] = _distance(payoffs, [equilibrium])
-        found |= zip(("equilibrium_first", "equilibrium_second"), map(float, equilibrium), strict=True)
+        found |= zip(("equilibrium_payoff_first", "equilibrium_payoff_second"), map(float, equilibrium), strict=True)
     return found
 
 
@@ -97,17 +97,63 @@ def subgame_perfect_player(game: object, seed: int) -> Callable[[Seen], str]:
     return _perfect_act
 
 
-def _perfect_act(seen: Seen) -> str:
+def nash_bargaining_player(game: object, seed: int) -> Callable[[Seen], str]:
+    """The Nash deal of `negotiation` with public values, offered and accepted, and whatever is as good as to talk on.
+
+    To talk on is worth its own payoff in that deal, less by the risk of breakdown. The seed changes nothing.
+    """
+    return _nash_act
+
+
+class _Table(NamedTuple):
+    """What lies on the table, as the side sees it that is to move."""
+
+    pool: Triple
+    own: Triple
+    other: Triple
+    turn: int
+    turns: int
+    breakdown: float
+    offered: int | None
+    """What accepting is worth; None where no offer stands."""
+
+    @property
+    def deals(self) -> tuple[Deal, ...]:
+        """Pareto-optimal deals, own payoff first."""
+        return frontier(self.pool, self.own, self.other)
+
+    def offer(self, deal: Deal) -> str:
+        """The act that asks for this deal, own payoff first; of several, one that divides the fewest kinds."""
+        shares = (s for s in splits(self.pool) if (worth(self.own, s), worth(self.other, rest(self.pool, s))) == deal)
+        share = min(shares, key=lambda s: sum(0 < n < whole for n, whole in zip(s, self.pool, strict=True)))
+        return "OFFER {} {} {}".format(*share)
+
+
+def _table(seen: Seen) -> _Table:
     facts = seen.public
-    pool, turn, turns = tuple(facts["pool"]), facts["turn"], facts["turn"] + facts["turns_left"]
-    own = tuple(facts["values"][seen.seat])
+    pool, own = tuple(facts["pool"]), tuple(facts["values"][seen.seat])
     (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != seen.seat)
-    me, sides = turn % 2, ((own, other), (other, own))[turn % 2]
-    stage = subgame_perfect(frontier(pool, *sides), turns, facts.get("breakdown", 0.0))[turn]
-    if facts["offer"]:
-        left = rest(pool, tuple(map(int, facts["offer"].split())))
-        if worth(own, left) >= stage.expected[me]:
-            return "ACCEPT"
-    wanted = stage.offer[me], stage.offer[1 - me]
-    shares = (share for share in splits(pool) if (worth(own, share), worth(other, rest(pool, share))) == wanted)
-    return "OFFER {} {} {}".format(*next(shares, pool))
+    offered = worth(own, rest(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
+    turns = facts["turn"] + facts["turns_left"]
+    return _Table(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
+
+
+def _perfect_act(seen: Seen) -> str:
+    table = _table(seen)
+    me = table.turn % 2
+    sides = (table.own, table.other) if me == 0 else (table.other, table.own)
+    stage = subgame_perfect(frontier(table.pool, *sides), table.turns, table.breakdown)[table.turn]
+    if table.offered is not None and table.offered >= stage.expected[me]:
+        return "ACCEPT"
+    if table.turn + 1 == table.turns:  # no offer can be accepted any more
+        return "OFFER {} {} {}".format(*table.pool)
+    return table.offer((stage.offer[me], stage.offer[1 - me]))
+
+
+def _nash_act(seen: Seen) -> str:
+    table = _table(seen)
+    deals = nash_deals(table.deals)
+    least = 0 if table.turn + 1 == table.turns else (1 - table.breakdown) * min(own for own, _ in deals)
+    if table.offered is not None and table.offered >= least:
+        return "ACCEPT"
+    return table.offer(max(deals))

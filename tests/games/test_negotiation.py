@@ -392,7 +392,7 @@ def test_public_values_are_told_to_both_and_private_ones_to_nobody_else():
         game = reset(seed, values="public")
         assert game.public()["values"] == {seat: [*own] for seat, own in game.values.items()}
         assert "worth is known to both" in game.rules()
-        assert game.private("opener") == {"values": [*game.values["opener"]]}
+        assert game.private("opener")["values"] == [*game.values["opener"]]
         assert game.perfect_information and game.twin_deals("opener", np.random.default_rng(0)) is None
     assert not reset(values="public", breakdown=0.1).perfect_information  # nobody sees what chance will do
 
@@ -425,7 +425,7 @@ def test_with_any_options_a_match_is_sound_repeats_itself_and_can_be_copied(opti
     assert report["deal"] or not any(payoffs.values())
     assert report["ended"] in {"deal", "walk", "turns"} | ({"breakdown"} if options.get("breakdown") else set())
     assert report["turns"] <= game.max_turns and all(0 <= payoff <= 10 for payoff in payoffs.values())
-    assert ("equilibrium_first" in report) == (options.get("values") == "public")
+    assert ("equilibrium_payoff_first" in report) == (options.get("values") == "public")
     assert {report["payoff_first"], report["payoff_second"]} == set(payoffs.values())
     assert (report["nash_distance"] == 0) == (report["nash_product"] == 1)
 
@@ -451,8 +451,8 @@ def test_no_byte_of_a_seat_tells_when_talks_will_break_down(options):
     assert compared > 1000 and apart > 50
 
 
-def played_perfectly(game):
-    player = game.players["subgame_perfect"](game, 0)
+def played_by(name, game):
+    player = game.players[name](game, 0)
     while not game.ended:
         seat = game.agent_selection
         game.step(player(SimpleNamespace(seat=seat, **game.infos[seat])))
@@ -464,16 +464,55 @@ def played_perfectly(game):
 @pytest.mark.parametrize(("turns", "breakdown"), [(2, 0), (3, 0.1), (10, 0), (10, 0.2), (11, 0.3), (60, 0.15)])
 def test_subgame_perfect_play_comes_to_what_theory_says_at_once(turns, breakdown, opens):
     for seed in range(20):
-        report = played_perfectly(reset(seed, max_turns=turns, breakdown=breakdown, values="public", opens=opens))
+        report = played_by(
+            "subgame_perfect", reset(seed, max_turns=turns, breakdown=breakdown, values="public", opens=opens)
+        )
         assert report["ended"] == "deal" and report["turns"] == 2 and report["equilibrium_distance"] == 0
         assert report["pareto_distance"] == 0
         if not breakdown:
             assert max(report["payoff_first"], report["payoff_second"]) == 10
 
 
+@pytest.mark.parametrize("opens", ["opener", "random"])
+@pytest.mark.parametrize(("turns", "breakdown"), [(2, 0), (4, 0.2), (10, 0)])
+def test_nash_bargainers_agree_at_once_on_a_nash_deal(turns, breakdown, opens):
+    for seed in range(40):
+        report = played_by(
+            "nash_bargaining", reset(seed, max_turns=turns, breakdown=breakdown, values="public", opens=opens)
+        )
+        assert (report["ended"], report["turns"], report["nash_distance"], report["nash_product"]) == ("deal", 2, 0, 1)
+
+
+def test_a_nash_bargainer_takes_what_is_as_good_as_to_talk_on_and_at_the_end_anything():
+    """Nash: (6, 8); after a refusal that is worth 0.8 * 8 to the responder."""
+    game = Negotiation(max_turns=4, breakdown=0.2, values="public")
+    game.reset(seed=0, options={"instance": ((1, 4, 1), ((4, 1, 2), (0, 2, 2))), "breaks_at": 0})
+    answer = game.players["nash_bargaining"](game, 0)
+    assert answer(SimpleNamespace(seat="opener", **game.infos["opener"])) == "OFFER 1 0 1"
+    for share, says in ("OFFER 1 0 1", "ACCEPT"), ("OFFER 1 1 0", "ACCEPT"), ("OFFER 1 1 1", "OFFER 0 4 0"):
+        after = game.clone()
+        after.step(share)
+        assert answer(SimpleNamespace(seat="responder", **after.infos["responder"])) == says
+    for act in ("OFFER 1 4 1", "OFFER 1 4 1", "OFFER 1 4 1"):
+        game.step(act)
+    assert answer(SimpleNamespace(seat="responder", **game.infos["responder"])) == "ACCEPT", (
+        "of nothing, with a turn left"
+    )
+
+
+def test_a_seat_is_told_what_accepting_is_worth_to_it():
+    game = Negotiation()
+    game.reset(seed=0, options={"instance": ((1, 4, 1), ((4, 1, 2), (0, 2, 2)))})
+    assert game.private("opener")["offered"] is game.private("responder")["offered"] is None
+    game.step("OFFER 1 1 0")
+    assert game.private("responder")["offered"] == 8
+    game.step("OFFER 1 1 1")
+    assert game.private("opener")["offered"] == 3
+
+
 def test_with_one_turn_theory_foresees_nothing():
-    report = played_perfectly(reset(max_turns=1, values="public"))
-    assert (report["ended"], report["equilibrium_first"], report["equilibrium_second"]) == ("turns", 0, 0)
+    report = played_by("subgame_perfect", reset(max_turns=1, values="public"))
+    assert (report["ended"], report["equilibrium_payoff_first"], report["equilibrium_payoff_second"]) == ("turns", 0, 0)
 
 
 def best_against_perfect(game, seat):
@@ -498,8 +537,8 @@ def test_nobody_can_do_better_against_subgame_perfect_play_than_to_play_it(turns
     for instance in small[:: len(small) // 3]:
         game = Negotiation(max_turns=turns, breakdown=breakdown, values="public")
         game.reset(seed=0, options={"instance": instance, "breaks_at": 0})  # chance is weighed instead
-        report = played_perfectly(game.clone())
-        for seat, name in zip(game.seats, ("equilibrium_first", "equilibrium_second"), strict=True):
+        report = played_by("subgame_perfect", game.clone())
+        for seat, name in zip(game.seats, ("equilibrium_payoff_first", "equilibrium_payoff_second"), strict=True):
             assert best_against_perfect(game, seat) == pytest.approx(report[name])
 
 

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from arena.cli.show import verdict
 from arena.cli.summary import zero_sum
 from arena.statistics import Interval
+from arena.store.reader import RunReader
 from tests.arena.tiny import arena, refused
 
 RUN = ["run", "selfplay", "--iterations", "2", "--set", "policies.shared.imitate.matches=16"]
@@ -33,6 +35,24 @@ def test_where_only_learners_met_it_says_how_to_find_out(tmp_path: Path) -> None
     told = arena(*RUN, "--recipe", "tic_tac_toe-nano", *alone, "--out", tmp_path / "run")
     assert told.code == 0, told.err
     assert "payoffs say nothing of strength: see `arena eval`" in told.out and "mean payoff" not in told.out
+
+
+def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> None:
+    run, options = tmp_path / "run", "game.options={max_turns: 4, breakdown: 0.2, values: public}"
+    matches = ["--set", "play.matches=16", "--set", options]
+    told = arena(*RUN, "--recipe", "negotiation-nano", *matches, "--out", run)
+    assert told.code == 0, told.err
+    head = next(line for line in told.out.splitlines() if "difference" in line)
+    assert head.split() == ["first", "last", "difference", "equilibrium", "nash"]
+    reports = [row["report"] for row in RunReader(run).log.read(2)]
+    summary = json.loads(arena("resume", run, "--json").out.splitlines()[-1])
+    theory = {row["figure"]: row["theory"] for row in summary["changes"]}
+    for side in "first", "second":
+        means = {s: fmean(r[f"{s}_payoff_{side}"] for r in reports) for s in ("equilibrium", "nash")}
+        assert theory[f"payoff {side}"] == pytest.approx(means)
+        line = next(line for line in told.out.splitlines() if line.startswith(f"payoff {side}"))
+        assert line.split()[-2:] == [f"{mean:.2f}" for mean in means.values()]
+    assert theory["deal rate"] == {}
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,8 @@ def test_without_hurry_it_comes_to_nashs_solution():
 def test_nash_deals_may_tie():
     assert nash_deals(((9, 1), (8, 4), (4, 8))) == [(8, 4), (4, 8)]
     tied = figures((8, 4), ((8, 4), (4, 8)))
-    assert (tied["nash_first"], tied["nash_second"], tied["nash_distance"], tied["nash_product"]) == (6, 6, 0, 1)
+    told = [tied[name] for name in ("nash_payoff_first", "nash_payoff_second", "nash_distance", "nash_product")]
+    assert told == [6, 6, 0, 1]
 
 
 def test_figures_by_hand():
@@ -128,9 +129,10 @@ def test_figures_by_hand():
     assert figures((7, 5), deals, (10, 1)) == {
         "joint_value": 12, "best_joint_value": 13, "efficiency": 12 / 13, "nash_product": 35 / 42,
         "nash_product_raw": 35, "pareto_distance": 1, "nash_distance": 1, "payoff_first": 7, "payoff_second": 5,
-        "nash_first": 7, "nash_second": 6, "equilibrium_distance": 5, "equilibrium_first": 10, "equilibrium_second": 1,
+        "nash_payoff_first": 7, "nash_payoff_second": 6,
+        "equilibrium_distance": 5, "equilibrium_payoff_first": 10, "equilibrium_payoff_second": 1,
     }  # fmt: skip
-    assert "equilibrium_first" not in figures((0, 0), deals)
+    assert "equilibrium_payoff_first" not in figures((0, 0), deals)
 
 
 def test_the_table_of_the_docs():
