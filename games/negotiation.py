@@ -135,7 +135,8 @@ class Negotiation(TextGame):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Whether there was a deal, and what came of it beside theory: games.families.bargaining.figures."""
-        payoffs = [self.payoffs()[seat] for seat in self.movers]
+        totals = self.payoffs()
+        payoffs = [totals[seat] for seat in self.movers]
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
         perfect = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown)[0].offer if self.known else None
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}

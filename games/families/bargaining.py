@@ -50,10 +50,19 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
     return tuple(reversed(stages))
 
 
-def nash_deals(deals: tuple[Deal, ...]) -> list[Deal]:
+@functools.lru_cache(maxsize=1024)
+def nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
     """The deals with the greatest product of payoffs: nearly always one."""
     most = max(map(math.prod, deals))
-    return [deal for deal in deals if math.prod(deal) == most]
+    return tuple(deal for deal in deals if math.prod(deal) == most)
+
+
+@functools.lru_cache(maxsize=1024)
+def _best(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
+    """The greatest joint value, the greatest product, and the mean of the Nash deals: the same for all matches."""
+    nash = nash_deals(deals)
+    first, second = (sum(side) / len(nash) for side in zip(*nash, strict=True))
+    return max(map(sum, deals)), math.prod(nash[0]), first, second
 
 
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
@@ -63,15 +72,14 @@ def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal
     nash_payoff_first, nash_payoff_second: the mean of the Nash deals. The same of the equilibrium, where there is one.
     """
     first, second = payoffs
-    joint, nash = max(map(sum, deals)), nash_deals(deals)
+    joint, product, nash_first, nash_second = _best(deals)
     better = [deal for deal in deals if deal[0] >= first and deal[1] >= second]
     found = {
         "joint_value": first + second, "best_joint_value": float(joint), "efficiency": (first + second) / joint,
-        "nash_product": first * second / math.prod(nash[0]), "nash_product_raw": first * second,
-        "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, nash),
+        "nash_product": first * second / product, "nash_product_raw": first * second,
+        "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, nash_deals(deals)),
         "payoff_first": first, "payoff_second": second,
-        "nash_payoff_first": sum(deal[0] for deal in nash) / len(nash),
-        "nash_payoff_second": sum(deal[1] for deal in nash) / len(nash),
+        "nash_payoff_first": nash_first, "nash_payoff_second": nash_second,
     }  # fmt: skip
     if equilibrium:
         found["equilibrium_distance"] = _distance(payoffs, [equilibrium])

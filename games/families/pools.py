@@ -69,8 +69,18 @@ def twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
     return (pool, one), (pool, two)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.cache
+def _worths(pool: Triple, values: Triple) -> tuple[int, ...]:
+    return tuple(worth(values, share) for share in splits(pool))
+
+
+@functools.cache
 def frontier(pool: Triple, one: Triple, two: Triple) -> tuple[tuple[int, int], ...]:
     """The Pareto-optimal pairs of payoffs at these values, the best for the first side first."""
-    points = sorted({(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}, reverse=True)
-    return tuple(p for n, p in enumerate(points) if all(p[1] > q[1] for q in points[:n]))
+    found, most = [], -1
+    # the rests of the shares in order are the shares from the last one on
+    for deal in sorted(zip(_worths(pool, one), reversed(_worths(pool, two)), strict=True), reverse=True):
+        if deal[1] > most:
+            found.append(deal)
+            most = deal[1]
+    return tuple(found)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from operator import sub
 from pathlib import Path
 from statistics import fmean
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from games.families.bargaining import figures, nash_deals, subgame_perfect
-from games.families.pools import frontier, instances
+from games.families.pools import frontier, instances, rest, splits, worth
 
 
 def pie(units):
@@ -118,7 +119,7 @@ def test_without_hurry_it_comes_to_nashs_solution():
 
 
 def test_nash_deals_may_tie():
-    assert nash_deals(((9, 1), (8, 4), (4, 8))) == [(8, 4), (4, 8)]
+    assert nash_deals(((9, 1), (8, 4), (4, 8))) == ((8, 4), (4, 8))
     tied = figures((8, 4), ((8, 4), (4, 8)))
     told = [tied[name] for name in ("nash_payoff_first", "nash_payoff_second", "nash_distance", "nash_product")]
     assert told == [6, 6, 0, 1]
@@ -133,6 +134,14 @@ def test_figures_by_hand():
         "equilibrium_distance": 5, "equilibrium_payoff_first": 10, "equilibrium_payoff_second": 1,
     }  # fmt: skip
     assert "equilibrium_payoff_first" not in figures((0, 0), deals)
+
+
+@settings(max_examples=200, deadline=None)
+@given(*[st.tuples(*[st.integers(0, most)] * 3) for most in (4, 9, 9)])
+def test_the_frontier_is_what_no_other_deal_dominates(pool, one, two):
+    deals = {(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}
+    best = {deal for deal in deals if not any(other != deal and min(map(sub, other, deal)) >= 0 for other in deals)}
+    assert frontier(pool, one, two) == tuple(sorted(best, reverse=True))
 
 
 def test_the_table_of_the_docs():
