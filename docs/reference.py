@@ -80,7 +80,8 @@ def defaulted(value: Any) -> str:
 
 def typed(said: Mapping[str, Any]) -> str:
     """A JSON schema's type in a few words, with links to the models on the same page."""
-    from arena.config.parts import PLACE, TABLES, plural
+    from arena.config.kinds import TABLES, plural
+    from arena.config.parts import PLACE
 
     if PLACE in said:
         kind = said[PLACE]
@@ -104,7 +105,8 @@ def typed(said: Mapping[str, Any]) -> str:
 
 def parts() -> str:
     """Every part that is chosen by name, with its settings and all that it says of itself."""
-    from arena.config.parts import TABLES, described, parts_of, plural
+    from arena.config.kinds import TABLES, parts_of, plural
+    from arena.config.parts import described
 
     made = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
     for kind in TABLES:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import games
 from agents.errors import RoleError
 from agents.names import nearest
-from arena.config.parts import TABLES, described, plural
+from arena.config.kinds import TABLES, plural
 from arena.config.presets import PRESETS, Preset
 from arena.errors import ConfigError
 from games.adapters import loading
@@ -68,6 +68,8 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
     if kind == "presets":
         return [_preset(name, preset) for name, preset in PRESETS.items()]
+    from arena.config.parts import described
+
     return described(PARTS[kind])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +47,8 @@ def play(
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
+    import secrets
+
     from agents.engines.loop import wait
     from arena.config.layers import game_options
     from arena.evaluate.specs import Contenders

@@ -9,7 +9,6 @@ settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from importlib import import_module
 from inspect import Parameter, getdoc, isfunction, signature
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,25 +17,11 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
+from arena.config.kinds import parts_of, plural
 from arena.config.paths import anywhere
 from arena.config.presets import PRESETS
 from arena.errors import ConfigError
 
-TABLES = {
-    "estimator": "arena.credit.estimators:ESTIMATORS",
-    "stage": "arena.credit.rewards:STAGES",
-    "transform": "arena.credit.transforms:TRANSFORMS",
-    "selector": "arena.credit.selection:SELECTORS",
-    "critic": "arena.credit.critics:CRITICS",
-    "schedule": "arena.config.schedules:SCHEDULES",
-    "loss": "arena.learn.losses:LOSSES",
-    "clip": "arena.learn.clips:CLIPS",
-    "correction": "arena.learn.corrections:CORRECTIONS",
-    "aggregate": "arena.learn.aggregates:AGGREGATES",
-    "regulariser": "arena.learn.regularisers:REGULARISERS",
-    "replay": "arena.credit.replay:REPLAYS",
-}
-"""Where each kind of part is found: loaded when first asked for, since those of `arena.learn` bring torch."""
 PLACE = "x-part"
 """In the JSON Schema of a model: here stands a part of this kind, or several of them by name."""
 LARGEST = 1e9
@@ -132,13 +117,6 @@ class Kinds:
 def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
     """A part by name, its settings checked; ValueError for a name or setting that does not exist or fit."""
     return _choose(kind, {name: settings})
-
-
-def parts_of(kind: str) -> Mapping[str, Callable[..., Any]]:
-    """All parts of a kind by name."""
-    module, _, name = TABLES[kind].partition(":")
-    parts: Mapping[str, Callable[..., Any]] = getattr(import_module(module), name)
-    return parts
 
 
 def part(kind: str, name: str) -> Callable[..., Any]:
@@ -242,11 +220,6 @@ def elsewhere(name: str, kind: str) -> str:
     return (
         ": it is " + " or ".join(f"{'an' if place[0] in 'ae' else 'a'} {place}" for place in places) if places else ""
     )
-
-
-def plural(kind: str) -> str:
-    """What `arena list` calls the parts of a kind."""
-    return {"loss": "losses", "replay": "replays"}.get(kind, f"{kind}s")
 
 
 @cache

@@ -13,7 +13,8 @@ import games
 from agents.players.brains import BRAINS
 from agents.role import BUILT_IN, Role, list_roles
 from arena.config.experiment import Experiment
-from arena.config.parts import PLACE, TABLES, parts_of, plural, settings_model
+from arena.config.kinds import TABLES, parts_of, plural
+from arena.config.parts import PLACE, settings_model
 from arena.config.presets import PRESETS
 
 RECIPES = Path(arena.recipes.__path__[0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -16,7 +15,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from games.adapters.modules import REFUSED
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from games.base import TextGame
 
 GROUP = "arena.games"
@@ -108,6 +108,8 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
 @functools.cache
 def installed() -> Mapping[str, EntryPoint]:
     """The games that installed packages offer, by name; read once, as it takes longer than a short match."""
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
@@ -145,6 +147,8 @@ def _load(path: Path) -> ModuleType:
 @functools.cache
 def _module(path: Path) -> ModuleType:
     """The file, imported once under a name of its own."""
+    import hashlib
+
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
     name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"

@@ -28,7 +28,7 @@ from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
 from arena.config.experiment import CreditSpec, LearnSpec
-from arena.config.parts import parts_of
+from arena.config.kinds import parts_of
 from arena.config.schedules import Clock
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch

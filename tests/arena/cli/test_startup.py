@@ -13,6 +13,8 @@ HEAVY = (
     *("pandas", "pyarrow", "scipy", "matplotlib", "openskill", "openai"),
     *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "reasoning_gym", "pgmpy"),
 )
+LATER = ("pydantic", "importlib.metadata", "hashlib")
+"""What the commands load when they need it, as it takes longer than they do themselves."""
 TENSORS = ("losses", "clips", "corrections", "regularisers")
 """What is listed from functions of tensors."""
 COMMANDS = (
@@ -47,6 +49,12 @@ def loaded(*words: str) -> tuple[int, str, list[str]]:
 def test_to_be_told_of_commands_loads_nothing_heavy(words: list[str]) -> None:
     code, said, heavy = loaded(*words)
     assert (code, heavy) == (0, []) and said
+
+
+def test_the_commands_are_there_before_what_only_some_of_them_need() -> None:
+    code = f"import sys, arena.cli.app; print(sorted(set(sys.modules) & set({LATER!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from arena.cli.catalogue import KINDS, entries
 from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.kinds import TABLES, parts_of, plural
 from arena.config.layers import compose, recipe_layer, set_layer, text_layer, to_yaml
-from arena.config.parts import TABLES, Chosen, choose, described, parts_of, plural
+from arena.config.parts import Chosen, choose, described
 from arena.config.schedules import SCHEDULES, Clock
 from arena.errors import ConfigError
 

@@ -141,7 +141,7 @@ def test_a_game_from_a_package(monkeypatch):
         EntryPoint("wordless", "pettingzoo.classic.rps.rps:raw_env", loading.GROUP),
         EntryPoint("broken", "games.nowhere:Game", loading.GROUP),
     ]
-    monkeypatch.setattr(loading, "entry_points", lambda group: [entry for entry in entries if entry.group == group])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [e for e in entries if e.group == group])
     monkeypatch.setattr(loading, "installed", loading.installed.__wrapped__)  # nothing is remembered
     assert type(games.make("chips")).__name__ == "Nim"
     assert games.make("wordless", num_actions=5).seats == ("player_0", "player_1")
