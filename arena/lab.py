@@ -245,7 +245,7 @@ class Lab:
         for name, spec in specs.items():
             self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.brains)}")
             ended = self._counted(spec.matches)
-            samples = self.parts.demonstrations.by_brains(name, 0, spec.brains, spec.matches, ended)
+            samples = self.parts.demonstrations.by_brains(name, 0, spec.brains, spec.matches, spec.against, ended)
             self.watcher.phase(0, f"imitate ({name}): learning from them")
             stepped = self._counted(spec.epochs * spec.minibatches)
             skipped = self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name), stepped)

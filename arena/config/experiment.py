@@ -62,6 +62,10 @@ class ImitateSpec(Spec):
 
     brains: Annotated[list[str], Field(min_length=1)]
     """Every match seats some of them, drawn at random, at the policy's own tables."""
+    against: list[str] = []
+    """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the brains, the
+    others by some of these, who are not imitated.
+    """
     matches: Matches = 256
     """How many matches the brains play."""
     epochs: Annotated[int, Field(ge=1, le=10**4)] = 4

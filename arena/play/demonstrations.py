@@ -76,32 +76,51 @@ class Demonstrations:
         return self._samples(wait(self._again(drawn)))
 
     def by_brains(
-        self, learner: str, k: int, brains: Sequence[str], matches: int, ended: Callable[[], None] = lambda: None
+        self,
+        learner: str,
+        k: int,
+        brains: Sequence[str],
+        matches: int,
+        against: Sequence[str] = (),
+        ended: Callable[[], None] = lambda: None,
     ) -> list[Sample]:
-        """Matches between brains; iteration 0 is the warm start. `ended` hears of every match."""
+        """Matches between brains, or of one of them `against` others; iteration 0 is the warm start.
+
+        `ended` hears of every match.
+        """
         tables, policies = self.lineup.tables, self.lineup.policies
         plans = demonstration_plans(self.experiment, k, learner, matches, tables, policies)
         rng = generator(self.experiment.seed, k, "demonstrations")
-        records = wait(self._demonstrated(plans, brains, rng, ended))
+        records = wait(self._demonstrated(plans, brains, against, rng, ended))
         return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
 
     async def _demonstrated(
-        self, plans: list[MatchPlan], brains: Sequence[str], rng: np.random.Generator, ended: Callable[[], None]
+        self,
+        plans: list[MatchPlan],
+        brains: Sequence[str],
+        against: Sequence[str],
+        rng: np.random.Generator,
+        ended: Callable[[], None],
     ) -> list[MatchRecord]:
         """Matches between brains, drawn at random for each seat that is not one's already."""
 
+        def drawn(names: Sequence[str]) -> str:
+            return names[int(rng.integers(len(names)))]
+
         async def play(plan: MatchPlan) -> MatchRecord:
             table = self.lineup.table(plan)
-            contenders: dict[str, Contender] = {}
-            for seat, seating in plan.seats.items():
-                contender: Contender = self.lineup.contender(seating.policy, seat, table)
-                if not isinstance(contender, BrainContender):
-                    brain = brains[int(rng.integers(len(brains)))]
-                    if isinstance(contender, ModelContender):
-                        contender = _Demonstrator(contender.name, contender.engine, contender.cast, brain)
-                    else:
-                        contender = BrainContender(brain, seating.role)
-                contenders[seat] = contender
+            contenders: dict[str, Contender] = {
+                seat: self.lineup.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()
+            }
+            free = [seat for seat, contender in contenders.items() if not isinstance(contender, BrainContender)]
+            shown = drawn([seat for seat in free if isinstance(contenders[seat], ModelContender)]) if against else ""
+            for seat in free:
+                contender, met = contenders[seat], bool(against) and seat != shown
+                brain = drawn(against if met else brains)
+                if isinstance(contender, ModelContender) and not met:
+                    contenders[seat] = _Demonstrator(contender.name, contender.engine, contender.cast, brain)
+                else:
+                    contenders[seat] = BrainContender(brain, plan.seats[seat].role)
             return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
 
         return await play_all(plans, play, lambda record: ended(), 1, 1)

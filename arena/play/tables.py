@@ -93,8 +93,9 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
             _check_sampling(table.roles[seat], held.policy)
             for brain in experiment.learn.shown.brains if experiment.learn.shown else ():
                 _check_brain(brain, game, seat, "learn.shown.brains")
-        for brain in policy.imitate.brains if policy.imitate else ():
-            _check_brain(brain, game, seat, f"policies.{held.policy}.imitate.brains")
+        for field in ("brains", "against") if policy.imitate else ():
+            for brain in getattr(policy.imitate, field):
+                _check_brain(brain, game, seat, f"policies.{held.policy}.imitate.{field}")
 
 
 def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:

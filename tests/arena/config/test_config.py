@@ -284,6 +284,8 @@ def test_who_is_imitated_must_play_all_games_of_the_policy() -> None:
     set_tables(experiment("policies.shared.imitate={brains: [random]}", text=TABLES))
     with pytest.raises(ConfigError, match=r"^policies\.shared\.imitate\.brains: conceder plays negotiation, not kuhn"):
         set_tables(experiment("policies.shared.imitate={brains: [conceder]}", text=TABLES))
+    with pytest.raises(ConfigError, match=r"imitate\.against: conceder plays negotiation, not kuhn"):
+        set_tables(experiment("policies.shared.imitate={brains: [random], against: [conceder]}", text=TABLES))
     with pytest.raises(ConfigError, match="did you mean 'random'"):
         set_tables(experiment("policies.shared.imitate={brains: [radnom]}", text=TABLES))
 

@@ -181,6 +181,20 @@ def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> No
     assert [s.stream for s in again] == [s.stream for s in found[0]], "and the same after a restart"
 
 
+def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
+    """`hard_liner` asks for 8 of 10 or more, `fair_split` for no more than it has to, to get half."""
+    lab = started(tmp_path / "run", "seats.responder.policy=shared", "game.options.max_turns=4")
+    demonstrations = lab.parts.demonstrations
+    alone = demonstrations.by_brains("shared", 0, ["fair_split"], 24)
+    met = demonstrations.by_brains("shared", 0, ["fair_split"], 24, ["hard_liner"])
+    both = demonstrations.by_brains("shared", 0, ["hard_liner"], 24)
+    assert len(alone) > 40 and len(met) == 24, "one seat of each match"
+    opened, hard = ({said(s)[0] for s in given if s.stream.turns[-1] % 2 == 0} for given in (met, both))
+    assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
+    assert 6 < sum(max(s.stream.turns) % 2 for s in met) < 18, "at either seat"
+    assert hard - {said(s)[0] for s in alone}, "the others would open otherwise"
+
+
 def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", BRAINS.replace("over: 2", "over: 1"))
     shown = lab.parts.demonstrations
