@@ -18,16 +18,19 @@ from agents.role import BUILT_IN, Role, list_roles, load_role, read_role
 from agents.role_check import check_role
 
 FACTS: dict[str, Any] = {"pool": [1, 2, 3], "items": ["books", "hats", "balls"], "offer": None}
-VIEW = View("opener", 0, (), "The rules.", FACTS, {"values": [4, 0, 2]}, ("OFFER 1 0 2", "WALK"))
+OWN: dict[str, Any] = {"values": [4, 0, 2], "offered": None}
+VIEW = View("opener", 0, (), "The rules.", FACTS, OWN, ("OFFER 1 0 2", "WALK"))
 
 
-def heard(*lines: tuple[str, str], turn: int = 1, **facts: Any) -> View:
+def heard(*lines: tuple[str, str], turn: int = 1, offered: int = 2) -> View:
+    """The responder's, with an offer on the table that is worth so much to it."""
     messages = tuple(Message(sender=sender, text=text) for sender, text in lines)
-    return VIEW._replace(seat="responder", turn=turn, messages=messages, public=FACTS | facts)
+    public, private = FACTS | {"offer": "1 0 2"}, OWN | {"offered": offered}
+    return VIEW._replace(seat="responder", turn=turn, messages=messages, public=public, private=private)
 
 
-OFFERED = heard(("opener", "OFFER 1 0 2 | balls please"), offer="1 0 2")
-REFUSED = heard(("referee", "Not a legal act: the pool has 1 books. Try once more."), turn=2, offer="1 0 2")
+OFFERED = heard(("opener", "OFFER 1 0 2 | balls please"))
+REFUSED = heard(("referee", "Not a legal act: the pool has 1 books. Try once more."), turn=2)
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def turned(text: str, view: View = OFFERED, first: bool = True) -> str:
 def test_built_in_roles_hold_no_facts_of_a_match_in_their_system(name: str) -> None:
     role = load_role(name)
     assert role.game == "negotiation" and name in list_roles()
-    other = VIEW._replace(public=FACTS | {"pool": [3, 1, 1]}, private={"values": [1, 1, 6]}, turn=7)
+    other = VIEW._replace(public=FACTS | {"pool": [3, 1, 1]}, private=OWN | {"values": [1, 1, 6]}, turn=7)
     assert role.render_system(VIEW) == role.render_system(other)
     assert "[" not in role.render_turn(OFFERED, True) + role.render_turn(REFUSED, False)
 
@@ -61,37 +64,35 @@ def test_what_the_built_in_roles_show() -> None:
     )
     assert opener.render_turn(VIEW, True) == "Pool: 1 2 3. Your values: 4 0 2.\nYour OFFER?"
     assert responder.render_turn(OFFERED, True) == (
-        "Pool: 1 2 3. Your values: 4 0 2.\nThey: OFFER 1 0 2 | balls please\nOFFER or ACCEPT?"
+        "Pool: 1 2 3. Your values: 4 0 2.\nThey: OFFER 1 0 2 | balls please\nACCEPT for 2, or OFFER?"
     )
     assert opener.render_turn(REFUSED, False) == (
-        "Referee: Not a legal act: the pool has 1 books. Try once more.\nOFFER or ACCEPT?"
+        "Referee: Not a legal act: the pool has 1 books. Try once more.\nACCEPT for 2, or OFFER?"
     )
     nano = load_role("nano_responder")
     assert nano.render_turn(OFFERED, True) == "pool 1 2 3 values 4 0 2\nthey OFFER 1 0 2 | balls please"
     assert nano.render_turn(REFUSED, False) == "illegal"
 
 
-def dealt(pool: list[int], values: list[int], view: View) -> View:
-    return view._replace(public={**view.public, "pool": pool}, private={"values": values})
-
-
-SHOWN = {
-    "opener": [
-        (heard(("responder", "OFFER 1 0 2 | I like balls"), offer="1 0 2"), False),
-        (dealt([2, 1, 3], [3, 4, 0], VIEW), True),
-    ],
-    "responder": [
-        (dealt([1, 4, 1], [2, 1, 4], heard(("opener", "OFFER 1 3 1 | I need balls"), offer="1 3 1")), True),
-        (heard(("opener", "OFFER 1 2 0 | last chance"), offer="1 2 0"), False),
-    ],
-}
+PUBLIC_VALUES = VIEW._replace(
+    public=FACTS | {"pool": [2, 1, 3], "values": {"opener": [3, 4, 0], "responder": [2, 0, 2]}},
+    private={"values": [3, 4, 0], "offered": None},
+)
+SHOWN = [(heard(("responder", "OFFER 1 0 2"), offered=7), False), (PUBLIC_VALUES, True)]
 
 
 @pytest.mark.parametrize("name", ["opener", "responder"])
 def test_examples_look_exactly_like_turns(name: str) -> None:
     role = load_role(name)
-    assert [shown.see for shown in role.examples] == [role.render_turn(*turn) for turn in SHOWN[name]]
+    assert [shown.see for shown in role.examples] == [role.render_turn(*turn) for turn in SHOWN]
     assert {role.parse(shown.say).action.split()[0] for shown in role.examples} == {"OFFER", "ACCEPT"}
+
+
+def test_the_other_side_reads_the_same_values_the_other_way_round() -> None:
+    told = load_role("responder").render_turn(
+        PUBLIC_VALUES._replace(seat="responder", private={"values": [2, 0, 2], "offered": None}), True
+    )
+    assert "Your values: 2 0 2.\nTheir values: 3 4 0.\n" in told
 
 
 FULL = """
@@ -226,7 +227,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "told"),
     [
-        ("{{ private.budget }}", "there is no 'budget' here (there are: values)"),
+        ("{{ private.budget }}", "there is no 'budget' here (there are: values, offered)"),
         ("{{ seat }}\n{% if first %}\n\n{{ private.vlues }}{% endif %}", "there is no 'vlues' here — did you mean"),
         ("{{ [1, 2] | join(1, 2, 3) }}", "_join() takes from 1 to 2 positional arguments but 4 were given"),
         ("{{ '1e999' | float | int }}", "cannot convert float infinity to integer"),
@@ -248,7 +249,7 @@ def test_what_fails_in_play_names_role_template_and_variable(template: str, told
 def test_facts_come_before_methods() -> None:
     assert turned("{{ public.items[1] }} {{ private.values | join('-') }}") == "hats 4-0-2"
     assert turned("{{ 'n' ~ 2 ~ seat }} {{ 2 * 3 + 1 }} {{ 5 % 3 }}") == "n2responder 7 2"
-    assert turned("{% for k, v in private | items %}{{ loop.index }}{{ k }}{{ v[0] }}{% endfor %}") == "1values4"
+    assert turned("{% for k, v in private | items %}{{ loop.index }}{{ k }} {% endfor %}") == "1values 2offered"
 
 
 BOMBS = [
@@ -334,7 +335,7 @@ TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(["\ud800", "{{ 9
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["opener", "referee"]), TEXTS), max_size=4), st.booleans())
 def test_nothing_others_say_breaks_a_turn_or_speaks_as_another(lines: list[tuple[str, str]], first: bool) -> None:
-    view = heard(*lines, offer="1 0 2")
+    view = heard(*lines)
     for role in (load_role("opener"), load_role("nano_opener")):
         role.render_turn(view, first).encode()
     shown = Role(role="x").render_turn(view, first)
@@ -350,7 +351,7 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
     preview = check_role("responder", [OFFERED, REFUSED])
     assert preview.system.startswith("Always answer") and len(preview.turns) == 2
     assert preview.turns[0].startswith("Pool") and preview.turns[1].startswith("Referee")
-    assert preview.examples[1][1] == "ACCEPT | good, thanks" and preview.findings == ()
+    assert preview.examples[1][1] == "OFFER 2 1 0" and preview.findings == ()
     path = role_file("role: x\npersona: p\nsystem: '{{ private }}'\nturn: ' '\nreply: {format: json, action: act}")
     findings = check_role(str(path), [VIEW]).findings
     signs = ["share", "hear the others", "persona: no", "field 'act'", "nothing is shown at turn 1"]

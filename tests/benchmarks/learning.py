@@ -1,80 +1,119 @@
 """Does self-play learn? Arms × seeds of one recipe at the same budget, as JSON and a figure.
 
-    python tests/benchmarks/learning.py nano       # 3 arms × 5 seeds, about 15 minutes on two cores
-    python tests/benchmarks/learning.py smollm2    # 2 arms × 3 seeds, about 30 minutes on two cores
+    python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
+    python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
+    python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
+    python tests/benchmarks/learning.py smollm2 --resume    # plays what a stopped study has not played yet
 
-Every run is an ordinary `arena run selfplay`; arms differ in `credit.estimator` alone. `zero` gives every turn
-advantage 0 (only the KL is left); `shuffled` keeps the advantages and deals them to random turns.
+Every run is an ordinary `arena run selfplay`. The first arm is what the others are compared with. `zero` gives every
+turn advantage 0 (only the KL is left); `shuffled` keeps the advantages and deals them to random turns.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import fmean
+from threading import Lock
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from analysis.panels import colours, curve, fit, legend, sheet, written
 from arena.doctor import environment
-from arena.statistics import SHARE, Interval, difference_ci, mean_ci
+from arena.statistics import SHARE, Bounds, Interval, difference_ci, mean_ci
 
 RESULTS = Path(__file__).parent / "results"
-NAMES = {"mean_payoff": "mean payoff", "deal": "deal rate", "valid_rate": "valid-act rate"}
-BOUNDS = {"mean_payoff": (0.0, 10.0), "deal": SHARE, "valid_rate": SHARE}
+NAMES = {
+    "mean_payoff": "mean payoff", "deal": "deal rate", "valid_rate": "valid-act rate",
+    "efficiency": "joint value / best", "payoff_first": "payoff, first mover", "payoff_second": "payoff, other",
+    "equilibrium_distance": "distance to equilibrium",
+}  # fmt: skip
+PAYOFF: Bounds = (0.0, 10.0)
+BOUNDS: dict[str, Bounds] = {
+    "mean_payoff": PAYOFF, "deal": SHARE, "valid_rate": SHARE, "efficiency": SHARE, "payoff_first": PAYOFF,
+    "payoff_second": PAYOFF, "equilibrium_distance": (0.0, 200**0.5),
+}  # fmt: skip
+ZERO, SHUFFLED = ({"set": [f"credit.estimator={name}"]} for name in ("zero", "shuffled"))
+WARM = ["policies.shared.imitate=null", "policies.shared.model={warm}"]
+"""Settings of a control that begins with the weights with which the first arm's imitation of the same seed ended."""
+BARGAINING = ["valid_rate", "deal", "efficiency", "payoff_first", "payoff_second", "equilibrium_distance"]
 STUDIES: dict[str, dict[str, Any]] = {
     "nano": {
         "recipe": "negotiation-nano",
-        "arms": ["mars", "zero", "shuffled"],
+        "arms": {"mars": {}, "zero": ZERO, "shuffled": SHUFFLED},
         "seeds": 5,
-        "workers": 2,
         "figures": ["mean_payoff", "deal", "valid_rate"],
         "set": ["policies.shared.model=nano-{seed}"],
         "last": 5,
     },
     "smollm2": {
         "recipe": "negotiation",
-        "arms": ["mars", "zero"],
+        "arms": {
+            "mars": {"seeds": 10},
+            "zero": {"set": [*WARM, *ZERO["set"]]},
+            "shuffled": {"set": [*WARM, *SHUFFLED["set"]]},
+        },
+        "seeds": 5,
+        "figures": BARGAINING,
+        "set": ["checkpoint.every=1000"],
+        "last": 2,
+    },
+    "processors": {
+        "recipe": "negotiation",
+        "arms": {
+            "AVX-512, 2 threads": {"env": {"OMP_NUM_THREADS": "2"}},
+            "AVX2": {"env": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}},
+            "SSE4.1": {"env": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}},
+        },
         "seeds": 3,
-        "workers": 2,
-        "figures": ["valid_rate", "deal", "mean_payoff"],
+        "figures": BARGAINING,
         "set": ["checkpoint.every=1000"],
         "last": 2,
     },
 }
+"""`seeds` of an arm, from 0, are the study's unless it has its own; `set` and `env` add to what all are given."""
+WORKERS = 2
+"""Runs at a time, with a thread each unless the arm says otherwise."""
+
+
+def seeds(study: dict[str, Any], arm: str) -> int:
+    """How many an arm has; in older results all have as many."""
+    arms = study["arms"]
+    own: int = arms[arm].get("seeds", study["seeds"]) if isinstance(arms, dict) else study["seeds"]
+    return own
 
 
 def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """One run; its metrics, and how long the command took."""
-    out = folder / f"{arm}-{seed}"
+    about = study["arms"][arm]
+    warm = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies" / "shared"
     command = [sys.executable, "-m", "arena", "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed)]
-    command += ["--set", f"credit.estimator={arm}", "--out", str(out), "--json"]
-    for setting in study["set"]:
-        command += ["--set", setting.format(seed=seed)]
+    command += ["--out", str(folder / f"{arm}-{seed}"), "--json"]
+    for setting in [*study["set"], *about.get("set", ())]:
+        command += ["--set", setting.format(seed=seed, warm=warm)]
     started = time.perf_counter()
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(2 // study["workers"])}
-    )
+    env = os.environ | {"OMP_NUM_THREADS": "1"} | about.get("env", {})
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")][:-1]
     seconds = time.perf_counter() - started
-    print(
-        f"{arm} seed {seed}: {seconds:.0f} s",
-        *(f"{f} {by_iteration(rows, f)[-1]:.3f}" for f in study["figures"]),
-        flush=True,
-    )
+    ends = (f"{figure} {by_iteration(rows, figure)[-1]:.3f}" for figure in study["figures"])
+    print(f"{arm} seed {seed}: {seconds:.0f} s", *ends, flush=True)
     return {
         "arm": arm,
         "seed": seed,
         "seconds": seconds,
         "curves": {f: by_iteration(rows, f) for f in study["figures"]},
+        "theory": {f: by_iteration(rows, f) for f in THEORY if f in rows[0]["report"]},
     }
 
 
@@ -84,7 +123,8 @@ def by_iteration(rows: list[dict[str, Any]], figure: str) -> list[float]:
 
 
 def summary(study: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Over seeds, with 95 % intervals: the first iteration, the mean of the last few, and mars minus each control."""
+    """Over seeds, with 95 % intervals: the first iteration, the mean of the last few, the first arm minus others."""
+    main, *others = study["arms"]
     found: dict[str, Any] = {}
     for figure in study["figures"]:
         ends = {arm: [tail(r, figure, study["last"]) for r in runs if r["arm"] == arm] for arm in study["arms"]}
@@ -92,9 +132,7 @@ def summary(study: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]
         found[figure] = {
             "first": {arm: mean_ci(values, BOUNDS[figure]) for arm, values in starts.items()},
             "last": {arm: mean_ci(values, BOUNDS[figure]) for arm, values in ends.items()},
-            "mars_minus": {
-                arm: difference_ci(ends[arm], ends["mars"], BOUNDS[figure]) for arm in study["arms"] if arm != "mars"
-            },
+            f"{main}_minus": {arm: difference_ci(ends[arm], ends[main], BOUNDS[figure]) for arm in others},
         }
     return found
 
@@ -108,14 +146,20 @@ def tail(run: dict[str, Any], figure: str, last: int) -> float:
 def draw(result: dict[str, Any]) -> Figure:
     """Curves by arm; their ends are the mean of the last iterations, as in the summary."""
     study, runs = result["study"], result["runs"]
-    of_what = f"{study['recipe']}, {study['seeds']} seeds (thin), their mean"
+    counts = " and ".join(map(str, dict.fromkeys(seeds(study, arm) for arm in study["arms"])))
+    of_what = f"{study['recipe']}, {counts} seeds (thin), their mean"
     heading = f"{of_what}, 95 % intervals of the last {study['last']} iterations"
     figure, axes = sheet([NAMES[name] for name in study["figures"]], heading)
     for axis, name in zip(axes, study["figures"], strict=True):
         for place, (arm, colour) in enumerate(colours(study["arms"]).items()):
-            seeds = [run["curves"][name] for run in runs if run["arm"] == arm]
+            lines = [run["curves"][name] for run in runs if run["arm"] == arm]
             end = Interval(*result["summary"][name]["last"][arm])
-            curve(axis, range(1, len(seeds[0]) + 1), seeds, end, arm, colour, place)
+            curve(axis, range(1, len(lines[0]) + 1), lines, end, arm, colour, place)
+        told = [
+            tail(run | {"curves": run["theory"]}, f"equilibrium_{name}", 10**9) for run in runs if run.get("theory")
+        ]
+        if told and f"equilibrium_{name}" in THEORY:
+            axis.axhline(fmean(told), linestyle=":", color="black", label="equilibrium")
         fit(axis, BOUNDS[name])
     legend(figure)
     return figure
@@ -129,23 +173,44 @@ def write(name: str, result: dict[str, Any]) -> None:
     print(json.dumps(result["summary"], indent=1))
 
 
+THEORY = ("equilibrium_payoff_first", "equilibrium_payoff_second")
+"""Figures that say what theory gives for the same matches, where their game has one."""
+
+
 def main() -> None:
-    """Run a study and write its results."""
+    """Run a study and write its results, run by run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--redraw", action="store_true", help="sum up and draw the kept numbers, without running")
+    parser.add_argument("--resume", action="store_true", help="keep the runs that are there, play the others")
     options = parser.parse_args()
-    name, study = options.study, STUDIES[options.study]
+    name, study, place = options.study, STUDIES[options.study], RESULTS / f"learning-{options.study}.json"
     if options.redraw:
-        write(name, json.loads((RESULTS / f"learning-{name}.json").read_text()))
+        write(name, json.loads(place.read_text()))
         return
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(study["workers"]) as pool:
-        jobs = [(arm, seed) for seed in range(study["seeds"]) for arm in study["arms"]]
-        runs = list(pool.map(lambda job: play(study, *job, Path(folder)), jobs))
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/learning.py {name}"
-    machine = environment() | {"command": command}
-    write(name, {"command": command, "study": study, "machine": machine, "summary": {}, "runs": runs})
+    kept = json.loads(place.read_text()) if options.resume else {"runs": []}
+    result = {"command": command, "study": study, "machine": environment() | {"command": command}, "summary": {}}
+    runs = result["runs"] = [run for run in kept["runs"] if kept["study"] == study]
+    done = {(run["arm"], run["seed"]) for run in runs}
+    arms, writing = list(study["arms"]), Lock()
+
+    def play_seed(seed: int, folder: Path) -> None:
+        """All arms of a seed, the first one first: controls may begin with its weights."""
+        due = [arm for arm in arms if seed < seeds(study, arm) and (arm, seed) not in done]
+        for arm in dict.fromkeys([*(arms[:1] if due else ()), *due]):
+            run = play(study, arm, seed, folder)
+            with writing:
+                runs.extend([run] if arm in due else [])
+                runs.sort(key=lambda run: (arms.index(run["arm"]), run["seed"]))
+                place.write_text(json.dumps(result, indent=1) + "\n")
+        for arm in arms:
+            shutil.rmtree(folder / f"{arm}-{seed}", ignore_errors=True)
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(lambda seed: play_seed(seed, Path(folder)), range(max(seeds(study, arm) for arm in arms))))
+    write(name, result)
 
 
 if __name__ == "__main__":
