@@ -62,12 +62,12 @@ def test_what_the_built_in_roles_show() -> None:
         "Always answer with OFFER and three numbers, or with ACCEPT. "
         "OFFER a b c: you take a books, b hats, c balls; they get the rest."
     )
-    assert opener.render_turn(VIEW, True) == "Pool: 1 2 3. Your values: 4 0 2.\nYour OFFER?"
+    assert opener.render_turn(VIEW, True) == "Pool 1 2 3. You value 4 0 2.\nOFFER?"
     assert responder.render_turn(OFFERED, True) == (
-        "Pool: 1 2 3. Your values: 4 0 2.\nThey: OFFER 1 0 2 | balls please\nACCEPT for 2, or OFFER?"
+        "Pool 1 2 3. You value 4 0 2.\nThey: OFFER 1 0 2 | balls please\nACCEPT for 2?"
     )
     assert opener.render_turn(REFUSED, False) == (
-        "Referee: Not a legal act: the pool has 1 books. Try once more.\nACCEPT for 2, or OFFER?"
+        "Referee: Not a legal act: the pool has 1 books. Try once more.\nACCEPT for 2?"
     )
     nano = load_role("nano_responder")
     assert nano.render_turn(OFFERED, True) == "pool 1 2 3 values 4 0 2\nthey OFFER 1 0 2 | balls please"
@@ -78,21 +78,13 @@ PUBLIC_VALUES = VIEW._replace(
     public=FACTS | {"pool": [2, 1, 3], "values": {"opener": [3, 4, 0], "responder": [2, 0, 2]}},
     private={"values": [3, 4, 0], "offered": None},
 )
-SHOWN = [(heard(("responder", "OFFER 1 0 2"), offered=7), False), (PUBLIC_VALUES, True)]
-
-
-@pytest.mark.parametrize("name", ["opener", "responder"])
-def test_examples_look_exactly_like_turns(name: str) -> None:
-    role = load_role(name)
-    assert [shown.see for shown in role.examples] == [role.render_turn(*turn) for turn in SHOWN]
-    assert {role.parse(shown.say).action.split()[0] for shown in role.examples} == {"OFFER", "ACCEPT"}
 
 
 def test_the_other_side_reads_the_same_values_the_other_way_round() -> None:
     told = load_role("responder").render_turn(
         PUBLIC_VALUES._replace(seat="responder", private={"values": [2, 0, 2], "offered": None}), True
     )
-    assert "Your values: 2 0 2.\nTheir values: 3 4 0.\n" in told
+    assert told == "Pool 2 1 3. You value 2 0 2, they 3 4 0.\nOFFER?"
 
 
 FULL = """
@@ -351,7 +343,7 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
     preview = check_role("responder", [OFFERED, REFUSED])
     assert preview.system.startswith("Always answer") and len(preview.turns) == 2
     assert preview.turns[0].startswith("Pool") and preview.turns[1].startswith("Referee")
-    assert preview.examples[1][1] == "OFFER 2 1 0" and preview.findings == ()
+    assert preview.examples == () and preview.findings == ()
     path = role_file("role: x\npersona: p\nsystem: '{{ private }}'\nturn: ' '\nreply: {format: json, action: act}")
     findings = check_role(str(path), [VIEW]).findings
     signs = ["share", "hear the others", "persona: no", "field 'act'", "nothing is shown at turn 1"]
