@@ -4,8 +4,11 @@
     python tests/benchmarks/strength.py tic_tac_toe   # not losing to MCTS with 100 simulations
     python tests/benchmarks/strength.py mars          # trained on three games, tested on three others
 
-Every run is an ordinary `arena run selfplay`, judged by `arena exploit` or `arena eval` on its checkpoints. The arms
-differ in `credit.estimator` alone: `mars` learns, `zero` gives every turn advantage 0 (only the KL is left).
+    python tests/benchmarks/strength.py collapse      # 256 iterations: pure self-play against a league
+
+Every run is an ordinary `arena run selfplay`, judged by `arena exploit` or `arena eval` on its checkpoints. Where a
+study does not say what its arms are, they differ in `credit.estimator` alone: `mars` learns, `zero` gives every turn
+advantage 0 (only the KL is left). The first arm is compared with the second.
 Writes results/strength-STUDY.json and .png; `--redraw` sums up and draws what is kept, without running.
 """
 
@@ -29,7 +32,6 @@ from arena.plain import plain
 from arena.statistics import SHARE, Bounds, difference_ci, mean_ci, paired_ci, range_of
 
 RESULTS = Path(__file__).parent / "results"
-ARMS = ("mars", "zero")
 WORKERS = 2
 Curve = dict[int, dict[str, float]]
 """Figures by iteration; 0 is the policy before it learnt from reward."""
@@ -104,6 +106,21 @@ STUDIES: dict[str, dict[str, Any]] = {
             "tic_tac_toe vs mcts:100: invalid": "invalid acts",
         },
     },
+    "collapse": {
+        "recipe": "tic_tac_toe-nano",
+        "seeds": {"league": 5, "self-play": 5},
+        "arms": {"league": [], "self-play": ["league=null"]},
+        "set": ["policies.shared.model=nano-{seed}", "iterations=256", "checkpoint.every=32", "checkpoint.keep=1000"],
+        "at": [0, 32, 64, 96, 128, 160, 192, 224, 256],
+        "tests": [("tic_tac_toe", "minimax,mcts:100,random", 100)],
+        "judge": evaluated,
+        "draw": {
+            "tic_tac_toe vs minimax: not lost": "drawn against minimax",
+            "tic_tac_toe vs mcts:100: not lost": "not lost to mcts:100",
+            "tic_tac_toe vs random: not lost": "not lost to random",
+            "tic_tac_toe vs minimax: invalid": "invalid acts",
+        },
+    },
     "mars": {
         "recipe": "mars-small",
         "seeds": {"mars": 3, "zero": 1},
@@ -146,7 +163,8 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
 
 def learn(study: dict[str, Any], arm: str, seed: int, run: Path) -> None:
     """The run itself."""
-    settings = [f"credit.estimator={arm}", *(setting.format(seed=seed) for setting in study["set"])]
+    own = study.get("arms", {}).get(arm, [f"credit.estimator={arm}"])
+    settings = [*own, *(setting.format(seed=seed) for setting in study["set"])]
     arena(
         "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed), "--out", str(run),
         *(part for setting in settings for part in ("--set", setting)),
@@ -154,11 +172,13 @@ def learn(study: dict[str, Any], arm: str, seed: int, run: Path) -> None:
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Over seeds, with 95 % intervals: every figure first, last, its change, and mars minus zero at the end."""
+    """Over seeds, with 95 % intervals: every figure first, last, its change, and one arm minus the other at the end."""
     found: dict[str, Any] = {}
+    arms = arms_of(runs)
+    one, other = arms
     for name in sorted({name for run in runs for name in run["curve"][max(run["curve"])]}):
         ends = {
-            arm: [(c[min(c)][name], c[max(c)][name]) for c in curves(runs, arm) if name in c[max(c)]] for arm in ARMS
+            arm: [(c[min(c)][name], c[max(c)][name]) for c in curves(runs, arm) if name in c[max(c)]] for arm in arms
         }
         found[name] = {
             arm: {
@@ -168,10 +188,15 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
             }
             for arm, pairs in ends.items()
         }
-        found[name]["mars_minus_zero"] = difference_ci(
-            *([b for _, b in ends[arm]] for arm in reversed(ARMS)), bounds(name)
+        found[name][f"{one}_minus_{other}"] = difference_ci(
+            *([b for _, b in ends[arm]] for arm in (other, one)), bounds(name)
         )
     return found
+
+
+def arms_of(runs: list[dict[str, Any]]) -> list[str]:
+    """In the study's order: the first run is of the first arm."""
+    return list(dict.fromkeys(run["arm"] for run in runs))
 
 
 def curves(runs: list[dict[str, Any]], arm: str) -> list[Curve]:
@@ -181,10 +206,11 @@ def curves(runs: list[dict[str, Any]], arm: str) -> list[Curve]:
 
 def draw(study: dict[str, Any], runs: list[dict[str, Any]]) -> Figure:
     """Curves by arm; dots with intervals where a policy was judged a few times only."""
-    seeds = ", ".join(f"{arm} {len(curves(runs, arm))}" for arm in ARMS)
+    arms = arms_of(runs)
+    seeds = ", ".join(f"{arm} {len(curves(runs, arm))}" for arm in arms)
     figure, axes = sheet(list(study["draw"].values()), f"{study['recipe']}, seeds: {seeds}; 95 % intervals over seeds")
     for axis, name in zip(axes, study["draw"], strict=True):
-        for place, (arm, colour) in enumerate(colours(ARMS).items()):
+        for place, (arm, colour) in enumerate(colours(arms).items()):
             steps = sorted(curves(runs, arm)[0])
             values = [[figures[k][name] for k in steps] for figures in curves(runs, arm)]
             means = [mean_ci(column, bounds(name)) for column in zip(*values, strict=True)]
@@ -226,7 +252,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
         folder = options.folder or Path(temporary)
         jobs = [
-            (arm, seed) for seed in range(max(study["seeds"].values())) for arm in ARMS if seed < study["seeds"][arm]
+            (arm, seed)
+            for seed in range(max(study["seeds"].values()))
+            for arm in study["seeds"]
+            if seed < study["seeds"][arm]
         ]
         runs = list(pool.map(lambda job: play(study, *job, folder), jobs))
     RESULTS.mkdir(exist_ok=True)
