@@ -256,7 +256,10 @@ def _close(console: Console, folder: Path, screen: Screen) -> None:
     best = best_match(folder)
     compared, exploited = evaluate.compare(folder, quiet=screen.style == "json"), evaluate.exploited(folder)
     if screen.style == "json":
-        rows = [{("figure" if f == "name" else f): value for f, value in vars(c).items()} for c in changes(folder)]
+        rows = [
+            {"figure": c.name, "first": c.first, "last": c.last, "difference": c.difference, "theory": c.theory}
+            for c in changes(folder)
+        ]
         exact = {game: [first.exploitability, last.exploitability] for game, (first, last) in exploited.items()}
         summary = {"run": str(folder), "changes": rows, "match": best, "exploitability": exact}
         print(json.dumps(summary | ({"evaluation": compared.to_json()} if compared else {})))

@@ -91,12 +91,13 @@ class Demonstrations:
         tables, policies = self.lineup.tables, self.lineup.policies
         plans = demonstration_plans(self.experiment, k, learner, matches, tables, policies)
         rng = generator(self.experiment.seed, k, "demonstrations")
-        records = wait(self._demonstrated(plans, brains, against, rng, ended))
+        records = wait(self._demonstrated(plans, learner, brains, against, rng, ended))
         return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
 
     async def _demonstrated(
         self,
         plans: list[MatchPlan],
+        learner: str,
         brains: Sequence[str],
         against: Sequence[str],
         rng: np.random.Generator,
@@ -108,19 +109,18 @@ class Demonstrations:
             return names[int(rng.integers(len(names)))]
 
         async def play(plan: MatchPlan) -> MatchRecord:
-            table = self.lineup.table(plan)
-            contenders: dict[str, Contender] = {
-                seat: self.lineup.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()
-            }
-            free = [seat for seat, contender in contenders.items() if not isinstance(contender, BrainContender)]
-            shown = drawn([seat for seat in free if isinstance(contenders[seat], ModelContender)]) if against else ""
-            for seat in free:
-                contender, met = contenders[seat], bool(against) and seat != shown
-                brain = drawn(against if met else brains)
-                if isinstance(contender, ModelContender) and not met:
-                    contenders[seat] = _Demonstrator(contender.name, contender.engine, contender.cast, brain)
-                else:
-                    contenders[seat] = BrainContender(brain, plan.seats[seat].role)
+            table, contenders = self.lineup.table(plan), dict[str, Contender]()
+            own = [seat for seat, seating in plan.seats.items() if seating.policy == learner]
+            shown = [drawn(own)] if against else list(plan.seats)
+            for seat, seating in plan.seats.items():
+                contender: Contender = self.lineup.contender(seating.policy, seat, table)
+                if not isinstance(contender, BrainContender):
+                    brain = drawn(brains if seat in shown else against)
+                    if isinstance(contender, ModelContender) and seat in shown:
+                        contender = _Demonstrator(contender.name, contender.engine, contender.cast, brain)
+                    else:
+                        contender = BrainContender(brain, seating.role)
+                contenders[seat] = contender
             return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
 
         return await play_all(plans, play, lambda record: ended(), 1, 1)

@@ -188,6 +188,8 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
     alone = demonstrations.by_brains("shared", 0, ["fair_split"], 24)
     met = demonstrations.by_brains("shared", 0, ["fair_split"], 24, ["hard_liner"])
     both = demonstrations.by_brains("shared", 0, ["hard_liner"], 24)
+    other = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
+    assert len(other.parts.demonstrations.by_brains("other", 0, ["fair_split"], 24, ["hard_liner"])) == 24
     assert len(alone) > 40 and len(met) == 24, "one seat of each match"
     opened, hard = ({said(s)[0] for s in given if s.stream.turns[-1] % 2 == 0} for given in (met, both))
     assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
