@@ -155,10 +155,7 @@ def draw(result: dict[str, Any]) -> Figure:
             lines = [run["curves"][name] for run in runs if run["arm"] == arm]
             end = Interval(*result["summary"][name]["last"][arm])
             curve(axis, range(1, len(lines[0]) + 1), lines, end, arm, colour, place)
-        told = [
-            tail(run | {"curves": run["theory"]}, f"equilibrium_{name}", 10**9) for run in runs if run.get("theory")
-        ]
-        if told and f"equilibrium_{name}" in THEORY:
+        if told := [fmean(values) for run in runs if (values := run.get("theory", {}).get(f"equilibrium_{name}"))]:
             axis.axhline(fmean(told), linestyle=":", color="black", label="equilibrium")
         fit(axis, BOUNDS[name])
     legend(figure)
