@@ -56,10 +56,7 @@ class Negotiation(TextGame):
         if self.drawn:
             self.seats = "player_0", "player_1"
         self.perfect_information = self.known and not self.breakdown  # no seat sees when talks will break down
-        players = {
-            "nash_bargaining": bargaining.nash_bargaining_player, "subgame_perfect": bargaining.subgame_perfect_player,
-        }  # fmt: skip
-        self.players = players if self.known else {}
+        self.players = bargaining.PLAYERS if self.known else {}
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

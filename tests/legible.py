@@ -51,10 +51,10 @@ def _drawn(figure: Any) -> Iterator[Text]:
 
 
 def joined(figure: Any, few: int = 3) -> list[str]:
-    """Panels in which a line is drawn through fewer than so many points."""
+    """Panels in which a line is drawn through fewer than so many points; `axhline` draws through none."""
     return [
         axis.get_title()
         for axis in figure.axes
         for line in axis.lines
-        if line.get_linestyle() != "None" and 1 < len(line.get_xdata()) < few
+        if line.get_linestyle() != "None" and 1 < len(line.get_xdata()) < few and line.get_transform() == axis.transData
     ]

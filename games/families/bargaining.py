@@ -165,3 +165,7 @@ def _nash_act(seen: Seen) -> str:
     if table.offered is not None and table.offered >= least:
         return "ACCEPT"
     return table.offer(max(deals))
+
+
+PLAYERS = {"nash_bargaining": nash_bargaining_player, "subgame_perfect": subgame_perfect_player}
+"""Of `negotiation` with public values, by name."""
