@@ -56,5 +56,7 @@ def joined(figure: Any, few: int = 3) -> list[str]:
         axis.get_title()
         for axis in figure.axes
         for line in axis.lines
-        if line.get_linestyle() != "None" and 1 < len(line.get_xdata()) < few and line.get_transform() == axis.transData
+        if line.get_linestyle() != "None"
+        and 1 < len(line.get_xdata()) < few
+        and line.get_transform() is not axis.get_yaxis_transform("grid")
     ]
