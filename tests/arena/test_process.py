@@ -38,35 +38,40 @@ def test_few_shapes_of_products_are_kept_unless_somebody_says_how_many() -> None
     assert environment_of()[name] == "128" and environment_of(**{name: "7"})[name] == "7"
 
 
+TAKE = """
+import ctypes
+libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]
+def take():
+    at = libc.malloc(ctypes.c_size_t(1 << 26)); ctypes.memset(at, 1, 1 << 26); libc.free(at)
+"""
+"""64 MB, taken and freed."""
+
+
+def printed(code: str) -> int:
+    """The number that a process of its own prints."""
+    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_what_was_freed_and_kept_can_be_given_back() -> None:
     code = (
-        "import arena.process as process, ctypes, pathlib\n"
+        "import pathlib\n"
         "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
-        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
-        "at = libc.malloc(ctypes.c_size_t(1 << 26)); ctypes.memset(at, 1, 1 << 26); libc.free(at)\n"
-        "kept = mb(); process.give_back(); print(kept - mb())"
+        "take(); kept = mb(); process.give_back(); print(kept - mb())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) >= 60
+    assert printed("import arena.process as process" + TAKE + code) >= 60
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
-    """64 MB, taken and freed: without `import arena` every round costs its pages again."""
+    """Without `import arena` every round costs its pages again."""
     code = (
-        "import sys; {first}\nimport ctypes, resource\n"
-        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
-        "def take():\n"
-        "    at = libc.malloc(ctypes.c_size_t(1 << 26)); ctypes.memset(at, 1, 1 << 26); libc.free(at)\n"
+        "import resource\n"
         "take(); take(); before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "for _ in range(4): take()\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"
     )
-    faults = [
-        int(subprocess.run([sys.executable, "-c", code.format(first=first)], capture_output=True, check=True).stdout)
-        for first in ("import arena", "pass")
-    ]
+    faults = [printed(first + TAKE + code) for first in ("import arena", "pass")]
     assert faults[0] < 100 < faults[1]
 
 
