@@ -96,6 +96,7 @@ def examine() -> list[Finding]:
         ),
         Finding("device", True, _device()),
         Finding("threads", True, _threads()),
+        Finding("precision", True, _precision()),
         Finding("same bits", True, _same_bits()),
         Finding(
             "memory",
@@ -142,12 +143,29 @@ def _threads() -> str:
     """How many threads `threads: auto` would take just now, and how they wait for each other."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
-    from arena.learn.threads import choice, trial
+    from arena.learn.machine import threads_of, try_threads
     from arena.process import waiting
 
-    seconds = trial()
+    seconds = try_threads()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
-    return f"{choice(seconds)} (the same work by {tried}); waiting: {waiting()}"
+    return f"{threads_of(seconds)} (the same work by {tried}); waiting: {waiting()}"
+
+
+def _precision() -> str:
+    """Which `precision: auto` would take."""
+    if importlib.util.find_spec("torch") is None:
+        return "none: torch is not installed"
+    import torch
+
+    from arena.learn.machine import fastest_precision, precision_of, try_precisions
+
+    if torch.cuda.is_available():
+        return f"{fastest_precision()} (as the GPU says)"
+    seconds = try_precisions()
+    tried = ", ".join(
+        f"{str(dtype).removeprefix('torch.')} in {1000 * spent:.0f} ms" for dtype, spent in seconds.items()
+    )
+    return f"{precision_of(seconds)} (the same work in {tried})"
 
 
 def instruction_set() -> str:
@@ -163,7 +181,8 @@ def _same_bits() -> str:
     """What has to be the same for a run to be the same again."""
     torch = versions()["torch"]
     return (
-        f"a seed gives them with the same `threads`, instruction set ({instruction_set()}) and versions (torch {torch})"
+        "a seed gives them with the same `threads`, `precision`, "
+        f"instruction set ({instruction_set()}) and versions (torch {torch})"
     )
 
 

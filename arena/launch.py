@@ -15,7 +15,7 @@ from arena.config.layers import Layer, to_yaml
 from arena.doctor import environment, versions
 from arena.errors import ConfigError, DivergedError, Interrupted
 from arena.lab import Lab, Watcher
-from arena.learn.threads import fastest
+from arena.learn.machine import fitted
 from arena.play.tables import set_tables
 from arena.preflight import check_endpoints, preflight, role_hashes, servers_asked
 from arena.store import checkpoints
@@ -58,8 +58,7 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted:
         _same_roles(run, role_hashes(experiment, tables))
     for line in (*check_endpoints(experiment, lambda what: watcher.phase(0, what)), *own_files.edited(folder)):
         watcher.note(line)
-    if experiment.threads == "auto":
-        experiment = experiment.model_copy(update={"threads": fastest()})
+    experiment = fitted(experiment)
     with run.lock(), _lab(run, own_files.at_home(folder, experiment), watcher) as lab:
         for change in _record(run, experiment):
             watcher.note(f"from here on {change}")

@@ -22,7 +22,7 @@ from arena.config.paths import anchored
 from arena.credit.gold import answer_in, gold_of
 from arena.errors import ConfigError
 from arena.evaluate.held_out import check_spec
-from arena.learn.threads import fastest
+from arena.learn.machine import fitted
 from arena.play.demonstrations import check_shown
 from arena.play.lineup import endpoints_in
 from arena.play.match import Limits, MatchPlan, play_match
@@ -35,7 +35,7 @@ class Prepared:
     """A run that can begin."""
 
     experiment: Experiment
-    """With absolute paths and a number of threads."""
+    """With absolute paths, a number of threads and a precision."""
     roles: Mapping[str, str]
     """What each role says, as a hash by the experiment's name for it."""
     notes: Sequence[str]
@@ -52,9 +52,7 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     check_spec(experiment)
     check_shown(experiment, tables)
     notes = [*check_endpoints(experiment, doing), *_check_weights(experiment, doing)]
-    threads = fastest() if experiment.threads == "auto" else experiment.threads
-    experiment = anchored(experiment).model_copy(update={"threads": threads})
-    return Prepared(experiment, role_hashes(experiment, tables), notes)
+    return Prepared(fitted(anchored(experiment)), role_hashes(experiment, tables), notes)
 
 
 def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:

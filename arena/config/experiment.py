@@ -308,8 +308,9 @@ class Experiment(Spec):
     """Every random choice comes from it."""
     iterations: Annotated[int, Field(ge=1, le=10**5)]
     """How often to play, learn and publish."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the matrix products in play and learning; weights and optimiser are float32 always."""
+    precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    """Of the matrix products in play and learning; weights and optimiser are float32 always. `auto`: bf16 where a short
+    trial when the run begins finds it faster, else fp32; then noted in its config."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None = "auto"
     """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
     config; null leaves torch's own choice."""

@@ -26,7 +26,7 @@ def recipe_of(game: str) -> Layer:
 _ANY = """\
 name: {name}
 iterations: 10
-precision: bf16
+precision: auto
 game: {{name: "{game}", options: {{illegal: end{split}}}}}
 policies:
   shared: {{model: {model}}}

@@ -32,8 +32,8 @@ def taken_or_refused(case: str, take: Callable[[], object], patience: int = PATI
 
 
 def checked(experiment: Experiment) -> None:
-    """All that is checked before a run's folder exists, but for the trial of how many threads are fastest."""
-    preflight(experiment.model_copy(update={"threads": 1}), lambda doing: None)
+    """All that is checked before a run's folder exists, but for the trial of what is fastest on this machine."""
+    preflight(experiment.model_copy(update={"threads": 1, "precision": "fp32"}), lambda doing: None)
 
 
 def try_experiments(rng: random.Random, count: int) -> int:

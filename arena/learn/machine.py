@@ -1,0 +1,89 @@
+"""How to compute on this machine: with how many CPU threads and in which precision, tried instead of guessed."""
+
+from time import perf_counter
+from typing import Literal
+
+import torch
+
+from arena.config.experiment import Experiment
+
+CLEARLY = 0.9
+"""What is not the usual choice has to take at most this share of the usual one's time: noise must not decide."""
+_SHAPES = ((8, 576, 1536), (512, 576, 1536))
+"""Tokens × width × inner width of a small model's layer, as in decoding and as in learning."""
+
+
+def fitted(experiment: Experiment) -> Experiment:
+    """With what is fastest here in place of `auto`."""
+    threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
+    precision = experiment.precision
+    if precision == "auto":
+        precision = fastest_precision(threads)
+    return experiment.model_copy(update={"threads": threads, "precision": precision})
+
+
+def fastest_threads() -> int:
+    """The number of threads that computes fastest just now; on a GPU as many as torch takes, untried."""
+    return torch.get_num_threads() if torch.cuda.is_available() else threads_of(try_threads())
+
+
+def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
+    """bf16 where it is computed and not merely imitated: a GPU says so, a CPU (with so many threads) is tried."""
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return precision_of(try_precisions(threads))
+
+
+def try_threads(rounds: int = 3) -> dict[int, float]:
+    """Seconds of the same small products with 1, 2, 4, … threads up to as many as torch takes, its own choice last.
+
+    Each is the best of some rounds, in which all take turns.
+    """
+    most = torch.get_num_threads()
+    best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
+    try:
+        for _ in range(rounds):
+            for count in best:
+                torch.set_num_threads(count)
+                best[count] = min(best[count], _products(torch.float32))
+    finally:
+        torch.set_num_threads(most)
+    return best
+
+
+def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
+    """Seconds of the same small products in float32 and bfloat16; each is the best of some rounds."""
+    best, usual = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads or usual)
+        for _ in range(rounds):
+            for dtype in best:
+                best[dtype] = min(best[dtype], _products(dtype))
+    finally:
+        torch.set_num_threads(usual)
+    return best
+
+
+def threads_of(seconds: dict[int, float]) -> int:
+    """Who is fastest, but all threads unless fewer are clearly faster."""
+    most = max(seconds)
+    fewer = min(seconds, key=lambda count: (seconds[count], -count))
+    return fewer if seconds[fewer] <= CLEARLY * seconds[most] else most
+
+
+def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
+    """float32 unless bfloat16 is clearly faster: a processor without instructions for it imitates it, slowly."""
+    return "bf16" if seconds[torch.bfloat16] <= CLEARLY * seconds[torch.float32] else "fp32"
+
+
+def _products(dtype: torch.dtype) -> float:
+    """Seconds for some multiplications in both shapes, as a linear layer does them."""
+    spent = 0.0
+    for rows, width, inner in _SHAPES:
+        inputs, weights = torch.ones(rows, width, dtype=dtype), torch.ones(inner, width, dtype=dtype)
+        torch.nn.functional.linear(inputs, weights)  # threads are started, memory is taken
+        start = perf_counter()
+        for _ in range(max(1, 128 // rows)):
+            torch.nn.functional.linear(inputs, weights)
+        spent += perf_counter() - start
+    return spent
