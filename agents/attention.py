@@ -6,6 +6,7 @@ values for every head that shares them. Like it, ours keeps no probabilities for
 this kind goes to torch's.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,8 @@ from transformers.masking_utils import sdpa_mask
 NAME = "arena"
 """What transformers calls it, as `attn_implementation`."""
 MOST_SCORES = 1 << 23
-"""With more scores than these, about one row of a thousand tokens, torch's kernel is as fast and takes less memory."""
+"""At once, about one row of a thousand tokens: longer rows go to torch's kernel, which is as fast there and takes less
+memory; more rows are taken a few at a time."""
 _KNOWN = {"dropout", "scaling", "position_ids", "use_cache", "is_causal", "logits_to_keep"}
 """Arguments that do not ask for another kind of attention."""
 
@@ -44,13 +46,26 @@ def attend(
         bias.masked_fill_(~attention_mask, torch.finfo(torch.bfloat16).min)
     scale = settings.get("scaling") or query.shape[-1] ** -0.5
     query, key, value = (one.to(torch.bfloat16) for one in (query, key, value))
+    few = MOST_SCORES // _scores_of_a_row(query, key)
+    split = (query.split(few), key.split(few), value.split(few), _split(bias, few, len(query)))
     with torch.autocast("cpu", enabled=False):
-        output: torch.Tensor = _Attention.apply(query, key, value, bias, scale)  # type: ignore[no-untyped-call]
+        parts = [_Attention.apply(*part, scale) for part in zip(*split, strict=True)]  # type: ignore[no-untyped-call]
+    output: torch.Tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
     return output.transpose(1, 2), None
 
 
+def _split(bias: torch.Tensor | None, few: int, rows: int) -> Sequence[torch.Tensor | None]:
+    """What of the bias belongs to a few rows each; one that is for all alike belongs to each."""
+    return bias.split(few) if bias is not None and len(bias) == rows else [bias] * -(-rows // few)
+
+
+def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:
+    """Of one sequence of a batch, all heads together."""
+    return query.shape[1:3].numel() * key.shape[2]
+
+
 def _ours(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: dict[str, Any]) -> bool:
-    if query.device.type != "cpu" or key.shape != value.shape or query.shape[:3].numel() * key.shape[2] > MOST_SCORES:
+    if query.device.type != "cpu" or key.shape != value.shape or _scores_of_a_row(query, key) > MOST_SCORES:
         return False
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     plain = settings.keys() <= _KNOWN and not settings.get("dropout") and settings.get("is_causal") is not False

@@ -78,6 +78,23 @@ def test_what_it_does_not_know_goes_to_torchs(other: dict[str, Any], monkeypatch
     assert asked == [other]
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, apart = drawn(5, 6, 6, torch.bfloat16), drawn(5, 6, 6, torch.bfloat16)
+    mask = padded(5, 6, 6) if masked else None
+    whole, _ = attention.attend(LAYER, *together, mask)
+    monkeypatch.setattr(attention, "MOST_SCORES", 2 * 4 * 6 * 6)
+    taken: list[int] = []
+    probabilities = attention._probabilities
+    monkeypatch.setattr(
+        attention, "_probabilities", lambda q, k, b: (taken.append(len(q) // 2), probabilities(q, k, b))[1]
+    )
+    parts, _ = attention.attend(LAYER, *apart, mask)
+    assert taken == [2, 2, 1], "rows of both key heads"
+    assert torch.equal(whole, parts)
+    torch.testing.assert_close(torch.autograd.grad(parts.sum(), apart), torch.autograd.grad(whole.sum(), together))
+
+
 def test_long_rows_go_to_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "MOST_SCORES", 1 * 4 * 3 * 3)
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: "torch's")

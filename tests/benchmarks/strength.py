@@ -84,6 +84,8 @@ def figures_of(results: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
+WARM = ["policies.shared.imitate=null", "policies.shared.model={warm}"]
+"""Settings of an arm that begins with the weights with which the first arm's imitation of the same seed ended."""
 STUDIES: dict[str, dict[str, Any]] = {
     "kuhn": {
         "recipe": "kuhn_poker-nano",
@@ -109,7 +111,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "collapse": {
         "recipe": "tic_tac_toe-nano",
         "seeds": {"league": 5, "self-play": 5},
-        "arms": {"league": [], "self-play": ["league=null"]},
+        "arms": {"league": [], "self-play": ["league=null", *WARM]},
         "set": ["policies.shared.model=nano-{seed}", "iterations=256", "checkpoint.every=32", "checkpoint.keep=1000"],
         "at": [0, 32, 64, 96, 128, 160, 192, 224, 256],
         "tests": [("tic_tac_toe", "minimax,mcts:100,random", 100)],
@@ -161,10 +163,17 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
     return {"arm": arm, "seed": seed, "seconds": seconds, "curve": curve}
 
 
+def play_seed(study: dict[str, Any], seed: int, folder: Path) -> list[dict[str, Any]]:
+    """All arms of a seed, one after the other: the second may begin with the weights that the first imitated with."""
+    return [play(study, arm, seed, folder) for arm in study["seeds"] if seed < study["seeds"][arm]]
+
+
 def learn(study: dict[str, Any], arm: str, seed: int, run: Path) -> None:
     """The run itself."""
     own = study.get("arms", {}).get(arm, [f"credit.estimator={arm}"])
-    settings = [*own, *(setting.format(seed=seed) for setting in study["set"])]
+    first = run.parent / f"{next(iter(study['seeds']))}-{seed}"
+    warm = first / "checkpoints" / "0000" / "policies" / "shared"
+    settings = [setting.format(seed=seed, warm=warm) for setting in [*study["set"], *own]]
     arena(
         "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed), "--out", str(run),
         *(part for setting in settings for part in ("--set", setting)),
@@ -251,13 +260,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
         folder = options.folder or Path(temporary)
-        jobs = [
-            (arm, seed)
-            for seed in range(max(study["seeds"].values()))
-            for arm in study["seeds"]
-            if seed < study["seeds"][arm]
-        ]
-        runs = list(pool.map(lambda job: play(study, *job, folder), jobs))
+        of_seeds = pool.map(lambda seed: play_seed(study, seed, folder), range(max(study["seeds"].values())))
+        runs = [run for of_seed in of_seeds for run in of_seed]
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/strength.py {name}"
     told = {key: value for key, value in study.items() if key != "judge"}
