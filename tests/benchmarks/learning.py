@@ -3,6 +3,7 @@
     python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
     python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
     python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
+    python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
     python tests/benchmarks/learning.py smollm2 --resume    # plays what a stopped study has not played yet
 
@@ -34,16 +35,24 @@ RESULTS = Path(__file__).parent / "results"
 NAMES = {
     "mean_payoff": "mean payoff", "deal": "deal rate", "valid_rate": "valid-act rate",
     "efficiency": "joint value / best", "payoff_first": "payoff, first mover", "payoff_second": "payoff, other",
-    "equilibrium_distance": "distance to equilibrium",
+    "equilibrium_distance": "distance to equilibrium", "success": "success", "invalid": "illegal acts a match",
+    "breaches": "breaches of policy a match", "s": "right answers", "terms": "numbers in a task",
 }  # fmt: skip
 PAYOFF: Bounds = (0.0, 10.0)
 BOUNDS: dict[str, Bounds] = {
     "mean_payoff": PAYOFF, "deal": SHARE, "valid_rate": SHARE, "efficiency": SHARE, "payoff_first": PAYOFF,
-    "payoff_second": PAYOFF, "equilibrium_distance": (0.0, 200**0.5),
+    "payoff_second": PAYOFF, "equilibrium_distance": (0.0, 200**0.5), "success": SHARE, "invalid": (0.0, 12.0),
+    "breaches": (0.0, 12.0), "s": SHARE, "terms": (0.0, 4.0),
 }  # fmt: skip
 ZERO, SHUFFLED = ({"set": [f"credit.estimator={name}"]} for name in ("zero", "shuffled"))
-WARM = ["policies.shared.imitate=null", "policies.shared.model={warm}"]
+WARM = ["policies.{policy}.imitate=null", "policies.{policy}.model={warm}"]
 """Settings of a control that begins with the weights with which the first arm's imitation of the same seed ended."""
+SMOLLM2 = {
+    "arms": {"mars": {}, "zero": {"set": [*WARM, *ZERO["set"]]}},
+    "seeds": 3,
+    "set": ["checkpoint.every=1000"],
+    "last": 2,
+}
 BARGAINING = ["valid_rate", "deal", "efficiency", "payoff_first", "payoff_second", "equilibrium_distance"]
 STUDIES: dict[str, dict[str, Any]] = {
     "nano": {
@@ -66,6 +75,15 @@ STUDIES: dict[str, dict[str, Any]] = {
         "set": ["checkpoint.every=1000"],
         "last": 2,
     },
+    "clinic": {"recipe": "clinic", "policy": "doctor", "figures": ["valid_rate", "success", "invalid"], **SMOLLM2},
+    "desk": {
+        "recipe": "desk",
+        "policy": "agent",
+        "figures": ["valid_rate", "success", "breaches", "invalid"],
+        **SMOLLM2,
+    },
+    "proposer_solver": {"recipe": "proposer_solver", "figures": ["valid_rate", "s", "terms"], **SMOLLM2},
+    "hanabi": {"recipe": "hanabi", "figures": ["mean_payoff", "valid_rate"], **SMOLLM2},
     "processors": {
         "recipe": "negotiation",
         "arms": {
@@ -79,7 +97,8 @@ STUDIES: dict[str, dict[str, Any]] = {
         "last": 2,
     },
 }
-"""`seeds` of an arm, from 0, are the study's unless it has its own; `set` and `env` add to what all are given."""
+"""`seeds` of an arm, from 0, are the study's unless it has its own; `set` and `env` add to what all are given; `policy`
+is the one that learns, `shared` unless it is named."""
 WORKERS = 2
 """Runs at a time, with a thread each unless the arm says otherwise."""
 
@@ -94,11 +113,12 @@ def seeds(study: dict[str, Any], arm: str) -> int:
 def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """One run; its metrics, and how long the command took."""
     about = study["arms"][arm]
-    warm = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies" / "shared"
+    policy = study.get("policy", "shared")
+    warm = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies" / policy
     command = [sys.executable, "-m", "arena", "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed)]
     command += ["--out", str(folder / f"{arm}-{seed}"), "--json"]
     for setting in [*study["set"], *about.get("set", ())]:
-        command += ["--set", setting.format(seed=seed, warm=warm)]
+        command += ["--set", setting.format(seed=seed, policy=policy, warm=warm)]
     started = time.perf_counter()
     env = os.environ | {"OMP_NUM_THREADS": "1"} | about.get("env", {})
     done = subprocess.run(command, capture_output=True, text=True, env=env)

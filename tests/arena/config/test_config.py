@@ -388,7 +388,7 @@ def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> 
         ("desk", ["desk_agent"]),
         ("reasoning", ["solver"]),
         ("proposer_solver", ["proposer", *["solver"] * 4]),
-        ("hanabi", ["player", "player"]),
+        ("hanabi", ["hanabi_player", "hanabi_player"]),
     ],
 )
 def test_seats_for_which_a_role_was_written_take_it(game: str, roles: list[str]) -> None:
