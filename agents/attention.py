@@ -6,7 +6,6 @@ values for every head that shares them. Like it, ours keeps no probabilities for
 this kind goes to torch's.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,16 +46,13 @@ def attend(
     scale = settings.get("scaling") or query.shape[-1] ** -0.5
     query, key, value = (one.to(torch.bfloat16) for one in (query, key, value))
     few = MOST_SCORES // _scores_of_a_row(query, key)
-    split = (query.split(few), key.split(few), value.split(few), _split(bias, few, len(query)))
+    parts: list[torch.Tensor] = []
     with torch.autocast("cpu", enabled=False):
-        parts = [_Attention.apply(*part, scale) for part in zip(*split, strict=True)]  # type: ignore[no-untyped-call]
-    output: torch.Tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
+        for rows in (slice(at, at + few) for at in range(0, len(query), few)):
+            own = bias[rows] if bias is not None and len(bias) == len(query) else bias  # or one for all rows
+            parts.append(_Attention.apply(query[rows], key[rows], value[rows], own, scale))  # type: ignore[no-untyped-call]
+    output = torch.cat(parts) if len(parts) > 1 else parts[0]
     return output.transpose(1, 2), None
-
-
-def _split(bias: torch.Tensor | None, few: int, rows: int) -> Sequence[torch.Tensor | None]:
-    """What of the bias belongs to a few rows each; one that is for all alike belongs to each."""
-    return bias.split(few) if bias is not None and len(bias) == rows else [bias] * -(-rows // few)
 
 
 def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
     python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
+    python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
     python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
     python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
@@ -53,6 +54,7 @@ SMOLLM2 = {
     "set": ["checkpoint.every=1000"],
     "last": 2,
 }
+SHOWN = ["brains=[fair_split]", "matches=192", "minibatches=32", "epochs=1", "lr=2e-4", "decay=true"]
 BARGAINING = ["valid_rate", "deal", "efficiency", "payoff_first", "payoff_second", "equilibrium_distance"]
 STUDIES: dict[str, dict[str, Any]] = {
     "nano": {
@@ -84,6 +86,21 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "proposer_solver": {"recipe": "proposer_solver", "figures": ["valid_rate", "s", "terms"], **SMOLLM2},
     "hanabi": {"recipe": "hanabi", "figures": ["mean_payoff", "valid_rate"], **SMOLLM2},
+    "before": {
+        "recipe": "negotiation as it was before",
+        "before": "negotiation.yaml",
+        "arms": {
+            "as it was": {},
+            "illegal acts may be tried again": {"set": ["game.options.illegal=retry"]},
+            "48 matches × 5": {"set": ["play.matches=48", "iterations=5"]},
+            "entropy .01": {"set": ["learn.regularisers.entropy.weight=0.01"]},
+            "fair splits shown": {"set": [f"policies.shared.imitate.{what}" for what in SHOWN]},
+        },
+        "seeds": 5,
+        "figures": ["deal", "valid_rate", "mean_payoff"],
+        "set": ["checkpoint.every=1000"],
+        "last": 2,
+    },
     "processors": {
         "recipe": "negotiation",
         "arms": {
@@ -115,7 +132,7 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
     about = study["arms"][arm]
     policy = study.get("policy", "shared")
     warm = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies" / policy
-    command = [sys.executable, "-m", "arena", "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed)]
+    command = [sys.executable, "-m", "arena", "run", "selfplay", *begin(study), "--seed", str(seed)]
     command += ["--out", str(folder / f"{arm}-{seed}"), "--json"]
     for setting in [*study["set"], *about.get("set", ())]:
         command += ["--set", setting.format(seed=seed, policy=policy, warm=warm)]
@@ -135,6 +152,14 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
         "curves": {f: by_iteration(rows, f) for f in study["figures"]},
         "theory": {f: by_iteration(rows, f) for f in THEORY if f in rows[0]["report"]},
     }
+
+
+def begin(study: dict[str, Any]) -> list[str]:
+    """Where a study's runs begin: a recipe, or one that is kept here with its roles."""
+    if "before" not in study:
+        return ["--recipe", study["recipe"]]
+    folder = Path(__file__).parent / "before"
+    return ["--config", str(folder / study["before"]), "--roles", str(folder)]
 
 
 def by_iteration(rows: list[dict[str, Any]], figure: str) -> list[float]:
