@@ -2,6 +2,7 @@
 
     python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
     python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
+    python tests/benchmarks/learning.py long          # more offers shown, for better deals: 5 seeds, a control × 3
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
     python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
     python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
@@ -73,6 +74,14 @@ STUDIES: dict[str, dict[str, Any]] = {
             "shuffled": {"set": [*WARM, *SHUFFLED["set"]]},
         },
         "seeds": 5,
+        "figures": BARGAINING,
+        "set": ["checkpoint.every=1000"],
+        "last": 2,
+    },
+    "long": {
+        "recipe": "negotiation-long",
+        "arms": {"mars": {"seeds": 5}, "zero": {"set": [*WARM, *ZERO["set"]]}},
+        "seeds": 3,
         "figures": BARGAINING,
         "set": ["checkpoint.every=1000"],
         "last": 2,

@@ -1,0 +1,33 @@
+"""The recipes for a real model play, imitate and learn; here with a tiny one in its place."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.arena.tiny import arena
+
+FEW = ["iterations=1", "play.matches=4", "learn.token_budget=4096"]
+SHOWN = ["matches=8", "minibatches=2"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "policy", "figures"),
+    [
+        ("clinic", "doctor", {"success", "questions"}),
+        ("hanabi", "shared", {"score", "lives"}),
+        ("negotiation-long", "shared", {"deal", "equilibrium_distance"}),
+        ("proposer_solver", "shared", {"s", "terms"}),
+    ],
+)
+def test_a_recipe_for_a_real_model_runs_with_a_tiny_one(
+    recipe: str, policy: str, figures: set[str], tmp_path: Path
+) -> None:
+    run, own = tmp_path / "run", f"policies.{policy}"
+    settings = [*FEW, f"{own}.model=nano", *(f"{own}.imitate.{what}" for what in SHOWN), "precision=fp32", "threads=1"]
+    done = arena(
+        "run", "selfplay", "--recipe", recipe, "--out", run, *(p for setting in settings for p in ("--set", setting))
+    )
+    assert done.code == 0, done.err
+    (row,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert row["matches"] == 4 and figures <= row["report"].keys()
