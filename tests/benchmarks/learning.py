@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 from analysis.panels import colours, curve, fit, legend, sheet, written
 from arena.doctor import environment
-from arena.statistics import SHARE, Bounds, Interval, difference_ci, mean_ci
+from arena.statistics import SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci
 
 RESULTS = Path(__file__).parent / "results"
 NAMES = {
@@ -94,7 +94,12 @@ STUDIES: dict[str, dict[str, Any]] = {
         **SMOLLM2,
     },
     "proposer_solver": {"recipe": "proposer_solver", "figures": ["valid_rate", "s", "terms"], **SMOLLM2},
-    "hanabi": {"recipe": "hanabi", "figures": ["mean_payoff", "valid_rate"], **SMOLLM2},
+    "hanabi": {
+        "recipe": "hanabi",
+        "figures": ["mean_payoff", "valid_rate"],
+        "bounds": {"mean_payoff": [0.0, 4.0]},
+        **SMOLLM2,
+    },
     "before": {
         "recipe": "negotiation as it was before",
         "before": "negotiation.yaml",
@@ -177,18 +182,26 @@ def by_iteration(rows: list[dict[str, Any]], figure: str) -> list[float]:
 
 
 def summary(study: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Over seeds, with 95 % intervals: the first iteration, the mean of the last few, the first arm minus others."""
+    """Over seeds, with 95 % intervals: first iteration, mean of the last, their change, the first arm minus others."""
     main, *others = study["arms"]
     found: dict[str, Any] = {}
     for figure in study["figures"]:
         ends = {arm: [tail(r, figure, study["last"]) for r in runs if r["arm"] == arm] for arm in study["arms"]}
         starts = {arm: [r["curves"][figure][0] for r in runs if r["arm"] == arm] for arm in study["arms"]}
+        limits = bounds(study, figure)
         found[figure] = {
-            "first": {arm: mean_ci(values, BOUNDS[figure]) for arm, values in starts.items()},
-            "last": {arm: mean_ci(values, BOUNDS[figure]) for arm, values in ends.items()},
-            f"{main}_minus": {arm: difference_ci(ends[arm], ends[main], BOUNDS[figure]) for arm in others},
+            "first": {arm: mean_ci(values, limits) for arm, values in starts.items()},
+            "last": {arm: mean_ci(values, limits) for arm, values in ends.items()},
+            "change": {arm: paired_ci(starts[arm], ends[arm], limits) for arm in study["arms"]},
+            f"{main}_minus": {arm: difference_ci(ends[arm], ends[main], limits) for arm in others},
         }
     return found
+
+
+def bounds(study: dict[str, Any], figure: str) -> Bounds:
+    """What a figure can be in a study's game."""
+    low, high = study.get("bounds", BOUNDS).get(figure, BOUNDS[figure])
+    return low, high
 
 
 def tail(run: dict[str, Any], figure: str, last: int) -> float:
@@ -211,7 +224,7 @@ def draw(result: dict[str, Any]) -> Figure:
             curve(axis, range(1, len(lines[0]) + 1), lines, end, arm, colour, place)
         if told := [fmean(values) for run in runs if (values := run.get("theory", {}).get(f"equilibrium_{name}"))]:
             axis.axhline(fmean(told), linestyle=":", color="black", label="equilibrium")
-        fit(axis, BOUNDS[name])
+        fit(axis, bounds(study, name))
     legend(figure)
     return figure
 

@@ -16,7 +16,15 @@ from tests.legible import complaints, joined
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CLAIMS = sorted(path.stem.removeprefix("claims-") for path in RESULTS.glob("claims-*.json"))
-STUDIES = ["learning-nano", "learning-smollm2", "strength-kuhn", "strength-tic_tac_toe", "strength-mars", "desk"]
+STUDIES = [
+    "learning-nano",
+    "learning-smollm2",
+    "learning-hanabi",
+    "strength-kuhn",
+    "strength-tic_tac_toe",
+    "strength-mars",
+    "desk",
+]
 STUDIES += ["proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk"]
 
 
