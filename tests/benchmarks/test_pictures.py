@@ -20,6 +20,7 @@ STUDIES = [
     "learning-nano",
     "learning-smollm2",
     "learning-hanabi",
+    "learning-proposer_solver",
     "strength-kuhn",
     "strength-tic_tac_toe",
     "strength-mars",
