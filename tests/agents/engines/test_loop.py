@@ -1,9 +1,11 @@
 """One event loop for the process: what fails or is interrupted leaves nothing in it, and others' tasks live on."""
 
 import asyncio
+import inspect
 
 import pytest
 
+from agents.engines import loop as module
 from agents.engines.loop import wait
 
 
@@ -37,6 +39,19 @@ def test_what_ends_badly_leaves_no_task_behind(error: type[BaseException], by_si
         wait(fails(), by_signal)
     wait(asyncio.sleep(0.05))
     assert not done
+
+
+def test_what_is_interrupted_before_it_begins_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Python says on stderr, beside the one line of whoever pressed Ctrl-C, that nobody awaited it."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    work = loop()
+    monkeypatch.setattr(module.asyncio, "all_tasks", lambda of: interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        wait(work)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 def test_the_tasks_of_others_live_on() -> None:
