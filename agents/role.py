@@ -181,10 +181,10 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
 
 
 def written_for(game: str, seat: str) -> str:
-    """The built-in role that was written for a game's seat, by its name: `game_seat`, or `seat`; "" if there is none.
+    """The built-in role that was written for a game's seat, by its name: `seat`, or `game_seat`; "" if there is none.
 
     `solver_2` is a `solver`.
     """
     kind = re.sub("_[0-9]+$", "", seat)
-    files = [BUILT_IN / f"{name}.yaml" for name in (f"{game}_{kind}", kind)]
+    files = [BUILT_IN / f"{name}.yaml" for name in (kind, f"{game}_{kind}")]
     return next((file.stem for file in files if file.is_file() and read_role(file).game in (game, None)), "")

@@ -102,7 +102,7 @@ def examine() -> list[Finding]:
             "memory",
             memory == 0 or memory > 8e9,
             f"{memory / 1e9:.0f} GB",
-            "the default recipe takes 6 GB; use --recipe negotiation-nano",
+            "the default recipe takes 4 GB; use --recipe negotiation-nano",
         ),
         Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB"),
         _home(),

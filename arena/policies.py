@@ -34,7 +34,7 @@ class Policies(Mapping[str, Policy]):
     ) -> None:
         """Loads and serves them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
         self.engine, self.rule = engine, experiment.learn
-        self.bf16 = experiment.precision == "bf16"
+        self.bf16 = experiment.bf16
         self.holds_on = experiment.learn.holds_on or "reference" in experiment.credit.needs
         """Whether something is compared with a policy's own beginning."""
         self.trainers: dict[str, PolicyTrainer] = {}

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -15,15 +15,13 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
     Ctrl-C ends the work; without `by_signal` that is left to whatever the work itself waits on, such as a prompt.
     Work that fails or is interrupted leaves no task behind, while those of others, such as an engine's, live on.
     """
-    try:
+    with closing(work):  # interrupted before it began, it would complain on stderr that nobody awaited it
         others = asyncio.all_tasks(_RUNNER.get_loop())
         try:
             return _RUNNER.run(work) if by_signal else _RUNNER.get_loop().run_until_complete(work)
         except BaseException:
             _cancel(asyncio.all_tasks(_RUNNER.get_loop()) - others)
             raise
-    finally:
-        work.close()  # interrupted before it began, it would complain on stderr that nobody awaited it
 
 
 def _cancel(tasks: set[asyncio.Task[Any]]) -> None:

@@ -343,6 +343,13 @@ class Experiment(Spec):
     checkpoint: CheckpointSpec = CheckpointSpec()
     """When the run is committed."""
 
+    @property
+    def bf16(self) -> bool:
+        """Whether products are bfloat16; ValueError while that is still to be tried (`arena.learn.machine.fitted`)."""
+        if self.precision == "auto":
+            raise ValueError("precision is still auto: take what arena.learn.machine.fitted makes of the experiment")
+        return self.precision == "bf16"
+
     def all_tables(self) -> list[TableSpec]:
         """Every game of the run with who sits at it, one or several."""
         if self.tables is not None:

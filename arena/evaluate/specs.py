@@ -194,7 +194,7 @@ class Contenders:
 
     def _engine_for(self, source: Source) -> Engine:
         """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
-        bf16 = source.experiment is not None and source.experiment.precision == "bf16"
+        bf16 = source.experiment is not None and source.experiment.bf16
         if bf16 not in self._engines:
             engine = self._engines[bf16] = make_engine(EngineSpec(), bf16)
             wait(engine.open())

@@ -1,4 +1,4 @@
-"""What `import arena` tells the process, and the number of threads that a run begins with."""
+"""What `import arena` tells the process."""
 
 import json
 import os
@@ -6,11 +6,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
-
-from arena.config.layers import compose, recipe_layer, set_layer
-from arena.learn.machine import fitted, precision_of, threads_of, try_precisions, try_threads
-from arena.preflight import preflight
 
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
@@ -73,49 +68,3 @@ def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
     )
     faults = [printed(first + TAKE + code) for first in ("import arena", "pass")]
     assert faults[0] < 100 < faults[1]
-
-
-def test_fewer_threads_are_taken_only_where_they_are_clearly_faster() -> None:
-    assert threads_of({1: 1.0, 2: 0.6, 4: 0.5}) == 4
-    assert threads_of({1: 1.0, 2: 0.48, 4: 0.5}) == 4, "noise does not decide"
-    assert threads_of({1: 1.0, 2: 0.3, 4: 0.5}) == 2
-    assert threads_of({1: 0.3, 2: 0.3, 4: 0.9}) == 2
-    assert threads_of({1: 1.0}) == 1
-
-
-def test_a_trial_leaves_the_number_of_threads_as_it_was() -> None:
-    before = torch.get_num_threads()
-    tried = try_threads(rounds=1)
-    assert torch.get_num_threads() == before and max(tried) == before and min(tried) == 1
-    assert all(seconds > 0 for seconds in tried.values())
-
-
-def test_bfloat16_is_taken_only_where_it_is_clearly_faster() -> None:
-    exact, half = torch.float32, torch.bfloat16
-    assert precision_of({exact: 1.0, half: 0.95}) == "fp32", "noise does not decide"
-    assert precision_of({exact: 1.0, half: 0.5}) == "bf16"
-    assert precision_of({exact: 1.0, half: 5.0}) == "fp32"
-
-
-def test_a_trial_of_precisions_leaves_the_number_of_threads_as_it_was() -> None:
-    before = torch.get_num_threads()
-    tried = try_precisions(threads=1, rounds=1)
-    assert torch.get_num_threads() == before
-    assert set(tried) == {torch.float32, torch.bfloat16} and all(seconds > 0 for seconds in tried.values())
-
-
-@pytest.mark.parametrize(("asked", "noted"), [("auto", ["fp32", "bf16"]), ("bf16", ["bf16"]), ("fp32", ["fp32"])])
-def test_a_run_notes_the_precision_it_begins_with(asked: str, noted: list[str]) -> None:
-    given = compose([recipe_layer("negotiation-nano"), set_layer(f"precision={asked}"), set_layer("threads=1")])
-    begun = preflight(given, lambda what: None).experiment
-    assert begun.precision in noted
-    assert fitted(begun) == begun, "what is noted is not tried again"
-
-
-@pytest.mark.parametrize(
-    ("asked", "noted"), [("auto", range(1, 1 + (os.cpu_count() or 1))), ("3", [3]), ("null", [None])]
-)
-def test_a_run_notes_the_number_of_threads_it_begins_with(asked: str, noted: list[int | None]) -> None:
-    """So that a run that is resumed computes as it began, whatever a new trial would say."""
-    given = compose([recipe_layer("negotiation-nano"), set_layer(f"threads={asked}")])
-    assert preflight(given, lambda what: None).experiment.threads in noted

@@ -102,7 +102,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "before": {
         "recipe": "negotiation as it was before",
-        "before": "negotiation.yaml",
+        "kept": "before/negotiation.yaml",
         "arms": {
             "as it was": {},
             "illegal acts may be tried again": {"set": ["game.options.illegal=retry"]},
@@ -129,7 +129,8 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
 }
 """`seeds` of an arm, from 0, are the study's unless it has its own; `set` and `env` add to what all are given; `policy`
-is the one that learns, `shared` unless it is named."""
+is the one that learns, `shared` unless it is named; `kept`, an experiment to run in place of a recipe; `bounds`, of
+figures that go less far in its game than `BOUNDS` says."""
 WORKERS = 2
 """Runs at a time, with a thread each unless the arm says otherwise."""
 
@@ -169,11 +170,11 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
 
 
 def begin(study: dict[str, Any]) -> list[str]:
-    """Where a study's runs begin: a recipe, or one that is kept here with its roles."""
-    if "before" not in study:
+    """Where a study's runs begin: a recipe, or an experiment that is kept here beside its roles."""
+    if "kept" not in study:
         return ["--recipe", study["recipe"]]
-    folder = Path(__file__).parent / "before"
-    return ["--config", str(folder / study["before"]), "--roles", str(folder)]
+    experiment = Path(__file__).parent / study["kept"]
+    return ["--config", str(experiment), "--roles", str(experiment.parent)]
 
 
 def by_iteration(rows: list[dict[str, Any]], figure: str) -> list[float]:

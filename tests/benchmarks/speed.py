@@ -48,7 +48,7 @@ def in_process(model: str, quick: bool) -> dict[str, Any]:
     size, experiment = size_for(quick), experiment_for(model, quick)
     with open_lab(experiment) as lab:
         lab.imitate()
-        device, folder, bf16 = device_of(lab), next(iter(lab.policies.values())).source, experiment.precision == "bf16"
+        device, folder, bf16 = device_of(lab), next(iter(lab.policies.values())).source, lab.experiment.bf16
         peer = load_model(folder).to(device)
         bare = {"bare, autocast" if bf16 else "bare": BareGenerate(peer, autocast=bf16)}
         if bf16:
@@ -60,9 +60,10 @@ def in_process(model: str, quick: bool) -> dict[str, Any]:
         found = {"play": played_figures, "decode": decoding(lab, bare, size)}
         samples = samples_from(lab, size.rounds, played)
         bare_training = BareTraining(peer, lab.experiment.learn, lab.policies.bf16)
+        precision = lab.experiment.precision
         found["train"] = training(lab, bare_training, samples, size.rounds)
     threads = torch.get_num_threads()
-    return found | {"seed": experiment.seed, "precision": experiment.precision, "threads": threads}
+    return found | {"seed": experiment.seed, "precision": precision, "threads": threads}
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

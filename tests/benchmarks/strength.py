@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from learning import WARM
 from matplotlib.figure import Figure
 
 from analysis.panels import FEW, colours, curve, fit, legend, points, sheet, written
@@ -84,8 +85,6 @@ def figures_of(results: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-WARM = ["policies.shared.imitate=null", "policies.shared.model={warm}"]
-"""Settings of an arm that begins with the weights with which the first arm's imitation of the same seed ended."""
 STUDIES: dict[str, dict[str, Any]] = {
     "kuhn": {
         "recipe": "kuhn_poker-nano",
@@ -173,7 +172,7 @@ def learn(study: dict[str, Any], arm: str, seed: int, run: Path) -> None:
     own = study.get("arms", {}).get(arm, [f"credit.estimator={arm}"])
     first = run.parent / f"{next(iter(study['seeds']))}-{seed}"
     warm = first / "checkpoints" / "0000" / "policies" / "shared"
-    settings = [setting.format(seed=seed, warm=warm) for setting in [*study["set"], *own]]
+    settings = [setting.format(seed=seed, policy="shared", warm=warm) for setting in [*study["set"], *own]]
     arena(
         "run", "selfplay", "--recipe", study["recipe"], "--seed", str(seed), "--out", str(run),
         *(part for setting in settings for part in ("--set", setting)),

@@ -16,6 +16,7 @@ from arena.credit.samples import samples_of
 from arena.doctor import environment
 from arena.lab import Lab
 from arena.learn.batches import Sample
+from arena.learn.machine import fitted
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 
@@ -49,7 +50,10 @@ class Nobody:
 
 @contextmanager
 def open_lab(experiment: Experiment) -> Iterator[Lab]:
-    """A lab with weights loaded, in a temporary run folder."""
+    """A lab with weights loaded, in a temporary run folder; `precision: auto` is tried, threads are torch's."""
+    if experiment.threads == "auto":
+        experiment = experiment.model_copy(update={"threads": torch.get_num_threads()})
+    experiment = fitted(experiment)
     with TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), environment())
         with run.lock():

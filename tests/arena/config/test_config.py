@@ -6,7 +6,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+import games
 from agents import strict_yaml
+from agents.role import written_for
 from arena.config.experiment import Experiment
 from arena.config.layers import (
     Layer,
@@ -388,12 +390,16 @@ def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> 
         ("desk", ["desk_agent"]),
         ("reasoning", ["solver"]),
         ("proposer_solver", ["proposer", *["solver"] * 4]),
-        ("hanabi", ["hanabi_player", "hanabi_player"]),
+        ("hanabi", ["player", "player"]),  # `hanabi_player` is for two: its recipe names it
     ],
 )
 def test_seats_for_which_a_role_was_written_take_it(game: str, roles: list[str]) -> None:
-    (table,) = set_tables(compose([recipe_of(game)]))
-    assert [role.role for role in table.roles.values()] == roles
+    assert [written_for(game, seat) for seat in games.make(game).possible_agents] == roles
+
+
+def test_a_simulator_without_a_recipe_seats_the_roles_written_for_it_and_trains_on_its_own_split() -> None:
+    (table,) = set_tables(compose([recipe_of("reasoning")]))
+    assert [role.role for role in table.roles.values()] == ["solver"] and table.game.options["split"] == "train"
 
 
 @pytest.mark.parametrize("text", ["3", "[game]", "game"])
