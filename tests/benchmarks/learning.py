@@ -2,12 +2,12 @@
 
     python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
     python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
-    python tests/benchmarks/learning.py long          # more offers shown, for better deals: 5 seeds, a control × 3
+    python tests/benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
     python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
     python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
-    python tests/benchmarks/learning.py smollm2 --resume    # plays what a stopped study has not played yet
+    python tests/benchmarks/learning.py smollm2 --folder F    # a stopped study, started again, goes on from there
 
 Every run is an ordinary `arena run selfplay`. The first arm is what the others are compared with. `zero` gives every
 turn advantage 0 (only the KL is left); `shuffled` keeps the advantages and deals them to random turns.
@@ -80,7 +80,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "long": {
         "recipe": "negotiation-long",
-        "arms": {"mars": {"seeds": 5}, "zero": {"set": [*WARM, *ZERO["set"]]}},
+        "arms": {"mars": {}, "zero": {"set": [*WARM, *ZERO["set"]]}},
         "seeds": 3,
         "figures": BARGAINING,
         "set": ["checkpoint.every=1000"],
@@ -143,20 +143,23 @@ def seeds(study: dict[str, Any], arm: str) -> int:
 
 
 def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, Any]:
-    """One run; its metrics, and how long the command took."""
+    """One run, or the rest of it; its metrics, and how long the command took."""
     about = study["arms"][arm]
     policy = study.get("policy", "shared")
     warm = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies" / policy
     command = [sys.executable, "-m", "arena", "run", "selfplay", *begin(study), "--seed", str(seed)]
-    command += ["--out", str(folder / f"{arm}-{seed}"), "--json"]
+    run = folder / f"{arm}-{seed}"
+    command += ["--out", str(run), "--json"]
     for setting in [*study["set"], *about.get("set", ())]:
         command += ["--set", setting.format(seed=seed, policy=policy, warm=warm)]
+    if (run / "log").exists():  # a stopped study began it
+        command = [sys.executable, "-m", "arena", "resume", str(run), "--json"]
     started = time.perf_counter()
     env = os.environ | {"OMP_NUM_THREADS": "1"} | about.get("env", {})
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")][:-1]
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     seconds = time.perf_counter() - started
     ends = (f"{figure} {by_iteration(rows, figure)[-1]:.3f}" for figure in study["figures"])
     print(f"{arm} seed {seed}: {seconds:.0f} s", *ends, flush=True)
@@ -247,7 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--redraw", action="store_true", help="sum up and draw the kept numbers, without running")
-    parser.add_argument("--resume", action="store_true", help="keep the runs that are there, play the others")
+    parser.add_argument("--folder", type=Path, help="run here, keep the runs already in the results, go on with others")
     options = parser.parse_args()
     name, study, place = options.study, STUDIES[options.study], RESULTS / f"learning-{options.study}.json"
     if options.redraw:
@@ -255,7 +258,7 @@ def main() -> None:
         return
     RESULTS.mkdir(exist_ok=True)
     command = f"python tests/benchmarks/learning.py {name}"
-    kept = json.loads(place.read_text()) if options.resume else {"runs": []}
+    kept = json.loads(place.read_text()) if options.folder and place.exists() else {"runs": []}
     result = {"command": command, "study": study, "machine": environment() | {"command": command}, "summary": {}}
     runs = result["runs"] = [run for run in kept["runs"] if kept["study"] == study]
     done = {(run["arm"], run["seed"]) for run in runs}
@@ -273,8 +276,9 @@ def main() -> None:
         for arm in arms:
             shutil.rmtree(folder / f"{arm}-{seed}", ignore_errors=True)
 
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(lambda seed: play_seed(seed, Path(folder)), range(max(seeds(study, arm) for arm in arms))))
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
+        folder = options.folder or Path(temporary)
+        list(pool.map(lambda seed: play_seed(seed, folder), range(max(seeds(study, arm) for arm in arms))))
     write(name, result)
 
 
