@@ -1,14 +1,57 @@
 """A policy: named weights with a version. How it is loaded and saved, what of it learns, how it speaks.
 
-An engine serves `weights`, a policy's version whatever that is made of: the module that is being trained, or a folder.
+An engine serves `weights`, a policy's version whatever that is made of: the module that is being trained, an adapter on
+a base that others share, or a folder.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame
+
+
+@dataclass(frozen=True)
+class OnBase:
+    """An adapter that is being trained, as an engine serves it."""
+
+    model: Any
+    """What is trained: on the base's own parameters."""
+    base: Any
+    folder: Path
+    """Where the base came from."""
+    name: str
+    """What the base is called, in the adapter's own folder too."""
+
+
+class NewAdapter(NamedTuple):
+    """An adapter that does not exist yet."""
+
+    spec: AdapterSpec
+    seed: int
+    base: str
+    """What its base is called."""
+
+
+class Bases:
+    """The models that adapters stand on, each loaded once; with bfloat16 in the precision in which they compute."""
+
+    def __init__(self, bf16: bool = False) -> None:
+        self.bf16 = bf16
+        self._loaded: dict[Path, Any] = {}
+
+    def __call__(self, folder: Path) -> Any:
+        """A folder's model, frozen."""
+        if folder not in self._loaded:
+            from agents.half import half
+
+            model = load_module(folder, frozen=True)
+            self._loaded[folder] = half(model, packed=False) if self.bf16 else model
+        return self._loaded[folder]
 
 
 @dataclass
@@ -24,28 +67,75 @@ class Policy:
     frame: ChatFrame
     trained: bool
     version: int = 0
+    base: OnBase | None = None
+    """Of an adapter that is trained."""
 
     @staticmethod
-    def load(name: str, source: Path, folder: Path, train: bool) -> "Policy":
+    def load(
+        name: str,
+        source: Path,
+        folder: Path,
+        train: bool,
+        adapter: NewAdapter | None = None,
+        bases: Callable[[Path], Any] | None = None,
+    ) -> "Policy":
         """The policy that began as `source`; if it learns, a module with the weights of `folder`.
 
-        WeightsError or ChatError where that cannot be.
+        It is an adapter where `source` is one, or where a new `adapter` is asked for, which `folder` may hold already;
+        then its base comes from `bases`. WeightsError or ChatError where that cannot be.
         """
         tokenizer, frame = speech_of(source)
-        model = load_module(folder) if train else None
-        return Policy(name, source, model, tokenizer, frame, train)
+        policy = Policy(name, source, None, tokenizer, frame, train)
+        if not train:
+            return policy
+        if adapter is None and not is_adapter(source):
+            policy.model = load_module(folder)
+            return policy
+        from agents.adapter import adapted, load_adapter
+        from agents.weights import base_folder
+
+        on = base_folder(source)
+        base = (bases or Bases())(on)
+        if is_adapter(folder):
+            policy.model = load_adapter(base, folder)
+        elif adapter is not None:
+            policy.model = adapted(base, adapter.spec, adapter.seed)
+        called = adapter.base if adapter else read_adapter(source).base
+        policy.base = OnBase(policy.model, base, on, called)
+        return policy
 
     @property
     def weights(self) -> Any:
-        """What an engine serves: the module, or the folder that it is to load."""
-        return self.source if self.model is None else self.model
+        """What an engine serves: the module, alone or with its base, or the folder that it is to load."""
+        if self.model is None:
+            return self.source
+        return self.base or self.model
 
     def past(self, name: str, version: int, folder: Path) -> "Policy":
         """An earlier version of it, frozen, under a name of its own."""
-        return replace(self, name=name, source=folder, model=None, trained=False, version=version)
+        return replace(self, name=name, source=folder, model=None, base=None, trained=False, version=version)
+
+    def save_whole(self, folder: Path) -> None:
+        """Write a model in the Hugging Face layout, an adapter merged into its base."""
+        if self.base is None:
+            self.save(folder)
+            return
+        from agents.adapter import save_merged
+
+        with TemporaryDirectory(prefix="arena-adapter-") as adapter:
+            self.save(Path(adapter))
+            save_merged(Path(adapter), folder)
 
     def save(self, folder: Path) -> None:
-        """Write weights and tokenizer in the Hugging Face layout; under ZeRO-3 the parameters have to be whole."""
+        """Write weights and tokenizer in the Hugging Face layout, of an adapter its matrices alone in peft's.
+
+        Under ZeRO-3 the parameters have to be whole.
+        """
+        if self.base is not None:
+            from agents.adapter import save_adapter
+
+            save_adapter(self.model, folder, self.base.name)
+            return
         from agents.model_folder import quietly
 
         with quietly():
@@ -54,7 +144,13 @@ class Policy:
 
 
 def speech_of(folder: Path) -> tuple[Any, ChatFrame]:
-    """A folder's tokenizer and chat frame, read once for all who ask; WeightsError or ChatError where there is none."""
+    """A folder's tokenizer and chat frame, an adapter's those of its base, read once for all who ask.
+
+    WeightsError or ChatError where there is none.
+    """
+    from agents.weights import base_folder
+
+    folder = base_folder(folder)
     files = [path for path in folder.glob("*") if path.suffix in (".json", ".jinja")]
     return _speech(folder, max((path.stat().st_mtime_ns for path in files), default=0))
 

@@ -2,7 +2,7 @@
 
 Built in are SmolLM2-135M-Instruct, fetched and converted once, and nano, made on the spot.  Both live under
 `ARENA_HOME` (default ~/.cache/arena), where a folder appears complete, under its own name, or not at all.
-Any other name is a local folder or a Hugging Face id.
+Any other name is a local folder or a Hugging Face id. A folder may hold an adapter in peft's layout instead of a model.
 """
 
 import json
@@ -20,6 +20,7 @@ from typing import Literal
 from filelock import FileLock
 
 from agents import nano, smollm2
+from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import first_line, read_json
 from agents.model_folder import check_folder, load_model, load_tokenizer, quietly, sha256
@@ -30,7 +31,9 @@ __all__ = [
     "ModelInfo",
     "WeightsError",
     "available",
+    "base_folder",
     "check_folder",
+    "check_weights",
     "home",
     "load_model",
     "load_tokenizer",
@@ -78,7 +81,7 @@ def resolve(name: str) -> Path:
         return _made(name, _nano_source(seed), lambda folder: _make_nano(folder, seed))
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
-        check_folder(folder)
+        check_weights(folder)
         return folder.resolve()
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and not os.path.exists(folder.parent):
         return _from_hub(name)
@@ -179,5 +182,23 @@ def _from_hub(name: str) -> Path:
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = first_line(error)
         raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({reason})") from error
-    check_folder(folder)
+    check_weights(folder)
     return folder
+
+
+def check_weights(folder: Path) -> None:
+    """WeightsError for what is neither a complete model folder nor an adapter's."""
+    if is_adapter(folder):
+        read_adapter(folder)
+    else:
+        check_folder(folder)
+
+
+def base_folder(folder: Path) -> Path:
+    """The folder of the whole model: of what an adapter's folder changes, else the folder itself."""
+    if not is_adapter(folder):
+        return folder
+    base = resolve(read_adapter(folder).base)
+    if is_adapter(base):
+        raise WeightsError(f"{folder} is an adapter on {base}, which is one, too: merge that into its model first")
+    return base

@@ -251,7 +251,7 @@ class Lab:
             skipped = self.trainers[name].imitate(samples, spec, self._rng(0, "imitate", name), stepped)
             if skipped:
                 self.watcher.note(f"policy '{name}', imitation: {skipped} steps left out, their gradient is not finite")
-            self.engine.publish(name, 0, self.trainers[name].model)
+            self.engine.publish(name, 0, self.policies[name].weights)
         self.admit(0)
         if specs:
             self._checkpoint(0)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from agents.engines.base import Engine
-from agents.policy import Policy
+from agents.policy import Bases, NewAdapter, Policy
 from agents.stream import Stream
 from agents.weights import resolve
+from arena.chance import generator
 from arena.config.experiment import Experiment, PolicySpec
 from arena.league.pool import Pool, version_of
 from arena.learn.batches import Sample
@@ -34,7 +35,7 @@ class Policies(Mapping[str, Policy]):
     ) -> None:
         """Loads and serves them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
         self.engine, self.rule = engine, experiment.learn
-        self.bf16 = experiment.bf16
+        self.bf16, self._seed = experiment.bf16, experiment.seed
         self.holds_on = experiment.learn.holds_on or "reference" in experiment.credit.needs
         """Whether something is compared with a policy's own beginning."""
         self.trainers: dict[str, PolicyTrainer] = {}
@@ -44,6 +45,7 @@ class Policies(Mapping[str, Policy]):
         self._beginnings: dict[str, Path] = {}
         self._referenced: set[str] = set()
         """Whose beginnings are served."""
+        self._bases = Bases(experiment.bf16)
         for name in _used(experiment):
             spec = experiment.policies[name]
             doing(f"loading {spec.model} as '{name}'")
@@ -107,16 +109,23 @@ class Policies(Mapping[str, Policy]):
         }
 
     def save_weights(self, name: str, folder: Path) -> None:
-        """Write a trained policy in Hugging Face layout, without its optimiser."""
+        """Write a trained policy, without its optimiser: in Hugging Face layout, an adapter in peft's."""
         with self.trainers[name].gathered():
             self[name].save(folder)
+
+    def save_whole(self, name: str, folder: Path) -> None:
+        """Write a trained policy in Hugging Face layout, an adapter merged into its base."""
+        with self.trainers[name].gathered():
+            self[name].save_whole(folder)
 
     def _load(
         self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, Any] | None
     ) -> Policy:
         source = resolve(spec.model)
         folder = checkpoint.policy(name) if checkpoint and kept else source
-        policy = Policy.load(name, source, folder, spec.train)
+        seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
+        new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
+        policy = Policy.load(name, source, folder, spec.train, new, self._bases)
         if spec.train:
             self.trainers[name] = PolicyTrainer(name, policy.model, self.rule, self.bf16)
             if kept:

@@ -6,17 +6,18 @@ What comes back is what was prepared on the way: above all an experiment that ca
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from agents.adapter_config import is_adapter
 from agents.engines.loop import wait
 from agents.errors import EndpointError
-from agents.model_folder import check_folder
 from agents.player import PREFIXES
 from agents.players.model import BrainPlayer
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
 from agents.policy import speech_of
-from agents.weights import available, resolve
+from agents.weights import available, check_weights, resolve
 from arena.config.experiment import Experiment
 from arena.config.paths import anchored
 from arena.credit.gold import answer_in, gold_of
@@ -108,11 +109,14 @@ _TRIAL = Limits(turns=1000, seconds=10.0)
 def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
     """Every model is on this machine, and its tokenizer makes a chat frame; no weights are loaded. Returns notes."""
     notes = []
+    for name, policy in experiment.policies.items():
+        if policy.adapter and is_adapter(Path(policy.model)):
+            raise ConfigError(f"policies.{name}: {policy.model} is an adapter already, which goes on: remove `adapter`")
     for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
         if any(known.name == model and known.state == "not fetched" for known in available()):
             doing(f"fetching {model}, once")
         folder = resolve(model)
-        check_folder(folder)
+        check_weights(folder)
         if speech_of(folder)[1].forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
     return notes

@@ -6,7 +6,6 @@ the CPU can be repeated bit by bit.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,20 +16,26 @@ from typing import Any
 import numpy as np
 import torch
 
+from agents.adapter import load_adapter
+from agents.adapter_config import is_adapter, read_adapter
 from agents.engines.base import Completion, Request
-from agents.engines.half import half, renew
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
-from agents.policy import load_module
+from agents.engines.lanes import Lanes
+from agents.half import half, renew
+from agents.policy import OnBase, load_module
 from agents.scoring import StreamScorer, common_prefix, families, score_streams
 from agents.stream import Stream
+from agents.weights import resolve
 
 
 @dataclass
 class _Served:
     weights: Any
-    """What was published."""
+    """The module that was published; None where it lies in a folder or is an adapter."""
     halved: Any
-    """With bfloat16 what `half` made of them, as long as they are played."""
+    """With bfloat16 what `half` made of it, as long as it is played."""
+    lanes: Lanes | None
+    """The model that it shares with others: those of the same folder, and adapters on it."""
     version: int
     caches: KVStore
     prefixes: KVStore
@@ -38,6 +43,8 @@ class _Served:
     @property
     def model(self) -> Any:
         """What computes."""
+        if self.lanes is not None:
+            return self.lanes.model
         return self.weights if self.halved is None else self.halved
 
 
@@ -46,6 +53,7 @@ class _Row:
     """One request while it is being decoded."""
 
     request: Request
+    served: _Served
     past: KV
     draws: np.ndarray
     ids: list[int] = field(default_factory=list)
@@ -68,8 +76,8 @@ class InProcessEngine:
         self.bf16, self.max_batch, self.cache_bytes = bf16, max_batch, cache_bytes
         self._seconds = 0.0
         self._served: dict[str, _Served] = {}
-        self._folders: dict[Path, Any] = {}
-        """Models that the engine loaded itself."""
+        self._folders: dict[Path, Lanes] = {}
+        """Models by the folder that they come from, each for all who are served from there."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
 
     async def open(self) -> None:
@@ -85,28 +93,47 @@ class InProcessEngine:
         return {"seconds": self._seconds}
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
-        """Serve a folder's weights, or a module by reference, but with bfloat16 its linear layers, which are copied."""
-        budget, before = self.cache_bytes, self._served.get(policy)
+        """Serve a folder's weights, or a module by reference, but with bfloat16 its linear layers, which are copied.
+
+        Of an adapter, a folder's or one that is trained, only the low-rank matrices are its own.
+        """
+        budget, before, module, halved, lanes = self.cache_bytes, self._served.get(policy), None, None, None
         if isinstance(weights, Path):
-            weights, halved = self._from_folder(weights), None
-        elif halved := before.halved if before and before.weights is weights else None:
-            renew(halved, weights)
-        elif self.bf16:
-            halved = half(weights)
-        self._served[policy] = _Served(weights, halved, version, KVStore(budget), KVStore(budget // 8))
+            lanes = self._from_folder(policy, weights)
+        elif isinstance(weights, OnBase):
+            lanes = self._shared(weights.folder, weights.base)
+            lanes.put(policy, weights.model)
+        else:
+            module = weights
+            if before and before.weights is weights and before.halved is not None:
+                halved = before.halved
+                renew(halved, weights)
+            elif self.bf16:
+                halved = half(weights)
+        self._served[policy] = _Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8))
         self._let_go()
 
-    def _from_folder(self, folder: Path) -> Any:
-        """The folder's model, loaded once for all who are served from there; in no more than the precision it needs."""
+    def _from_folder(self, policy: str, folder: Path) -> Lanes:
+        """The folder's model, or its base with its adapter."""
+        if not is_adapter(folder):
+            lanes = self._shared(folder)
+            lanes.drop(policy)
+            return lanes
+        lanes = self._shared(resolve(read_adapter(folder).base))
+        lanes.put(policy, load_adapter(lanes.base, folder))
+        return lanes
+
+    def _shared(self, folder: Path, base: Any = None) -> Lanes:
+        """A folder's model, loaded once for all who are served from there, unless it is given."""
         if folder not in self._folders:
-            model = load_module(folder, frozen=True)
-            self._folders[folder] = half(model) if self.bf16 else model
+            model = load_module(folder, frozen=True) if base is None else base
+            self._folders[folder] = Lanes(half(model) if self.bf16 else model, self.bf16)
         return self._folders[folder]
 
     def _let_go(self) -> None:
         """Drop what was loaded for policies that are served no more."""
-        used = {id(served.weights) for served in self._served.values()}
-        self._folders = {folder: model for folder, model in self._folders.items() if id(model) in used}
+        used = {id(served.lanes) for served in self._served.values()}
+        self._folders = {folder: lanes for folder, lanes in self._folders.items() if id(lanes) in used}
 
     def rest(self, policy: str) -> None:
         """Give the memory of a policy's copies and caches to the update that is coming; it is served all the same."""
@@ -115,7 +142,9 @@ class InProcessEngine:
 
     def retire(self, policy: str) -> None:
         """Let go of a policy's weights and caches; nothing happens where there are none."""
-        self._served.pop(policy, None)
+        served = self._served.pop(policy, None)
+        if served and served.lanes:
+            served.lanes.drop(policy)
         self._let_go()
 
     def forget(self, key: str) -> None:
@@ -125,8 +154,11 @@ class InProcessEngine:
 
     def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens under the served weights."""
+        served = self._served[policy]
+        if served.lanes:
+            served.lanes.route([policy])
         with self._timed():
-            return score_streams(StreamScorer(self._served[policy].model, self.bf16), streams, temperatures)
+            return score_streams(StreamScorer(served.model, self.bf16), streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, together with whatever else is waiting."""
@@ -149,17 +181,18 @@ class InProcessEngine:
             loop.call_soon(self._when_quiet, count, rounds - 1)
             return
         waiting, self._waiting = self._waiting, []
-        groups: dict[str, list[tuple[Request, asyncio.Future[Completion]]]] = defaultdict(list)
-        for request, future in waiting:
-            groups[request.policy].append((request, future))
-        for policy, group in groups.items():
+        groups: dict[tuple[int, str], list[tuple[Request, asyncio.Future[Completion]]]] = {}
+        for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
+            served = self._served[request.policy]
+            alone = request.policy if served.lanes and not served.lanes.mixes else ""
+            groups.setdefault((id(served.model), alone), []).append((request, future))
+        for group in groups.values():
             for start in range(0, len(group), self.max_batch):
-                chunk = group[start : start + self.max_batch]
-                self._answer(policy, chunk)
+                self._answer(group[start : start + self.max_batch])
 
-    def _answer(self, policy: str, chunk: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+    def _answer(self, chunk: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
         try:
-            completions = self.decode(policy, [request for request, _ in chunk])
+            completions = self._decode([request for request, _ in chunk])
         except Exception as error:  # noqa: BLE001 handed on: whoever waits would wait forever
             for _, future in chunk:
                 if not future.done():
@@ -177,35 +210,38 @@ class InProcessEngine:
         finally:
             self._seconds += perf_counter() - start
 
-    def decode(self, policy: str, requests: Sequence[Request]) -> list[Completion]:
-        """Sample a completion for each request, as one batch, at once."""
-        served = self._served[policy]
-        device = next(served.model.parameters()).device
+    def _decode(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample a completion for each request, as one batch; one model computes for all of them."""
+        model = self._served[requests[0].policy].model
+        device = next(model.parameters()).device
         precision = torch.autocast(device.type, torch.bfloat16, enabled=self.bf16)
         with self._timed(), torch.no_grad(), precision:
-            rows = self._rows(served, requests, device)
-            self._sample_all(served, rows, device)
+            rows = self._rows(requests, device)
+            self._sample_all(rows, device)
         return [
-            Completion(tuple(r.ids), tuple(r.logprobs), "stop" if r.finish == "stop" else "length", served.version)
+            Completion(tuple(r.ids), tuple(r.logprobs), "stop" if r.finish == "stop" else "length", r.served.version)
             for r in rows
         ]
 
-    def _rows(self, served: _Served, requests: Sequence[Request], device: torch.device) -> list[_Row]:
-        """Pair every request with the longest cache there is; what new streams share is computed once."""
-        pasts = [served.caches.longest_prefix(r.key, r.ids) for r in requests]
-        new = {i: r.ids for i, (r, past) in enumerate(zip(requests, pasts, strict=True)) if past is None}
-        for fresh in families(new):
-            prefix = self._prefix(served, [requests[i].ids for i in fresh], device)
-            for i in fresh:
-                pasts[i] = prefix
+    def _rows(self, requests: Sequence[Request], device: torch.device) -> list[_Row]:
+        """Pair every request with the longest cache there is; what a policy's new streams share is computed once."""
+        served = [self._served[r.policy] for r in requests]
+        pasts = [own.caches.longest_prefix(r.key, r.ids) for own, r in zip(served, requests, strict=True)]
+        for policy in dict.fromkeys(r.policy for r in requests):
+            new = {i: r.ids for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None}
+            for fresh in families(new):
+                prefix = self._prefix(policy, [requests[i].ids for i in fresh], device)
+                for i in fresh:
+                    pasts[i] = prefix
         return [
-            _Row(r, past, np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens))
-            for r, past in zip(requests, pasts, strict=True)
+            _Row(r, own, past, np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens))
+            for r, own, past in zip(requests, served, pasts, strict=True)
             if past is not None
         ]
 
-    def _prefix(self, served: _Served, contexts: list[tuple[int, ...]], device: torch.device) -> KV:
+    def _prefix(self, policy: str, contexts: list[tuple[int, ...]], device: torch.device) -> KV:
         """The cache of what these contexts have in common, at most all but the last token of any."""
+        served = self._served[policy]
         ids = common_prefix(contexts)
         ids = ids[: min(len(ids), min(map(len, contexts)) - 1)]
         dtype = torch.bfloat16 if self.bf16 else next(served.model.parameters()).dtype
@@ -217,12 +253,13 @@ class InProcessEngine:
         if cached is not None:
             return cached
         batch = BatchKV([nothing], len(ids))
-        self._forward(served, batch, torch.tensor([ids], device=device), torch.tensor([len(ids)], device=device))
+        tokens, lengths = torch.tensor([ids], device=device), torch.tensor([len(ids)], device=device)
+        self._forward([(policy, served)], batch, tokens, lengths)
         kv = KV(ids, batch.row(0))
         served.prefixes.put(key, kv)
         return kv
 
-    def _sample_all(self, served: _Served, rows: list[_Row], device: torch.device) -> None:
+    def _sample_all(self, rows: list[_Row], device: torch.device) -> None:
         """Prefill what is new in every row, then decode until each has stopped; keep the caches."""
         news = [row.request.ids[len(row.past.ids) :] for row in rows]
         width = max(map(len, news))
@@ -232,14 +269,14 @@ class InProcessEngine:
         lengths = torch.tensor([len(new) for new in news], device=device)
         batch = BatchKV([row.past for row in rows], width + max(r.request.max_tokens for r in rows))
         live = list(rows)
-        logits = self._forward(served, batch, tokens.to(device), lengths)
+        logits = self._forward([(r.request.policy, r.served) for r in live], batch, tokens.to(device), lengths)
         while True:
             running = [not row.finish for row in live]
             sampled = _sample(logits, live)
             for i, row in enumerate(live):
                 if running[i] and row.finish:
                     kept = KV((*row.request.ids, *row.ids[:-1]), batch.row(i))
-                    served.caches.put(row.request.key, kept)
+                    row.served.caches.put(row.request.key, kept)
             left = [i for i, row in enumerate(live) if not row.finish]
             if not left:
                 return
@@ -248,10 +285,15 @@ class InProcessEngine:
                 batch.keep_rows(keep)
                 live, sampled = [live[i] for i in left], sampled[keep]
             ones = torch.ones(len(live), dtype=torch.long, device=device)
-            logits = self._forward(served, batch, sampled[:, None], ones)
+            logits = self._forward([(r.request.policy, r.served) for r in live], batch, sampled[:, None], ones)
 
-    def _forward(self, served: _Served, batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """One forward pass over right-aligned new tokens [B, W]; logits [B, vocabulary] after the last."""
+    def _forward(
+        self, rows: list[tuple[str, _Served]], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor:
+        """One forward pass over right-aligned new tokens [B, W] of these policies; logits [B, vocabulary] after."""
+        served = rows[0][1]
+        if served.lanes:
+            served.lanes.route([policy for policy, _ in rows])
         width, start = tokens.shape[1], batch.filled
         columns = torch.arange(width, device=tokens.device)
         batch.mask[:, start : start + width] = columns >= (width - lengths)[:, None]

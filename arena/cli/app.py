@@ -317,12 +317,19 @@ def export(
     to: Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)],
     policy: Annotated[str, typer.Option(help="Which policy.")] = "shared",
     iteration: Annotated[int | None, typer.Option(help="Of an older checkpoint.")] = None,
+    merged: Annotated[bool, typer.Option("--merged", help="Of an adapter: with its base, as one model.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a policy's weights as a folder that transformers' from_pretrained and vLLM load."""
-    from arena.store.export import export as write
+    """Write a policy as a folder that transformers' from_pretrained and vLLM load, an adapter as peft's does.
 
-    number = write(run, policy, to, iteration)
+    With --merged an adapter is added to the model that it changes: a folder like any other model's.
+    """
+    from arena.store.export import export as write
+    from arena.store.export import without_optimizer
+
+    if merged:
+        from agents.adapter import save_merged
+    number = write(run, policy, to, iteration, save_merged if merged else without_optimizer)
     print(
         json.dumps({"folder": str(to), "iteration": number}) if as_json else f"{to}: {policy} after iteration {number}"
     )

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agents.adapter_config import AdapterSpec
 from agents.engines.spec import EngineSpec
 from agents.players.spend import EndpointSpec
 from arena.config.parts import Chosen, Kind, Kinds
@@ -82,7 +83,10 @@ class PolicySpec(Spec):
     """Named weights."""
 
     model: ModelName
-    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id."""
+    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; or an adapter's folder in peft's layout,
+    which goes on learning."""
+    adapter: AdapterSpec | None = None
+    """Learn a small adapter on the model instead of all its weights: policies on one model then share it."""
     train: bool = True
     """Whether it learns; a frozen policy stays as it is loaded."""
     imitate: ImitateSpec | None = None

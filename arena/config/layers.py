@@ -130,6 +130,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     except ValidationError as error:
         raise ConfigError(_explain(error, stack)) from None
     _check_tables(experiment)
+    _check_adapters(experiment)
     _check_critic(experiment.credit)
     _check_groups(experiment)
     _check_pairs(experiment)
@@ -158,6 +159,17 @@ def _check_tables(experiment: Experiment) -> None:
             f"tables[{counts.index(0)}].share: none of the {matches} matches of an iteration "
             "would be played there: raise it, or play.matches"
         )
+
+
+def _check_adapters(experiment: Experiment) -> None:
+    """An adapter that is asked for learns, on a base which no rank has taken apart."""
+    for name, policy in experiment.policies.items():
+        if policy.adapter and not policy.train:
+            raise ConfigError(f"policies.{name}.adapter: a new adapter of a frozen policy changes nothing: remove it")
+        if policy.adapter and experiment.learn.zero_stage == 3:
+            raise ConfigError(
+                f"policies.{name}.adapter: its base is whole on every rank: set learn.zero_stage to 0, 1 or 2"
+            )
 
 
 def _check_critic(rule: CreditSpec) -> None:

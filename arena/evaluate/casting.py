@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agents.model_folder import parameters_in
 from agents.policy import Policy
 from agents.role import Role, load_role
+from agents.weights import base_folder
 from arena.config.experiment import Experiment, SeatSpec
 from arena.errors import ConfigError
 
@@ -36,7 +37,7 @@ class Casting:
     @property
     def tiny(self) -> bool:
         """Whether one of them can read terse roles only."""
-        return min(parameters_in(policy.source) for policy in self.policies.values()) < TINY
+        return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < TINY
 
     def _policy(self, game: str, seat: str) -> Policy:
         """The only policy, or whom the run seats there."""
@@ -64,7 +65,7 @@ class Casting:
             for spec in table.seats.values():
                 if (role := load_role(spec.role, folders)).game is None:
                     return role
-        return load_role(NANO_PLAYER if parameters_in(self._policy(game, seat).source) < TINY else PLAYER)
+        return load_role(NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < TINY else PLAYER)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
         """How the run fills this seat, at each of its tables of this game."""

@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from agents.policy import trainable
+
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -19,21 +21,21 @@ class Moments:
         """Every moment there is, on the CPU, by parameter and moment name."""
         moments = {
             f"{name}.{key}": self._get(parameter, key)
-            for name, parameter in self.model.named_parameters()
+            for name, parameter in trainable(self.model).items()
             for key in MOMENTS
         }
         return {name: value.detach().cpu().contiguous() for name, value in moments.items() if value is not None}
 
     def load(self, state: dict[str, torch.Tensor], steps: int) -> None:
         """Take up what `state` gave, after so many steps."""
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in trainable(self.model).items():
             for key in MOMENTS:
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
     def forget(self) -> None:
         """Start afresh."""
-        for parameter in self.model.parameters():
+        for parameter in trainable(self.model).values():
             for key in MOMENTS:
                 if (moment := self._get(parameter, key)) is not None:
                     self._set(parameter, key, torch.zeros_like(moment), 0)

@@ -273,7 +273,7 @@ class PolicyTrainer:
     def _require_finite(self, samples: Sequence[Sample], where: str, advice: str) -> None:
         """DivergedError unless the weights are finite, and what they say of the shortest of the samples' streams."""
         with self.gathered():
-            require_finite(self.model.parameters(), where, "the weights are not finite", advice)
+            require_finite(trainable(self.model).values(), where, "the weights are not finite", advice)
         if not samples:
             return
         shortest = min(samples, key=lambda s: len(s.stream.ids))

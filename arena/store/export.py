@@ -1,6 +1,7 @@
-"""A trained policy as a plain model folder, for anything that reads Hugging Face checkpoints."""
+"""A trained policy as a plain folder, for anything that reads Hugging Face checkpoints, or peft's adapters."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from agents.names import nearest
@@ -9,8 +10,23 @@ from arena.store import checkpoints
 from arena.store.files import explained, require_run
 
 
-def export(run: Path, policy: str, to: Path, iteration: int | None = None) -> int:
-    """Copy a policy's weights, config and tokenizer out of a checkpoint; returns the checkpoint's iteration.
+def without_optimizer(policy: Path, to: Path) -> None:
+    """Copy all but the optimiser's state; OSError from the disk (copytree would hide its number)."""
+    for file in policy.rglob("*"):
+        if file.is_file() and file.name != "optimizer.safetensors":
+            into = to / file.relative_to(policy)
+            into.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, into)
+
+
+def export(
+    run: Path,
+    policy: str,
+    to: Path,
+    iteration: int | None = None,
+    write: Callable[[Path, Path], None] = without_optimizer,
+) -> int:
+    """Have `write` make a folder of a policy's, in a checkpoint, under a name of its own; the checkpoint's iteration.
 
     The newest valid checkpoint if no iteration is given. StoreError for a run without one, an unknown policy,
     or a target that already holds something.
@@ -28,17 +44,8 @@ def export(run: Path, policy: str, to: Path, iteration: int | None = None) -> in
     with explained(to):
         shutil.rmtree(beside, ignore_errors=True)
         try:
-            _copy(checkpoint.policy(policy), beside)
+            write(checkpoint.policy(policy), beside)
             beside.replace(to)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     return checkpoint.iteration
-
-
-def _copy(policy: Path, to: Path) -> None:
-    """All but the optimiser's state; OSError from the disk (copytree would hide its number)."""
-    for file in policy.rglob("*"):
-        if file.is_file() and file.name != "optimizer.safetensors":
-            into = to / file.relative_to(policy)
-            into.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, into)

@@ -106,7 +106,7 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "quantization by gptq": (config(quantization_config={"quant_method": "gptq", "bits": 4}), "quantization_config"),
     "custom_generate": (edits("generation_config.json", custom_generate="evil/repo"), "custom_generate chooses code"),
     "trust_remote_code": (config(trust_remote_code=True, model_type="mine"), "trust_remote_code chooses code"),
-    "an adapter": (holds("adapter_config.json", '{"base_model_name_or_path": "evil/repo"}'), "holds an adapter"),
+    "an adapter": (holds("adapter_config.json", '{"base_model_name_or_path": "evil/repo"}'), "only LORA"),
     "an own tokenizer class": (tokenizer(tokenizer_class="evil.T"), ""),
     "an unknown model": (config(model_type="evil"), "evil"),
     "pickles": (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "pickled"),

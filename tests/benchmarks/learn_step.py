@@ -87,7 +87,7 @@ def ours() -> Callable[[str], None]:
     from agents.engines.in_process import InProcessEngine
 
     try:
-        from agents.engines.half import half
+        from agents.half import half
     except ImportError:  # a checkout from before
         half = None
     from agents.weights import DEFAULT, load_model, resolve

@@ -211,7 +211,7 @@ class ValueHead:
     def _learner(self, policy: str) -> _Learner:
         if policy not in self._learners:
             with TemporaryDirectory(prefix="arena-critic-") as folder:
-                self.policies.save_weights(policy, Path(folder))
+                self.policies.save_whole(policy, Path(folder))
                 self._learners[policy] = self._begun(policy, Path(folder))
         return self._learners[policy]
 

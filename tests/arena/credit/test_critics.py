@@ -228,7 +228,7 @@ class Folk(dict[str, Any]):
         rule = LearnSpec(token_budget=64)
         self.bf16, self.trainers = False, {"shared": SimpleNamespace(device=torch.device("cpu"), rule=rule)}
 
-    def save_weights(self, name: str, folder: Path) -> None:
+    def save_whole(self, name: str, folder: Path) -> None:
         self[name].model.save_pretrained(folder)
         self[name].tokenizer.save_pretrained(folder)
 

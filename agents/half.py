@@ -1,42 +1,50 @@
 """A model as it computes in bfloat16 anyway: its linear layers converted once instead of at every call."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 
 import torch
 
 
-def half(model: Any) -> Any:
-    """A copy for inference that does under bfloat16 autocast what `model` does, with nothing left for it to convert.
+def half(model: Any, packed: bool = True) -> Any:
+    """A copy that does under bfloat16 autocast what `model` does, with nothing left for it to convert.
 
-    Linear layers are bfloat16 copies, everything else is shared with `model`. Parameters that ZeRO-3 has taken apart
-    stay as they are: then it is `model` itself.
+    Linear layers are bfloat16 copies, everything else is shared with `model`. It is for inference; gradients flow
+    through it, to adapters on it, unless its layers are `packed` as is best where rows are few. Parameters that ZeRO-3
+    has taken apart stay as they are: then it is `model` itself.
     """
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
-    shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, _Half))]
+    shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, Half))]
     halved = copy.deepcopy(model, {id(one): one for one in shared})
     for name, layer in [*halved.named_modules()]:
-        if type(layer) is torch.nn.Linear:
-            halved.set_submodule(name, _Packed(layer) if _packs(layer) else _Half(layer))
+        if type(layer) in (torch.nn.Linear, Half):
+            if packed and _packs(layer):
+                halved.set_submodule(name, _Packed(layer))
+            elif type(layer) is torch.nn.Linear:
+                halved.set_submodule(name, Half(layer))
     return halved
 
 
 def renew(halved: Any, model: Any) -> None:
     """Bring what `half` made of `model` up to its present weights."""
     for name, layer in halved.named_modules():
-        if isinstance(layer, _Half) and (source := model.get_submodule(name)) is not layer:
+        if isinstance(layer, Half) and (source := model.get_submodule(name)) is not layer:
             layer.take(source)
 
 
-class _Half(torch.nn.Module):
+class Half(torch.nn.Module):
     """A linear layer in bfloat16."""
 
-    def __init__(self, layer: torch.nn.Linear) -> None:
+    def __init__(self, layer: torch.nn.Linear | Half) -> None:
         super().__init__()
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor | None
         self.take(layer)
 
-    def take(self, layer: torch.nn.Linear) -> None:
+    def take(self, layer: torch.nn.Linear | Half) -> None:
         """Copy the layer's present weights."""
         self.weight = layer.weight.detach().bfloat16()
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
@@ -46,10 +54,10 @@ class _Half(torch.nn.Module):
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
 
 
-class _Packed(_Half):
+class _Packed(Half):
     """One whose matrix lies as oneDNN's products want it, which pays where rows are few, as in decoding."""
 
-    def take(self, layer: torch.nn.Linear) -> None:
+    def take(self, layer: torch.nn.Linear | Half) -> None:
         """Copy the layer's present weights."""
         super().take(layer)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
@@ -64,7 +72,7 @@ _ROWS = 8
 """For how many rows of input the layout is best; it serves any number."""
 
 
-def _packs(layer: torch.nn.Linear) -> bool:
+def _packs(layer: torch.nn.Linear | Half) -> bool:
     if layer.weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

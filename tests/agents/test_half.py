@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, Qwen2Config, Qwen3MoeConfig
 
-from agents.engines.half import half, renew
+from agents.half import half, renew
 
 SIZES: dict[str, Any] = {
     "vocab_size": 24, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -61,7 +61,7 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
     packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not packed:
-        monkeypatch.setattr("agents.engines.half._packs", lambda layer: False)
+        monkeypatch.setattr("agents.half._packs", lambda layer: False)
     model = model_of("tied")
     made = half(model)
     assert torch.equal(said(made), said(model))

@@ -1,0 +1,160 @@
+"""Adapters at work: a base model's linear layers with low-rank changes beside them (LoRA, Hu et al. 2021).
+
+Several adapters share one base: each is a model of its own, whose layers hold the base's parameters, not copies.
+"""
+
+import copy
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import linear
+
+from agents.adapter_config import CONFIG, TENSOR, TENSORS, AdapterFolder, AdapterSpec, is_adapter, read_adapter, written
+from agents.errors import WeightsError
+from agents.half import Half
+from agents.model_config import first_line
+from agents.model_folder import load_model, load_tokenizer, quietly
+from agents.names import nearest
+from agents.weights import base_folder
+
+
+class LowRank(torch.nn.Module):
+    """y = base(x) + scale · B A x, where A [rank, in] and B [out, rank] learn and the base does not."""
+
+    def __init__(self, base: torch.nn.Module, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
+        super().__init__()
+        self.base, self.scale = base, scale
+        self.a, self.b = torch.nn.Parameter(a), torch.nn.Parameter(b)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """What the layer gives; under autocast both products are in its precision."""
+        output: torch.Tensor = self.base(inputs)
+        return output + linear(linear(inputs, self.a), self.b) * self.scale
+
+
+def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:
+    """A model on the base's own parameters, with a new adapter: A is drawn with the seed, B is 0 (Hu et al., §4.1).
+
+    WeightsError where the base has no such layers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    model = on_the_same_parameters(base)
+    for name, layer in _targets(base, spec.targets):
+        out, inner = layer.weight.shape
+        bound = 1 / math.sqrt(inner)  # kaiming_uniform_(a=√5), as in peft and the paper's own code
+        a = torch.empty(spec.rank, inner).uniform_(-bound, bound, generator=generator)
+        _put(model, name, a, torch.zeros(out, spec.rank), spec.scale)
+    return model
+
+
+def load_adapter(base: Any, folder: Path) -> Any:
+    """A model on the base's own parameters with the adapter of a folder; WeightsError where the two do not fit."""
+    said = read_adapter(folder)
+    model = on_the_same_parameters(base)
+    for name, (a, b) in _matrices(said, dict(_linears(base))).items():
+        _put(model, name, a, b, said.scale)
+    return model
+
+
+def save_adapter(model: Any, folder: Path, base: str) -> None:
+    """Write a model's adapter in peft's layout; `base` is the name of the model that it changes."""
+    from safetensors.torch import save_file
+
+    layers = dict(low_rank_layers(model))
+    tensors = {}
+    for name, layer in layers.items():
+        tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a.detach().cpu().contiguous()
+        tensors[f"base_model.model.{name}.lora_B.weight"] = layer.b.detach().cpu().contiguous()
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
+    first = next(iter(layers.values()))
+    text = written(base, len(first.a), first.scale, [*{name.rpartition(".")[2] for name in layers}])
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+
+
+def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
+    """Every adapted layer by its name in the base; none where the model is no adapter's."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, LowRank):
+            yield name, layer
+
+
+def save_merged(folder: Path, to: Path) -> None:
+    """Write the model that an adapter's folder stands for, W + scale · B A, with its base's tokenizer, in float32."""
+    if not is_adapter(folder):
+        raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
+    base = base_folder(folder)
+    model = load_model(base)
+    with torch.no_grad():
+        for _, layer in low_rank_layers(load_adapter(model, folder)):
+            weight: Any = layer.base.weight  # the model's own
+            weight += layer.scale * (layer.b @ layer.a)
+    with quietly():
+        model.save_pretrained(to)
+    load_tokenizer(base).save_pretrained(to)
+
+
+def on_the_same_parameters(base: Any) -> Any:
+    """A copy of a model's modules which holds the model's own parameters."""
+    shared = [*base.parameters(), *base.buffers(), *(layer for layer in base.modules() if isinstance(layer, Half))]
+    return copy.deepcopy(base, {id(one): one for one in shared})
+
+
+def _put(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
+    layer = model.get_submodule(name)
+    device = layer.weight.device
+    model.set_submodule(name, LowRank(layer, a.to(device), b.to(device), scale))
+
+
+def _linears(base: Any) -> Iterator[tuple[str, Any]]:
+    """The layers an adapter may change: linear ones but for the head, which may be the embedding's own weights."""
+    head = base.get_output_embeddings()
+    for name, layer in base.named_modules():
+        if layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
+            yield name, layer
+
+
+def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
+    """The layers that an adapter of these targets changes."""
+    layers = list(_linears(base))
+    known = {name.rpartition(".")[2] for name, _ in layers}
+    if not known:
+        raise WeightsError(f"a {type(base).__name__} has no linear layers that an adapter could change: remove adapter")
+    for target in targets or ():
+        if target not in known:
+            has = ", ".join(sorted(known))
+            raise WeightsError(f"adapter.targets: no linear layer is called {target!r}{nearest(target, known)} ({has})")
+    return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
+
+
+def _matrices(said: AdapterFolder, layers: dict[str, Any]) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """A and B, float32, by layer; WeightsError for a torn file, or matrices that these layers cannot have."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = said.path / TENSORS
+    try:
+        tensors = load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{file} is torn or no safetensors file ({first_line(error)}): fetch it again") from error
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        match = TENSOR.fullmatch(name)
+        if match is None or match["layer"] not in layers:
+            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {said.base} has not: name another base")
+        found.setdefault(match["layer"], {})[match["side"]] = tensor.float()
+    if not found:
+        raise WeightsError(f"{file} holds no matrices: fetch it again")
+    for name, pair in found.items():
+        out, inner = layers[name].weight.shape
+        shapes = {side: tuple(matrix.shape) for side, matrix in pair.items()}
+        if shapes != {"A": (said.rank, inner), "B": (out, said.rank)}:
+            raise WeightsError(
+                f"{file}: {name} is {shapes}, but rank {said.rank} on a layer of [{out}, {inner}] was expected"
+            )
+        if not all(bool(matrix.isfinite().all()) for matrix in pair.values()):
+            raise WeightsError(f"{file}: {name} is not finite: fetch it again")
+    return {name: (pair["A"], pair["B"]) for name, pair in found.items()}

@@ -1,0 +1,129 @@
+"""An adapter's settings, and its folder in peft's layout: low-rank changes of a base model that stays as it is.
+
+A folder may come from a stranger: what it asks for beyond plain low-rank matrices is refused by name.
+"""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.errors import WeightsError
+from agents.model_config import first_line, read_json
+
+CONFIG = "adapter_config.json"
+TENSORS = "adapter_model.safetensors"
+MOST_RANK = 4096
+
+
+class AdapterSpec(BaseModel):
+    """A new adapter on a policy's model (LoRA, Hu et al. 2021, arXiv 2106.09685)."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    rank: Annotated[int, Field(ge=1, le=MOST_RANK)] = 16
+    """Of the matrices A [rank, in] and B [out, rank] that a layer gets."""
+    alpha: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """What they add counts alpha / rank times; null is twice the rank."""
+    targets: Annotated[list[str], Field(min_length=1)] | None = None
+    """Which linear layers get them, by the last part of their names, such as `[q_proj, v_proj]`; null is all but the
+    output head."""
+
+    @property
+    def scale(self) -> float:
+        """What B A x is multiplied with."""
+        return 2.0 if self.alpha is None else self.alpha / self.rank
+
+
+@dataclass(frozen=True)
+class AdapterFolder:
+    """What a folder in peft's layout says of its adapter."""
+
+    path: Path
+    base: str
+    """The model it changes: a name or a folder, as `agents.weights.resolve` takes it."""
+    rank: int
+    scale: float
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter instead of a whole model."""
+    return (folder / CONFIG).is_file()
+
+
+def read_adapter(folder: Path) -> AdapterFolder:
+    """What the folder says; WeightsError where it is torn, or asks for more than low-rank matrices of one rank."""
+    said = read_json(folder, CONFIG)
+    base, rank, alpha = said.get("base_model_name_or_path"), said.get("r"), said.get("lora_alpha")
+    if said.get("peft_type") != "LORA":
+        raise WeightsError(f"{folder}/{CONFIG}: peft_type is {_short(said.get('peft_type'))}: only LORA is served")
+    if not isinstance(base, str) or not base:
+        raise WeightsError(f"{folder}/{CONFIG} names no base_model_name_or_path: say which model it was trained on")
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= MOST_RANK:
+        raise WeightsError(f"{folder}/{CONFIG}: r is {_short(rank)}, no rank between 1 and {MOST_RANK}")
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not 0 < alpha <= 1e6:
+        raise WeightsError(f"{folder}/{CONFIG}: lora_alpha is {_short(alpha)}, no number above 0")
+    for key, value in said.items():
+        if key in _BEYOND and value not in _BEYOND[key]:
+            raise WeightsError(f"{folder}/{CONFIG}: {key}: {_short(value)} is not supported: merge it in peft instead")
+    start = said.get("init_lora_weights", True)
+    if isinstance(start, str) and start.startswith(_CHANGES_THE_BASE):
+        raise WeightsError(f"{folder}/{CONFIG}: {start} changed the base model, too: merge it in peft instead")
+    try:
+        present = (folder / TENSORS).stat().st_size > 0
+    except OSError as error:
+        raise WeightsError(f"{folder} has no {TENSORS} ({first_line(error)}): save it with save_pretrained") from None
+    if not present:
+        raise WeightsError(f"{folder}/{TENSORS} is empty: fetch it again")
+    scale = alpha / (math.sqrt(rank) if said.get("use_rslora") else rank)
+    return AdapterFolder(folder, base, rank, scale)
+
+
+_PLAIN: tuple[Any, ...] = (None, False, {}, [])
+_BEYOND: dict[str, tuple[Any, ...]] = {
+    "bias": (None, "none"),
+    "fan_in_fan_out": _PLAIN,
+    "use_dora": _PLAIN,
+    "use_qalora": _PLAIN,
+    "rank_pattern": _PLAIN,
+    "alpha_pattern": _PLAIN,
+    "modules_to_save": _PLAIN,
+    "layer_replication": _PLAIN,
+    "target_parameters": _PLAIN,
+    "trainable_token_indices": _PLAIN,
+    "lora_bias": _PLAIN,
+    "alora_invocation_tokens": _PLAIN,
+}
+"""Settings of peft's that change what an adapter computes, and their values that do not."""
+_CHANGES_THE_BASE = ("pissa", "olora", "corda", "loftq", "eva_", "lora_ga")
+
+
+def written(base: str, rank: int, scale: float, layers: list[str]) -> str:
+    """The text of adapter_config.json as peft reads it; `layers` are the last parts of the adapted layers' names."""
+    said = {
+        "base_model_name_or_path": base,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "lora_alpha": scale * rank,
+        "lora_dropout": 0.0,
+        "peft_type": "LORA",
+        "r": rank,
+        "target_modules": sorted(layers),
+        "task_type": "CAUSAL_LM",
+    }
+    return json.dumps(said, indent=1) + "\n"
+
+
+TENSOR = re.compile(r"base_model\.model\.(?P<layer>.{1,512})\.lora_(?P<side>[AB])\.weight")
+"""How peft names a matrix."""
+
+
+def _short(value: Any) -> str:
+    return first_line(ValueError(json.dumps(value)))[:60]

@@ -1,0 +1,132 @@
+"""Adapters in one engine: each policy says what its own says, whoever shares the batch, and the base is there once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.adapter import adapted, save_adapter
+from agents.adapter_config import AdapterSpec
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.half import half
+from agents.policy import OnBase
+from agents.stream import Stream
+from agents.weights import load_model, resolve
+from tests.agents.engines.test_engine import agrees, contexts, generate, request
+from tests.agents.test_adapter import stirred
+from tests.agents.test_half import model_of
+
+NAMES = ("a", "b", "c", "d")
+
+
+def base_of(bf16: bool = False, family: str = "untied") -> Any:
+    base = model_of(family).requires_grad_(False)
+    return half(base, packed=False) if bf16 else base
+
+
+def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
+    """Four adapters of different ranks and layers, served."""
+    specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
+    made = [stirred(adapted(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
+    models = dict(zip(NAMES, made, strict=True))
+    for version, (name, model) in enumerate(models.items()):
+        engine.publish(name, version, OnBase(model, base, Path("there"), "base"))
+    return models
+
+
+def mixed(count: int = 24) -> list[Request]:
+    """Requests of all four, in no order."""
+    given = contexts(24, count)
+    return [request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(given)]
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("family", ["untied", "biases", "experts"])
+def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
+    engine, base = InProcessEngine(bf16), base_of(bf16, family)
+    models = four(base, engine)
+    asked = mixed()
+    for one, got in zip(asked, generate(engine, asked), strict=True):
+        assert got.version == NAMES.index(one.policy)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            agrees(models[one.policy], one, got, atol=0.1 if bf16 else 1e-4)
+
+
+def test_all_four_go_through_the_base_together() -> None:
+    engine = InProcessEngine()
+    four(base_of(), engine)
+    widths: list[int] = []
+    forward = engine._forward
+    engine._forward = lambda *given: widths.append(len(given[2])) or forward(*given)  # type: ignore[method-assign,func-returns-value]
+    generate(engine, mixed())
+    assert max(widths) == 24
+
+
+def test_they_are_scored_apart_too() -> None:
+    engine, base = InProcessEngine(), base_of()
+    models = four(base, engine)
+    stream = Stream()
+    stream.observe([1, 2, 3])
+    stream.wrote([4, 5, 6, 7], [0.0] * 4, 0)
+    for name, model in models.items():
+        (scored,) = engine.score(name, [stream], [1.0])
+        with torch.no_grad():
+            log_p = torch.log_softmax(model(input_ids=torch.tensor([stream.ids])).logits[0], -1)
+        expected = [float(log_p[k + 2, token]) for k, token in enumerate((4, 5, 6, 7))]
+        np.testing.assert_allclose(scored, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
+    engine, base = InProcessEngine(bf16), base_of(bf16)
+    models, asked = four(base, engine), mixed()
+    before = generate(engine, asked)
+    stirred(models["b"], 99)
+    engine.publish("b", 7, OnBase(models["b"], base, Path("there"), "base"))
+    after = generate(engine, asked)
+    fresh = InProcessEngine(bf16)
+    for name, model in models.items():
+        fresh.publish(name, 7, OnBase(model, base, Path("there"), "base"))
+    for one, old, new, other in zip(asked, before, after, generate(fresh, asked), strict=True):
+        assert new.logprobs == pytest.approx(other.logprobs, abs=0.1 if bf16 else 1e-5)
+        assert (new.version == 7) == (one.policy == "b") == (_first(new) != pytest.approx(_first(old), abs=1e-3))
+
+
+def _first(completion: Completion) -> list[float]:
+    return [*completion.logprobs, *completion.ids]
+
+
+def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
+    """A past version is an adapter's folder, the reference the base's: neither brings weights of its own."""
+    folder = resolve("nano")
+    base = load_model(folder).requires_grad_(False)
+    model = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
+    engine = InProcessEngine()
+    engine.publish("p", 3, OnBase(model, base, folder, "nano"))
+    engine.publish("p@1", 1, tmp_path / "past")
+    engine.publish("p@reference", 0, folder)
+    asked = [request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
+    now, past, reference = generate(engine, asked)
+    agrees(model, asked[0], now)
+    agrees(base, asked[2], reference)
+    assert past.version == 1 and past.logprobs != reference.logprobs
+    assert len(engine._folders) == 1 and engine._served["p"].model is engine._served["p@reference"].model
+    held = {p.data_ptr() for p in engine._served["p"].model.parameters()}
+    assert held == {p.data_ptr() for p in base.parameters()}
+    for name in ("p", "p@1", "p@reference"):
+        engine.retire(name)
+    assert not engine._folders
+
+
+def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
+    folder = resolve("nano")
+    engine, base = InProcessEngine(), load_model(folder)
+    save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
+    engine.publish("p", 0, tmp_path)
+    engine.publish("p", 1, folder)
+    asked = request([1, 2, 3])
+    agrees(base, asked, generate(engine, [asked])[0])

@@ -1,0 +1,210 @@
+"""Adapters: what they compute against peft's own, what of the base they share, and folders in both directions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+
+from agents.adapter import LowRank, adapted, load_adapter, low_rank_layers, save_adapter, save_merged
+from agents.adapter_config import CONFIG, TENSORS, AdapterSpec, read_adapter
+from agents.errors import WeightsError
+from agents.half import half
+from agents.policy import trainable
+from agents.weights import load_model, resolve
+from tests.agents.test_half import model_of
+
+IDS = torch.arange(20).reshape(2, 10) % 24
+
+
+def said(model: Any) -> torch.Tensor:
+    """Logits of a small model."""
+    with torch.no_grad():
+        logits: torch.Tensor = model(input_ids=IDS).logits
+    return logits
+
+
+def stirred(model: Any, seed: int = 1) -> Any:
+    """The model with an adapter that has learned something."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for _, layer in low_rank_layers(model):
+            layer.b.normal_(std=0.3, generator=generator)
+    return model
+
+
+def test_a_layer_by_hand() -> None:
+    """W = [[1, 2]], A = [[3, -1]], B = [[2]], scale 0.5: W x + 0.5 B A x at x = (1, 4) is 9 + 0.5 · 2 · (-1) = 8."""
+    base = torch.nn.Linear(2, 1, bias=False)
+    base.weight = torch.nn.Parameter(torch.tensor([[1.0, 2.0]]), requires_grad=False)
+    layer = LowRank(base, torch.tensor([[3.0, -1.0]]), torch.tensor([[2.0]]), 0.5)
+    assert layer(torch.tensor([[1.0, 4.0]])).item() == 8.0
+
+
+@pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
+def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> None:
+    base = model_of(family).requires_grad_(False)
+    model = adapted(base, AdapterSpec(rank=3), 0)
+    assert torch.equal(said(model), said(base))
+    assert {name.rpartition(".")[2] for name in trainable(model)} == {"a", "b"}
+    frozen = {id(p) for p in base.parameters()}
+    assert {id(p) for p in model.parameters() if not p.requires_grad} == frozen, "the base's own, not copies"
+    assert not any(isinstance(module, LowRank) for module in base.modules()), "the base stays as it is"
+
+
+def test_two_on_one_base_are_two() -> None:
+    base = model_of("tied").requires_grad_(False)
+    one, two = (adapted(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
+    before = said(base)
+    stirred(one)
+    assert torch.equal(said(two), before) and not torch.allclose(said(one), before)
+    first = {name: layer.a for name, layer in low_rank_layers(one)}
+    assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(two)), "drawn apart"
+    again = {name: layer.a for name, layer in low_rank_layers(adapted(base, AdapterSpec(rank=2), 0))}
+    assert all(torch.equal(again[name], first[name]) for name in first), "the seed decides"
+
+
+@pytest.mark.parametrize("targets", [None, ["q_proj", "v_proj"]])
+def test_peft_reads_it_and_says_the_same(targets: list[str] | None, tmp_path: Path) -> None:
+    base = model_of("biases").requires_grad_(False)
+    model = stirred(adapted(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
+    save_adapter(model, tmp_path, "any/base")
+    theirs = PeftModel.from_pretrained(model_of("biases"), tmp_path)
+    torch.testing.assert_close(said(theirs), said(model), atol=1e-5, rtol=1e-5)
+    assert read_adapter(tmp_path).base == "any/base"
+
+
+@pytest.mark.parametrize("rslora", [False, True])
+def test_what_peft_wrote_is_read(rslora: bool, tmp_path: Path) -> None:
+    theirs = get_peft_model(
+        model_of("untied"),
+        LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", use_rslora=rslora, init_lora_weights=False),
+    )
+    theirs.save_pretrained(tmp_path)
+    said_before = said(theirs.eval())
+    config = json.loads((tmp_path / CONFIG).read_text()) | {"base_model_name_or_path": "nano"}
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    model = load_adapter(model_of("untied"), tmp_path)
+    torch.testing.assert_close(said(model), said_before, atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_against_finite_differences() -> None:
+    layer = LowRank(torch.nn.Linear(5, 4).double(), torch.rand(2, 5).double(), torch.rand(4, 2).double(), 0.7)
+    inputs = torch.rand(3, 5, dtype=torch.double, requires_grad=True)
+
+    def output(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layer, {"a": a, "b": b}, (x,))  # type: ignore[no-any-return]
+
+    assert torch.autograd.gradcheck(output, (inputs, layer.a, layer.b))
+
+
+def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does() -> None:
+    whole = model_of("tied").requires_grad_(False)
+    gradients, logits = [], []
+    for base in (whole, half(whole, packed=False)):
+        model = stirred(adapted(base, AdapterSpec(rank=3), 0))
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(input_ids=IDS).logits
+            output.float().logsumexp(-1).sum().backward()
+        logits.append(output.detach())
+        gradients.append([p.grad for p in trainable(model).values()])
+    assert torch.equal(*logits)
+    for one, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, two, atol=2e-2, rtol=2e-2)
+        assert one.abs().sum() > 0
+
+
+def test_merged_it_is_a_plain_model_that_says_the_same(tmp_path: Path) -> None:
+    base = load_model(resolve("nano")).requires_grad_(False)
+    model = stirred(adapted(base, AdapterSpec(rank=4), 0))
+    save_adapter(model, tmp_path / "adapter", "nano")
+    save_merged(tmp_path / "adapter", tmp_path / "whole")
+    torch.testing.assert_close(said(load_model(resolve(str(tmp_path / "whole")))), said(model), atol=1e-5, rtol=1e-5)
+
+
+# -- folders that are not what they seem --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small adapter on `tied`."""
+    path = tmp_path_factory.mktemp("adapter")
+    save_adapter(stirred(adapted(model_of("tied"), AdapterSpec(rank=2), 0)), path, "nano")
+    return path
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "another method": ({"peft_type": "IA3"}, "only LORA"),
+    "no base": ({"base_model_name_or_path": None}, "names no base"),
+    "a base that is no text": ({"base_model_name_or_path": 3}, "names no base"),
+    "no rank": ({"r": 0}, "no rank"),
+    "a rank that is true": ({"r": True}, "no rank"),
+    "a huge rank": ({"r": 10**9}, "no rank"),
+    "another rank": ({"r": 3}, "was expected"),
+    "no alpha": ({"lora_alpha": "8"}, "no number"),
+    "not a number": ({"lora_alpha": float("nan")}, "no number"),
+    "biases": ({"bias": "all"}, "bias"),
+    "magnitudes": ({"use_dora": True}, "use_dora"),
+    "ranks by layer": ({"rank_pattern": {"q_proj": 8}}, "rank_pattern"),
+    "whole layers": ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+    "a changed base": ({"init_lora_weights": "pissa_niter_16"}, "changed the base"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_not_plain_low_rank_is_refused_in_a_line(fault: str, folder: Path, tmp_path: Path) -> None:
+    changes, told = FAULTS[fault]
+    said_there = json.loads((folder / CONFIG).read_text()) | changes
+    (tmp_path / CONFIG).write_text(json.dumps(said_there))
+    (tmp_path / TENSORS).write_bytes((folder / TENSORS).read_bytes())
+    with pytest.raises(WeightsError, match=told) as refused:
+        load_adapter(model_of("tied"), tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def _torn(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return dict(list(tensors.items())[1:])
+
+
+TENSOR_FAULTS: dict[str, tuple[Any, str]] = {
+    "half a pair": (_torn, "was expected"),
+    "another model's layer": (lambda t: t | {"base_model.model.x.lora_A.weight": torch.zeros(2, 2)}, "has not"),
+    "something else": (lambda t: t | {"lm_head.weight": torch.zeros(2, 2)}, "has not"),
+    "nothing": (lambda t: {}, "no matrices"),
+    "no numbers": (lambda t: {name: tensor * np.nan for name, tensor in t.items()}, "not finite"),
+    "turned": (lambda t: {name: tensor.t().contiguous() for name, tensor in t.items()}, "was expected"),
+}
+
+
+@pytest.mark.parametrize("fault", TENSOR_FAULTS)
+def test_matrices_that_do_not_fit_are_refused(fault: str, folder: Path, tmp_path: Path) -> None:
+    change, told = TENSOR_FAULTS[fault]
+    (tmp_path / CONFIG).write_bytes((folder / CONFIG).read_bytes())
+    save_file(change(load_file(folder / TENSORS)), tmp_path / TENSORS)
+    with pytest.raises(WeightsError, match=told):
+        load_adapter(model_of("tied"), tmp_path)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_as_weights_errors(data: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made)
+        (path / CONFIG).write_bytes(data)
+        (path / TENSORS).write_bytes(data)
+        with pytest.raises(WeightsError):
+            load_adapter(model_of("tied"), path)
+
+
+def test_targets_that_are_not_there() -> None:
+    with pytest.raises(WeightsError, match="did you mean 'q_proj'"):
+        adapted(model_of("tied"), AdapterSpec(targets=["q_prj"]), 0)
+    with pytest.raises(WeightsError, match="no linear layers"):
+        adapted(model_of("no linear layers"), AdapterSpec(), 0)

@@ -1,0 +1,125 @@
+"""Runs in which adapters learn: one base for all, each its own role's, and the same whether or not interrupted."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.adapter_config import TENSORS
+from agents.engines.in_process import InProcessEngine
+from arena.config.experiment import Experiment
+from arena.config.layers import to_yaml, with_policies
+from arena.credit.assign import Credited
+from arena.errors import ConfigError
+from arena.lab import Lab
+from arena.store.run import RunFolder
+from tests.arena.test_lab import Quiet, experiment, finished, log, started_warm, unbroken, warm  # noqa: F401 fixtures
+from tests.arena.tiny import arena, refused
+
+OPTIMIZER = "optimizer.safetensors"
+LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
+
+
+def two(warm: str, *assignments: str) -> Experiment:  # noqa: F811
+    """An adapter for each role on warm weights."""
+    adapter = "policies.shared.adapter={rank: 3}"
+    return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
+
+
+def kept(folder: Path, iteration: int, policy: str) -> list[bytes]:
+    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
+    return [(where / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
+
+
+def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    lab = finished(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
+    assert isinstance(lab.engine, InProcessEngine)
+    served = lab.engine._served
+    assert {"nano_opener", "nano_responder", "nano_opener@reference"} <= served.keys()
+    assert any(name.startswith("nano_opener@") and name != "nano_opener@reference" for name in served)
+    assert len({id(one.model) for one in served.values()}) == 1
+    pool = next((tmp_path / "run" / "league").rglob(TENSORS)).parent
+    assert sum(file.stat().st_size for file in pool.rglob("*")) < Path(warm, "model.safetensors").stat().st_size / 5
+
+
+def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    class Turned(Lab):
+        def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
+            turned = [
+                Credited(c.trajectory, c.rewards, -c.advantages - 1 if c.trajectory.seat == "opener" else c.advantages)
+                for c in credited
+            ]
+            return super().learn(k, turned)
+
+    given = two(warm, "iterations=1")
+    finished(tmp_path / "plain", given)
+    Turned(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet()).run()
+    for policy, equal in (("nano_opener", False), ("nano_responder", True)):
+        one, other = (kept(tmp_path / name, 1, policy) for name in ("plain", "turned"))
+        assert (one == other) is equal
+
+
+@pytest.mark.parametrize("changes", [(LEAGUE,), ("precision=bf16",), ("learn.zero_stage=1",)], ids=str)
+def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
+    given = two(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
+    finished(tmp_path / "whole", given)
+    for done in (1, 2):
+        folder = tmp_path / f"broken{done}"
+        shutil.copytree(tmp_path / "whole", folder)
+        for later in range(done + 1, 4):
+            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
+        Lab(RunFolder.open(folder), given, Quiet()).run()
+        assert log(folder) == log(tmp_path / "whole")
+        for policy in ("nano_opener", "nano_responder"):
+            assert kept(folder, 3, policy) == kept(tmp_path / "whole", 3, policy)
+
+
+def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None:
+    given = experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
+    lab = finished(tmp_path / "run", given)
+    assert (tmp_path / "run" / "checkpoints" / "0000" / "policies" / "shared" / TENSORS).exists()
+    row = next(iter(lab.run_folder.reader.metrics()))
+    assert row["learn"]["shared"]["kl"] < 0.1, "it holds on to what imitation made of it, not to the bare base"
+
+
+def test_an_adapters_folder_goes_on_learning(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    finished(tmp_path / "first", two(warm, "iterations=1"))
+    first = tmp_path / "first" / "checkpoints" / "0001" / "policies" / "nano_opener"
+    given = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
+    finished(tmp_path / "second", given)
+    assert kept(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
+
+
+def test_a_trained_adapter_is_evaluated_exported_and_merged(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    run = tmp_path / "run"
+    finished(run, two(warm, "iterations=1"))
+    told = arena("eval", run, "--game", "negotiation", "--matches", "4", "--json")
+    assert told.code == 0, told.err
+    for options, file in (([], TENSORS), (["--merged"], "model.safetensors")):
+        to = tmp_path / f"exported{len(options)}"
+        told = arena("export", run, "--policy", "nano_opener", "--to", to, *options)
+        assert told.code == 0, told.err
+        assert (to / file).exists() and not (to / OPTIMIZER).exists()
+        told = arena("eval", to, "--game", "negotiation", "--matches", "2", "--json")
+        assert told.code == 0, told.err
+
+
+@pytest.mark.parametrize(
+    ("assignments", "says"),
+    [
+        (("policies.shared.train=false",), "changes nothing"),
+        (("learn.zero_stage=3",), "its base is whole"),
+    ],
+)
+def test_what_cannot_be_is_refused(assignments: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate=null", *assignments)
+
+
+def test_an_adapter_on_an_adapter_is_refused(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    finished(tmp_path / "run", two(warm, "iterations=1"))
+    folder = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "nano_opener"
+    start = ("run", "selfplay", "--recipe", "negotiation-nano", "--set", "policies.shared.imitate=null", "--set")
+    line = refused(*start, f"policies.shared={{model: {folder}, adapter: {{rank: 2}}}}", "--out", tmp_path / "x")
+    assert "is an adapter already" in line and not (tmp_path / "x").exists()
