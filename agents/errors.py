@@ -17,5 +17,9 @@ class BrainError(ValueError):
     """A brain that there is not, or that cannot play this game; the message is one line."""
 
 
+class EngineError(Exception):
+    """An engine that cannot serve; the message is one line."""
+
+
 class EndpointError(Exception):
     """No reply could be had; the message is one line."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from agents.engines.loop import wait
-from agents.engines.spec import make_engine
+from agents.engines.make import make_engine
 from arena.build import beginnings, build
 from arena.chance import generator
 from arena.config.experiment import Experiment

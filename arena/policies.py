@@ -35,6 +35,8 @@ class Policies(Mapping[str, Policy]):
     ) -> None:
         """Loads and serves them as `checkpoint` has them (`kept`: versions and steps), or as they begin."""
         self.engine, self.rule = engine, experiment.learn
+        if experiment.engine.kind == "vllm" and experiment.bf16 and self.rule.gate_tolerance is None:
+            self.rule = self.rule.model_copy(update={"gate_tolerance": 0.1})
         self.bf16, self._seed = experiment.bf16, experiment.seed
         self.holds_on = experiment.learn.holds_on or "reference" in experiment.credit.needs
         """Whether something is compared with a policy's own beginning."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agents.adapter_config import is_adapter
 from agents.engines.loop import wait
+from agents.engines.make import check_engine
 from agents.errors import EndpointError
 from agents.player import PREFIXES
 from agents.players.model import BrainPlayer
@@ -46,12 +47,14 @@ class Prepared:
 def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     """Check an experiment against all that there is; `doing` hears what takes a while.
 
-    ConfigError, RoleError, WeightsError, ChatError or StoreError is one line that says what, where and how to fix it.
+    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError says in a line what, where and how to fix
+    it.
     """
     tables = set_tables(experiment)
     check_gold(experiment, tables)
     check_spec(experiment)
     check_shown(experiment, tables)
+    check_engine(experiment.engine)
     notes = [*check_endpoints(experiment, doing), *_check_weights(experiment, doing)]
     return Prepared(fitted(anchored(experiment)), role_hashes(experiment, tables), notes)
 

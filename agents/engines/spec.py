@@ -1,13 +1,8 @@
-"""Which engine serves tokens, and the making of it: the only place that does."""
+"""Which engine serves tokens, as data."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:
-    from agents.engines.base import Engine
 
 
 class EngineSpec(BaseModel):
@@ -15,16 +10,13 @@ class EngineSpec(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    kind: Literal["in_process"] = "in_process"
-    """`in_process`: transformers, on the trainer's own weights."""
+    kind: Literal["in_process", "vllm"] = "in_process"
+    """`in_process`: transformers, on the trainer's own weights; `vllm`: a server beside, which has to be installed."""
     max_batch: Annotated[int, Field(ge=1)] = 256
     """The most replies that are written at once."""
     cache_mb: Annotated[int, Field(ge=1)] = 2048
-    """Attention caches kept between turns, per policy."""
-
-
-def make_engine(spec: EngineSpec, bf16: bool = False) -> Engine:
-    """The engine of a spec, not yet open; with `bf16` it computes as a trainer under autocast does."""
-    from agents.engines.in_process import InProcessEngine
-
-    return InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20)
+    """Megabytes of attention caches kept between turns: per policy, with vllm per base model."""
+    max_model_len: Annotated[int, Field(ge=16)] = 4096
+    """With vllm, the most tokens of a context and its reply; never more than the model can have."""
+    max_loras: Annotated[int, Field(ge=1, le=1024)] = 8
+    """With vllm, adapters of one base in a batch; further ones wait."""

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.errors import ChatError, RoleError, WeightsError
+from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
 from arena.cli import catalogue, check, credit, evaluate, init, matrix, play
 from arena.cli.console import PlainConsole, note
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arena.cli.live import Screen, Style
     from arena.config.experiment import Experiment
 
-BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError)
+BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError, EngineError)
 """Errors whose text is one line for the user; the command ends with exit code 2."""
 
 LONGEST = 1000
@@ -151,6 +151,7 @@ def run_selfplay(
     policies: Annotated[
         str, typer.Option(help="shared: one policy at all trained seats; separate: one per role.")
     ] = "",
+    engine: Annotated[str, typer.Option(help="What writes replies: in_process, or vllm where it is installed.")] = "",
     roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
     iterations: Annotated[int | None, typer.Option(help="How many iterations.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice in the run.")] = None,
@@ -162,11 +163,12 @@ def run_selfplay(
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     if not (game or recipe or config):
-        if any((set_, policies, roles, iterations, seed, out)):
+        if any((set_, policies, engine, roles, iterations, seed, out)):
             raise ConfigError("what is to be played? Add --game, --recipe or --config (arena run selfplay lists them)")
         _print_rows(catalogue.to_play(), as_json)
         return
-    experiment = _experiment(game, recipe, config, set_ or [], policies, roles, iterations, seed)
+    settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
+    experiment = _experiment(game, recipe, config, settings, policies, roles, iterations, seed)
     from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)

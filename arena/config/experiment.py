@@ -210,8 +210,9 @@ class LearnSpec(Spec):
     """Highest norm of a step's gradient; 0 is no limit."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
-    gate_tolerance: Annotated[float, Field(gt=0)] = 0.05
-    """Mean |sampler - trainer| log-probability at which the run stops."""
+    gate_tolerance: Annotated[float, Field(gt=0)] | None = None
+    """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.05 in bf16, and
+    0.1 where vllm computes in bf16 throughout."""
     nonfinite: Nonfinite = "stop"
     """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
     metrics); critics too. Weights that are not finite always stop the run, before they are published."""

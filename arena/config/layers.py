@@ -131,6 +131,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         raise ConfigError(_explain(error, stack)) from None
     _check_tables(experiment)
     _check_adapters(experiment)
+    _check_engine(experiment)
     _check_critic(experiment.credit)
     _check_groups(experiment)
     _check_pairs(experiment)
@@ -169,6 +170,17 @@ def _check_adapters(experiment: Experiment) -> None:
         if policy.adapter and experiment.learn.zero_stage == 3:
             raise ConfigError(
                 f"policies.{name}.adapter: its base is whole on every rank: set learn.zero_stage to 0, 1 or 2"
+            )
+
+
+def _check_engine(experiment: Experiment) -> None:
+    """vLLM serves past versions of adapters; one of whole weights would be another server, for half a minute each."""
+    if experiment.engine.kind != "vllm" or experiment.league is None:
+        return
+    for name, policy in experiment.policies.items():
+        if policy.train and policy.adapter is None:
+            raise ConfigError(
+                f"engine.kind: vllm serves past versions of adapters only: set policies.{name}.adapter, or in_process"
             )
 
 

@@ -21,7 +21,8 @@ from typing import Literal
 
 from agents.engines.base import Engine
 from agents.engines.loop import wait
-from agents.engines.spec import EngineSpec, make_engine
+from agents.engines.make import make_engine
+from agents.engines.spec import EngineSpec
 from agents.errors import BrainError, EndpointError, WeightsError
 from agents.names import nearest
 from agents.player import PREFIXES

@@ -33,6 +33,8 @@ class PolicyTrainer:
 
     def __init__(self, name: str, model: torch.nn.Module, rule: LearnSpec, bf16: bool = False) -> None:
         self.name, self.rule, self._clock = name, rule, Clock()
+        self.tolerance = rule.gate_tolerance or (0.05 if bf16 else 1e-4)
+        """The gate's, as a mean over tokens."""
         self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
@@ -242,11 +244,11 @@ class PolicyTrainer:
 
     def _gate(self, gaps: Sequence[np.ndarray]) -> None:
         size = np.abs(np.concatenate(gaps)) if gaps else np.zeros(1)
-        if not size.mean() <= self.rule.gate_tolerance:  # also stops at NaN
+        if not size.mean() <= self.tolerance:  # also stops at NaN
             raise GateError(
                 f"policy '{self.name}': the sampler's and the trainer's log-probabilities differ by "
                 f"{size.mean():.4g} on average ({size.max():.4g} at most) over {len(size)} tokens; "
-                f"learn.gate_tolerance is {self.rule.gate_tolerance:g}"
+                f"learn.gate_tolerance is {self.tolerance:g}"
             )
 
     def _optimise(self, lr: float, watch: Watch, where: str, advice: str) -> bool:

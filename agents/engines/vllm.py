@@ -1,0 +1,377 @@
+"""The vLLM engine: token ids in, token ids out, thousands of replies in flight, one server process for each base model.
+
+What a policy's version is made of is written to a folder in memory when it is published, and loaded from there: whole
+weights in place of the older ones, an adapter under a name that it has for this version alone, since what vLLM keeps of
+prompts is kept by that name. Streams are scored in this process, on the trainer's own weights: vLLM's log-probabilities
+of prompts know no temperature.
+
+Sources: vLLM 0.32, `vllm.v1.engine.async_llm`; what its CPU build needs is said where it is done.
+"""
+
+import asyncio
+import gc
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from agents.adapter_config import is_adapter, read_adapter
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
+from agents.engines.spec import EngineSpec
+from agents.engines.vllm_worker import OWNER, SCRATCH
+from agents.errors import EngineError
+from agents.model_config import first_line
+from agents.policy import OnBase
+from agents.stream import Stream
+from agents.weights import base_folder
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM can set aside for an adapter's rank."""
+
+
+@dataclass
+class _Server:
+    """A vLLM engine and what it holds."""
+
+    folder: Path
+    """Whose weights it began with."""
+    rank: int = 0
+    """Of the largest adapter that it has room for; 0 is none."""
+    llm: Any = None
+    adapters: dict[int, "_Served"] = field(default_factory=dict)
+    """By vLLM's number."""
+
+
+@dataclass
+class _Served:
+    """A policy's version."""
+
+    weights: Any
+    version: int
+    server: str
+    """Key of the server."""
+    folder: Path
+    """What is to be loaded."""
+    rank: int = 0
+    """Of the adapter; 0 where it is whole weights."""
+    lora: Any = None
+    """vLLM's name for the adapter, once it is loaded."""
+    due: bool = True
+    """Whether it is still to be loaded."""
+
+
+class VLLMEngine:
+    """Serves policies through vLLM, on a GPU or through its CPU build."""
+
+    def __init__(self, spec: EngineSpec, bf16: bool = False) -> None:
+        self.spec, self.bf16 = spec, bf16
+        self._scorer = InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20)
+        self._scored: set[str] = set()
+        """Whom the scorer serves."""
+        self._servers: dict[str, _Server] = {}
+        self._served: dict[str, _Served] = {}
+        self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
+        self._busy, self._begun = 0, 0.0
+        self._count = 0
+        self._scratch: Path | None = None
+        self._settling = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Servers start with what is published for them."""
+        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_in_memory()))
+        # for the processes that vLLM starts, which inherit both
+        os.environ[OWNER], os.environ[SCRATCH] = str(os.getpid()), str(self._scratch)
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+
+    async def close(self) -> None:
+        """Stop all servers; what was written for them goes."""
+        for server in self._servers.values():
+            await stop(server.llm)
+        self._servers.clear()
+        gc.collect()  # an engine holds on to itself, and its last words fail when the interpreter is gone
+        self._served.clear()
+        await self._scorer.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def figures(self) -> dict[str, float]:
+        """`seconds` of writing and scoring, `publish_seconds`, and of all prompts' tokens how many were cached."""
+        return self._figures | {"seconds": self._figures["seconds"] + self._scorer.figures()["seconds"]}
+
+    # -- what is served ----------------------------------------------------------------------------------
+
+    def publish(self, policy: str, version: int, weights: Any) -> None:
+        """Serve a version; outside of the event loop it is loaded before this returns, within it before it is asked."""
+        started = perf_counter()
+        self._scored.discard(policy)
+        self._drop(policy)
+        self._served[policy] = self._written(policy, version, weights)
+        reference = "@reference" in policy  # which is scored, and never writes
+        if not _looping() and not reference:
+            wait(self._settle([policy]))
+        self._figures["publish_seconds"] += perf_counter() - started
+
+    def _written(self, policy: str, version: int, weights: Any) -> _Served:
+        """A folder of what is published, as it is now."""
+        if isinstance(weights, Path):
+            if not is_adapter(weights):
+                return _Served(weights, version, str(weights), weights)
+            return _Served(weights, version, str(base_folder(weights)), weights, read_adapter(weights).rank)
+        assert self._scratch is not None
+        self._count += 1
+        folder = self._scratch / f"{self._count}"
+        if isinstance(weights, OnBase):
+            from agents.adapter import save_adapter
+
+            save_adapter(weights.model, folder, str(weights.folder))
+            return _Served(weights, version, str(weights.folder), folder, read_adapter(folder).rank)
+        import torch
+
+        from agents.model_folder import quietly
+
+        held = {name: value.detach() for name, value in weights.state_dict().items()}
+        if self.bf16:
+            held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
+        with quietly():
+            weights.save_pretrained(folder, state_dict=held)
+        return _Served(weights, version, f"trained {policy}", folder)
+
+    async def _settle(self, policies: Sequence[str]) -> None:
+        """Load what of these was published and is not yet there."""
+        async with self._settling:
+            for policy in policies:
+                served = self._served[policy]
+                if served.due:
+                    try:
+                        await self._load(served)
+                    except EngineError:
+                        raise
+                    except Exception as error:
+                        raise EngineError(f"vLLM could not load policy '{policy}': {first_line(error)}") from error
+                    served.due = False
+                    if self._scratch in served.folder.parents and not served.rank:
+                        shutil.rmtree(served.folder)  # vLLM reads an adapter again when it had to make room
+
+    async def _load(self, served: _Served) -> None:
+        server = self._servers.get(served.server)
+        if server is None or server.rank < served.rank:
+            server = self._servers[served.server] = await self._started(served, server)
+            if not served.rank:
+                return
+        if served.rank:
+            from vllm.lora.request import LoRARequest
+
+            self._count += 1
+            served.lora = LoRARequest(f"v{served.version}-{self._count}", self._count, str(served.folder))
+            await server.llm.add_lora(served.lora)
+            server.adapters[self._count] = served
+            await self._forget(server)
+        elif server.folder != served.folder:
+            await server.llm.pause_generation(mode="wait", clear_cache=True)
+            await server.llm.collective_rpc("arena_reload", args=(str(served.folder),))
+            if not await server.llm.reset_prefix_cache():
+                raise EngineError("vLLM kept its prefix cache when weights changed: replies would be of both versions")
+            await server.llm.resume_generation()
+            server.folder = served.folder
+
+    async def _started(self, served: _Served, before: _Server | None) -> _Server:
+        """A server for this, and for what the one before it served."""
+        rank = next((rank for rank in RANKS if rank >= served.rank), 0) if served.rank else 0
+        if served.rank and not rank:
+            raise EngineError(f"vLLM serves adapters of rank {RANKS[-1]} at most, not {served.rank}")
+        folder = Path(served.server) if served.rank else served.folder
+        if before is not None:
+            await stop(before.llm)
+            for other in before.adapters.values():
+                other.due = True
+        llm = start(folder, self.spec, self.bf16, rank, self._scratch or Path(tempfile.gettempdir()))
+        return _Server(folder, rank, llm)
+
+    async def _forget(self, server: _Server) -> None:
+        """Let go of adapters that are served no more."""
+        now = {id(served) for served in self._served.values()}
+        for number, served in [*server.adapters.items()]:
+            if id(served) not in now:
+                del server.adapters[number]
+                await server.llm.remove_lora(number)
+                if self._scratch in served.folder.parents:
+                    shutil.rmtree(served.folder, ignore_errors=True)
+
+    def rest(self, policy: str) -> None:
+        """vLLM holds on to what it has; the scorer lets go of its copies."""
+        if policy in self._scored:
+            self._scorer.rest(policy)
+
+    def retire(self, policy: str) -> None:
+        """Serve nothing under that name any more."""
+        self._scored.discard(policy)
+        self._drop(policy)
+
+    def _drop(self, policy: str) -> None:
+        self._scorer.retire(policy)
+        served = self._served.pop(policy, None)
+        if served and served.due and self._scratch in served.folder.parents:
+            shutil.rmtree(served.folder, ignore_errors=True)
+
+    def forget(self, key: str) -> None:
+        """Nothing: vLLM makes room by itself."""
+
+    # -- what is asked -----------------------------------------------------------------------------------
+
+    def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        """Log-probabilities of the sampled tokens under the published weights, computed in this process."""
+        if policy not in self._scored:
+            served = self._served[policy]
+            self._scorer.publish(policy, served.version, served.weights)
+            self._scored.add(policy)
+        return self._scorer.score(policy, streams, temperatures)
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one completion per request, with whatever else is in flight."""
+        for request in requests:
+            if request.policy not in self._served:
+                raise KeyError(f"no weights are published for policy '{request.policy}'")
+        if not self._busy:
+            self._begun = perf_counter()
+        self._busy += 1
+        try:
+            await self._settle(list(dict.fromkeys(request.policy for request in requests)))
+            return list(await asyncio.gather(*(self._write(request) for request in requests)))
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._figures["seconds"] += perf_counter() - self._begun
+
+    async def _write(self, request: Request) -> Completion:
+        from vllm import SamplingParams
+        from vllm.inputs import TokensPrompt
+
+        served = self._served[request.policy]
+        self._count += 1
+        asked = SamplingParams(
+            max_tokens=request.max_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            stop_token_ids=sorted(request.stop_ids),
+            ignore_eos=True,
+            seed=int(np.random.SeedSequence(request.seed).generate_state(1, np.uint64)[0] >> 1),
+            logprobs=0,
+            detokenize=False,
+        )
+        prompt = TokensPrompt(prompt_token_ids=list(request.ids))
+        output: Any = None
+        llm = self._servers[served.server].llm
+        async for so_far in llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
+            output = so_far
+        (reply,) = output.outputs
+        self._figures["prompt_tokens"] += len(request.ids)
+        self._figures["cached_tokens"] += output.num_cached_tokens or 0
+        ids = tuple(reply.token_ids)
+        certain = request.temperature == 0  # vLLM tells the model's own then
+        logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
+        return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)
+
+
+def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path) -> Any:
+    """A running vLLM engine on a folder's model, with room for adapters of a rank; EngineError says why not."""
+    log = scratch / "vllm.log"
+    try:
+        with _stderr_to(log):
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.platforms import current_platform
+            from vllm.v1.engine.async_llm import AsyncLLM
+
+            length = min(spec.max_model_len, _positions(folder))
+            settings: dict[str, Any] = {
+                "model": str(folder),
+                "dtype": "bfloat16" if bf16 else "float32",
+                "max_model_len": length,
+                "max_num_seqs": spec.max_batch,
+                "kv_cache_memory_bytes": spec.cache_mb << 20,
+                "skip_tokenizer_init": True,
+                "logprobs_mode": "processed_logprobs",
+                "generation_config": "vllm",
+                "worker_extension_cls": "agents.engines.vllm_worker.Publishing",
+                "disable_log_stats": True,
+            }
+            if current_platform.is_cpu():
+                # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build
+                settings |= {"enforce_eager": True, "enable_chunked_prefill": False}
+                settings["max_num_batched_tokens"] = max(length, 2048)
+            if rank:
+                # one slot stays empty: in the CPU build a reply without adapter would else get the last one's
+                settings |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": spec.max_loras + 1}
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
+    except Exception as error:
+        raise EngineError(f"engine vllm did not start on {folder}: {_reason(log, error)}") from error
+
+
+async def stop(llm: Any) -> None:
+    """End a vLLM engine and its processes."""
+    handler = llm.output_handler
+    llm.shutdown()
+    if handler is not None:
+        await asyncio.gather(handler, return_exceptions=True)
+
+
+class _stderr_to:
+    """What this process, and those that it starts, write to stderr goes to a file: it would tear the live table."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __enter__(self) -> None:
+        self.kept = os.dup(2)
+        opened = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(opened, 2)
+        os.close(opened)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self.kept, 2)
+        os.close(self.kept)
+
+
+def _reason(log: Path, error: Exception) -> str:
+    """The last error that vLLM's processes told of, else what was raised here."""
+    said = log.read_text(errors="replace").splitlines() if log.exists() else []
+    named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
+    named = [line for line in named if "See root cause above" not in line]
+    return (named[-1] if named else first_line(error))[:300]
+
+
+def _positions(folder: Path) -> int:
+    """How long a context the model can have."""
+    from agents.model_config import read_json
+
+    said = read_json(folder, "config.json")
+    said = said | said.get("text_config", {})
+    found = said.get("max_position_embeddings") or said.get("n_positions")
+    return found if isinstance(found, int) and found > 0 else 1 << 20
+
+
+def _in_memory() -> str | None:
+    """Where files lie in memory, if there is such a place with room for a model."""
+    shared = Path("/dev/shm")
+    with suppress(OSError):
+        if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:
+            return str(shared)
+    return None
+
+
+def _looping() -> bool:
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False

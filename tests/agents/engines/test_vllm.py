@@ -1,0 +1,225 @@
+"""The vLLM engine, where vLLM is installed (`make test-vllm`): what it says it sampled is what the model gives.
+
+Servers take a quarter of a minute to start, so the tests share them, in the order in which they stand.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+pytest.importorskip("vllm")
+
+from agents.adapter import adapted, save_adapter
+from agents.adapter_config import AdapterSpec
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
+from agents.engines.spec import EngineSpec
+from agents.engines.vllm import VLLMEngine
+from agents.errors import EngineError
+from agents.policy import OnBase
+from agents.stream import Stream
+from agents.weights import load_model, resolve
+from tests.agents.engines.test_engine import agrees, contexts, request
+from tests.agents.test_adapter import stirred
+
+SPEC = EngineSpec(kind="vllm", cache_mb=256, max_batch=64)
+SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_p": 0.7}, {"temperature": 0.0}]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[VLLMEngine]:
+    made = VLLMEngine(SPEC)
+    wait(made.open())
+    yield made
+    scratch = made._scratch
+    wait(made.close())
+    assert scratch and not scratch.exists()
+    assert _ended(_children(os.getpid()))
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """Nano, which ties its head to its embedding, as it is trained."""
+    return load_model(resolve("nano"))
+
+
+@pytest.fixture(scope="module")
+def base() -> Any:
+    return load_model(resolve("nano-1")).requires_grad_(False)
+
+
+def asked(count: int, **changes: Any) -> list[Request]:
+    given = contexts(200, count)
+    return [request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(given)]
+
+
+def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
+    return list(wait(engine.generate(requests)))
+
+
+def _children(pid: int) -> set[psutil.Process]:
+    """What a process started and still runs; Python's own tracker of shared memory apart."""
+    found = set()
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a zombie is one, too
+            if "resource_tracker" not in " ".join(child.cmdline()):
+                found.add(child)
+    return found
+
+
+def _ended(processes: Iterable[psutil.Process]) -> bool:
+    """Whether all of them are gone within a minute."""
+    deadline = time.monotonic() + 60
+    while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngine, model: Any) -> None:
+    engine.publish("p", 3, model)
+    requests = asked(40)
+    for one, got in zip(requests, generate(engine, requests), strict=True):
+        assert got.version == 3 and len(got.ids) == 6
+        if one.temperature:
+            agrees(model, one, got)
+        else:
+            assert got.logprobs == (0.0,) * 6
+
+
+def test_greedy_replies_are_those_of_the_in_process_engine(engine: VLLMEngine, model: Any) -> None:
+    here = InProcessEngine()
+    here.publish("p", 3, model)
+    requests = asked(40, temperature=0.0, max_tokens=16)
+    assert [c.ids for c in generate(engine, requests)] == [c.ids for c in generate(here, requests)]
+
+
+def test_the_same_seed_writes_the_same_in_any_company(engine: VLLMEngine) -> None:
+    requests = asked(20, temperature=1.0)
+    together = generate(engine, requests)
+    assert [c.ids for c in together] == [generate(engine, [one])[0].ids for one in requests]
+    assert len({c.ids for c in generate(engine, [request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
+
+
+def test_a_stop_id_ends_the_reply_and_belongs_to_it(engine: VLLMEngine) -> None:
+    (whole,) = generate(engine, [request([1, 2, 3], max_tokens=8)])
+    (short,) = generate(engine, [request([1, 2, 3], max_tokens=8, stop_ids=frozenset({whole.ids[3]}))])
+    cut = whole.ids.index(whole.ids[3]) + 1
+    assert (whole.finish, short.finish, short.ids) == ("length", "stop", whole.ids[:cut])
+
+
+def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
+    ids = [int(i) for i in np.random.default_rng(0).integers(0, 200, 300)]
+    (said,) = generate(engine, [request(ids, key="long")])
+    before = engine.figures()["cached_tokens"]
+    generate(engine, [request([*ids, *said.ids, 5], key="long")])
+    assert engine.figures()["cached_tokens"] - before >= 256, "two blocks of 128"
+
+
+def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, model: Any) -> None:
+    """The tied head too, and nothing cached of the older weights."""
+    requests = asked(20, temperature=1.0)
+    before = generate(engine, requests)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.05).add_(0.002)
+    engine.publish("p", 4, model)
+    for one, old, got in zip(requests, before, generate(engine, requests), strict=True):
+        assert got.version == 4
+        agrees(model, one, got)
+        assert got.logprobs != old.logprobs
+
+
+def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model: Any) -> None:
+    stream = Stream()
+    stream.observe([1, 2, 3])
+    (got,) = generate(engine, [request([1, 2, 3])])
+    stream.wrote(list(got.ids), list(got.logprobs), 0)
+    np.testing.assert_allclose(engine.score("p", [stream], [1.0])[0], got.logprobs, atol=1e-4)
+
+
+def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tmp_path: Path) -> None:
+    folder = resolve("nano-1")
+    models = {n: stirred(adapted(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
+    for version, (name, made) in enumerate(models.items()):
+        engine.publish(name, version, OnBase(made, base, folder, "nano-1"))
+    save_adapter(models["c"], tmp_path / "past", "nano-1")
+    engine.publish("c@2", 2, tmp_path / "past")
+    engine.publish("bare", 0, folder)
+    models |= {"c@2": models["c"], "bare": base}
+    for _ in range(2):
+        names = list(models)
+        requests = [
+            request(one.ids, i, one.key, policy=names[i % 5]) for i, one in enumerate(asked(30, temperature=1.0))
+        ]
+        for one, got in zip(requests, generate(engine, requests), strict=True):
+            agrees(models[one.policy], one, got)
+        stirred(models["b"], 77)
+        engine.publish("b", 9, OnBase(models["b"], base, folder, "nano-1"))
+    assert len(engine._servers) == 2, "one for `p`, one for nano-1 and all on it"
+    for name in models:
+        engine.retire(name)
+
+
+def test_what_cannot_start_says_why_in_a_line() -> None:
+    others = _children(os.getpid())
+    made = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
+    wait(made.open())
+    with pytest.raises(EngineError, match="did not start") as refused:
+        made.publish("p", 0, resolve("nano"))
+    wait(made.close())
+    assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
+    assert _ended(_children(os.getpid()) - others)
+
+
+RUN = """
+name: small
+iterations: 3
+precision: fp32
+threads: 1
+engine: {kind: vllm, cache_mb: 256}
+game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
+policies:
+  opener: {model: nano, adapter: {rank: 4}}
+  responder: {model: nano, adapter: {rank: 4}}
+seats:
+  opener: {role: nano_opener, policy: opener}
+  responder: {role: nano_responder, policy: responder}
+league: {opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}
+play: {matches: 8}
+learn: {lr: 1e-3}
+"""
+
+
+@pytest.mark.parametrize("moment", [0.15, 0.5, 0.8])
+def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float, tmp_path: Path) -> None:
+    """A run takes about half a minute; `moment` is the share of one after which SIGKILL comes."""
+    config = tmp_path / "small.yaml"
+    config.write_text(RUN)
+    arena, started_at = [sys.executable, "-m", "arena"], time.time()
+    command = [*arena, "run", "selfplay", "--config", str(config), "--out", str(tmp_path / "run")]
+    family = set[psutil.Process]()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        while time.time() - started_at < moment * 40 and run.poll() is None:
+            family |= set(psutil.Process(run.pid).children(recursive=True))
+            time.sleep(0.05)
+        run.send_signal(signal.SIGKILL)
+    assert _ended(family)
+    assert not [folder for folder in Path("/dev/shm").glob("arena-vllm-*") if folder.stat().st_ctime > started_at]
+    if (tmp_path / "run" / "config.yaml").exists():
+        done = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3

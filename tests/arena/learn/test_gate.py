@@ -1,0 +1,134 @@
+"""The gate: what was played has to be what the trainer's weights would say, whatever went wrong on the way."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.adapter import adapted
+from agents.adapter_config import AdapterSpec
+from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
+from agents.policy import OnBase
+from agents.stream import Stream
+from arena.config.experiment import LearnSpec
+from arena.errors import GateError
+from arena.learn.batches import Sample
+from arena.learn.trainer import PolicyTrainer
+from tests.agents.engines.test_engine import contexts, request
+from tests.agents.test_adapter import stirred
+from tests.agents.test_half import model_of
+
+
+def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
+    """What an engine says that it sampled, as the trainer is given it."""
+    asked = [request(ids, i, f"{i}", policy=policy) for i, ids in enumerate(contexts(24, 16))]
+    samples = []
+    for one, got in zip(asked, wait(engine.generate(asked)), strict=True):
+        stream = Stream()
+        stream.observe(one.ids)
+        stream.wrote(got.ids, got.logprobs, 0)
+        ones = np.ones(len(got.ids), np.float32)
+        behaviour = np.asarray(got.logprobs, np.float32)
+        samples.append(Sample(stream, ones, behaviour, 1.0, np.zeros(len(ones), np.int64), ones.astype(bool)))
+    return samples
+
+
+def update(model: Any, samples: list[Sample]) -> float:
+    """The gap that an update tells of; GateError where it is too wide."""
+    trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, regularisers={}))
+    return trainer.update(samples, np.random.default_rng(0))["logprob_gap"]
+
+
+def serving(published: Any, bf16: bool = False) -> InProcessEngine:
+    engine = InProcessEngine(bf16)
+    engine.publish("p", 1, published)
+    return engine
+
+
+def on(base: Any, model: Any) -> OnBase:
+    return OnBase(model, base, Path("there"), "base")
+
+
+def learn(model: Any) -> None:
+    """One update's worth of change."""
+    update(model, played(serving(model)))
+
+
+def a_forgotten_publish() -> tuple[Any, InProcessEngine]:
+    model = model_of("untied")
+    engine = serving(copy.deepcopy(model))
+    learn(model)
+    return model, engine
+
+
+def a_permuted_tensor() -> tuple[Any, InProcessEngine]:
+    model = model_of("untied")
+    wrong = copy.deepcopy(model)
+    layer = wrong.model.layers[1].mlp.up_proj
+    layer.weight.data = layer.weight.data.roll(1, 0)
+    return model, serving(wrong)
+
+
+def a_stale_tied_head() -> tuple[Any, InProcessEngine]:
+    model = model_of("tied")
+    old = model.get_output_embeddings().weight.detach().clone()
+    learn(model)
+    wrong = copy.deepcopy(model)
+    wrong.lm_head.weight = torch.nn.Parameter(old)
+    return model, serving(wrong)
+
+
+def a_stale_adapter() -> tuple[Any, InProcessEngine]:
+    base = model_of("untied").requires_grad_(False)
+    model = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    engine = serving(on(base, copy.deepcopy(model)))
+    learn(model)
+    return model, engine
+
+
+def the_adapter_of_another_role() -> tuple[Any, InProcessEngine]:
+    base = model_of("untied").requires_grad_(False)
+    one, other = (stirred(adapted(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
+    return one, serving(on(base, other))
+
+
+def a_wrong_dtype() -> tuple[Any, InProcessEngine]:
+    model = model_of("untied")
+    return model, serving(model, bf16=True)
+
+
+FAULTS: list[Callable[[], tuple[Any, InProcessEngine]]] = [
+    a_forgotten_publish, a_permuted_tensor, a_stale_tied_head, a_stale_adapter, the_adapter_of_another_role,
+    a_wrong_dtype,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_it_stops(fault: Callable[[], tuple[Any, InProcessEngine]]) -> None:
+    model, engine = fault()
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(GateError, match="log-probabilities differ by"):
+        update(model, played(engine))
+    assert all(torch.equal(*both) for both in zip(before, model.parameters(), strict=True)), "before any weight changed"
+
+
+@pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
+def test_it_lets_through_what_is_right(family: str) -> None:
+    model = model_of(family)
+    assert update(model, played(serving(model))) < 1e-5
+    base = model_of(family).requires_grad_(False)
+    small = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    assert update(small, played(serving(on(base, small)))) < 1e-5
+
+
+def test_in_bfloat16_its_tolerance_is_wider() -> None:
+    model = model_of("untied")
+    trainer = PolicyTrainer("p", model, LearnSpec(regularisers={}), bf16=True)
+    assert trainer.tolerance == 0.05
+    gap = trainer.update(played(serving(model, bf16=True)), np.random.default_rng(0))["logprob_gap"]
+    assert gap < 0.05
