@@ -79,6 +79,15 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
                 )
 
 
+def positions_in(folder: Path) -> int:
+    """How long a context the folder's model can have, in tokens; a million where it does not say."""
+    said = read_json(folder, "config.json")
+    inner = said.get("text_config")
+    said = said | (inner if isinstance(inner, dict) else {})
+    found = said.get("max_position_embeddings") or said.get("n_positions")
+    return found if isinstance(found, int) and found > 0 else 1 << 20
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, at most 200 characters."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -30,7 +30,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.loop import wait
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
-from agents.model_config import first_line
+from agents.model_config import first_line, positions_in
 from agents.policy import OnBase
 from agents.stream import Stream
 from agents.weights import base_folder
@@ -297,7 +297,7 @@ def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path) 
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            length = min(spec.max_model_len, _positions(folder))
+            length = min(spec.max_model_len, positions_in(folder))
             settings: dict[str, Any] = {
                 "model": str(folder),
                 "dtype": "bfloat16" if bf16 else "float32",
@@ -353,16 +353,6 @@ def _reason(log: Path, error: Exception) -> str:
     named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
     named = [line for line in named if "See root cause above" not in line]
     return (named[-1] if named else first_line(error))[:300]
-
-
-def _positions(folder: Path) -> int:
-    """How long a context the model can have."""
-    from agents.model_config import read_json
-
-    said = read_json(folder, "config.json")
-    said = said | said.get("text_config", {})
-    found = said.get("max_position_embeddings") or said.get("n_positions")
-    return found if isinstance(found, int) and found > 0 else 1 << 20
 
 
 def _in_memory() -> str | None:

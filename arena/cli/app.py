@@ -24,7 +24,7 @@ from rich.text import Text
 
 from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, init, matrix, play
+from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
@@ -53,6 +53,7 @@ app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
 app.command("credit")(credit.credit)
 app.command("init")(init.init)
+app.command("serve")(serve.serve)
 run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(check.check_app, name="check")

@@ -145,6 +145,7 @@ class Contenders:
         endpoints: Endpoints | None = None,
         note: Callable[[str], None] = lambda line: None,
         trust: bool = False,
+        engine: EngineSpec | None = None,
     ) -> None:
         """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while.
 
@@ -157,6 +158,8 @@ class Contenders:
             note,
             trust,
         )
+        self.engine = engine or EngineSpec()
+        """What serves their weights."""
         self._engines: dict[bool, Engine] = {}
         """By whether they compute in bfloat16."""
         self._policies: dict[Path, Policy] = {}
@@ -197,7 +200,7 @@ class Contenders:
         """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
         bf16 = source.experiment is not None and source.experiment.bf16
         if bf16 not in self._engines:
-            engine = self._engines[bf16] = make_engine(EngineSpec(), bf16)
+            engine = self._engines[bf16] = make_engine(self.engine, bf16)
             wait(engine.open())
             atexit.register(lambda: wait(engine.close()))  # contenders are there as long as their command
         return self._engines[bf16]

@@ -164,7 +164,7 @@ async def _walk(
             continue
         begun = monotonic()
         _check(limits, count, tokens, begun - clock)
-        view = _view(seat, count, game.observe(seat), game.infos[seat])
+        view = view_of(seat, count, game.observe(seat), game.infos[seat])
         player = players[seat]
         if getattr(player, "waits", True):
             act = await _in_time(player, view, limits.turn_seconds)
@@ -205,7 +205,8 @@ def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
         raise LimitReached(f"time limit: {seconds:.1f} s of {limits.seconds:g} s")
 
 
-def _view(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[str, Any]) -> View:
+def view_of(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[str, Any]) -> View:
+    """What a seat sees when it is to move, of what the game shows it."""
     legal = info.get("legal")
     return View(
         seat,

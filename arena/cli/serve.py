@@ -1,0 +1,85 @@
+"""`arena serve`: policies behind an OpenAI-compatible endpoint."""
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.errors import ConfigError
+
+KEY = "ARENA_SERVE_KEY"
+
+
+def serve(
+    contender: Annotated[str, typer.Argument(help="A run, such as runs/latest@12, or a model or its folder.")],
+    policy: Annotated[str, typer.Option(help="Only this one of the run's policies.")] = "",
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    engine: Annotated[str, typer.Option(help="What writes replies: in_process, or vllm.")] = "in_process",
+) -> None:
+    """Serve trained roles to any OpenAI client: chat completions, whole or streamed.
+
+    Models are called POLICY, or POLICY:ROLE with the role's own system prompt, sampling and reading of the reply. Other
+    machines are let in with --host, and then only with the key in ARENA_SERVE_KEY.
+
+    Example: arena serve runs/latest, then curl http://127.0.0.1:8000/v1/models
+    """
+    from pydantic import ValidationError
+
+    from agents.engines.loop import wait
+    from agents.engines.spec import EngineSpec
+    from agents.model_config import positions_in
+    from agents.weights import base_folder
+    from arena.cli.console import note
+    from arena.evaluate.casting import Casting
+    from arena.evaluate.specs import Contenders
+    from arena.play.contenders import ModelContender
+
+    try:
+        import uvicorn
+
+        from arena.serve import Served, Service, roles_of
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
+    try:
+        spec = EngineSpec.model_validate({"kind": engine})
+    except ValidationError:
+        raise ConfigError(f"--engine is in_process or vllm, not '{engine}'") from None
+    key = os.environ.get(KEY) or None
+    if not _is_loopback(host) and key is None:
+        raise ConfigError(f"--host {host}: other machines may come there: set {KEY} to a key that they have to give")
+    try:
+        listening = socket.create_server((host, port))
+    except OSError as error:
+        raise ConfigError(
+            f"--host {host} --port {port}: {error.strerror or error}: take another, or --port 0"
+        ) from None
+    (loaded,) = Contenders(doing=note, note=note, engine=spec).load(
+        contender if not policy else f"{contender}:{policy}"
+    )
+    if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
+        raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
+    cast = loaded.cast
+    served = {
+        name or Path(contender).name: Served(
+            held, positions_in(base_folder(held.source)), roles_of(cast.experiment, name)
+        )
+        for name, held in cast.policies.items()
+    }
+    service = Service(loaded.engine, served, key)
+    hosts = ["*"] if not _is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
+    config = uvicorn.Config(service.app(hosts), log_level="warning", access_log=False, lifespan="off")
+    note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
+    wait(uvicorn.Server(config).serve(sockets=[listening]), by_signal=False)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

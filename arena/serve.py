@@ -1,0 +1,423 @@
+"""Policies behind an OpenAI-compatible endpoint: chat completions, whole or streamed, over an engine of ours.
+
+A model's name is a policy's: its replies continue the messages as its chat frame writes them, which is how it was
+trained. `POLICY:ROLE` is the same in a role: where the messages have no system text the role's own is put first, with
+its examples, as for a seat of a newly dealt match; sampling is the role's unless the request says otherwise; and the
+answer tells how the role reads the reply, under `arena`.
+
+Replies are sampled a few tokens at a time, so that long ones do not keep others waiting and one whose client has gone
+is not finished. What is not supported is refused in the API's own form of an error.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as Asked
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+import games
+from agents.engines.base import Engine, Request
+from agents.player import View
+from agents.policy import Policy
+from agents.role import Role, Sampling, load_role
+from arena.config.experiment import Experiment, TableSpec
+from arena.play.match import view_of
+
+BODY_BYTES = 4 << 20
+PIECE = 16
+"""Tokens sampled between two looks at who else waits and whether the client is still there."""
+MOST_TOKENS = 1024
+"""Of a reply, where neither request nor role says."""
+
+
+class Refused(Exception):
+    """A request that is not answered, as the API says so."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.param = status, code, param
+
+    def response(self) -> Response:
+        """As the API's clients read it."""
+        kind = "authentication_error" if self.status == 401 else "invalid_request_error"
+        error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return JSONResponse({"error": error}, self.status)
+
+
+class Text(BaseModel):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """One message; other fields, such as names, say nothing to a policy."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Text]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ChatRequest(BaseModel):
+    """A request for a chat completion. What would change the reply and is not supported is refused by name."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    model: str
+    messages: Annotated[list[Message], Field(min_length=1)]
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    n: Annotated[int, Field(ge=1, le=16)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
+    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        """Texts that end a reply, without being in it."""
+        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return [text for text in given if text]
+
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "audio": (None,),
+    "frequency_penalty": (None, 0),
+    "function_call": (None, "none"),
+    "functions": (None, []),
+    "logit_bias": (None, {}),
+    "logprobs": (None, False),
+    "modalities": (None, ["text"]),
+    "presence_penalty": (None, 0),
+    "response_format": (None, {"type": "text"}),
+    "tool_choice": (None, "none"),
+    "tools": (None, []),
+    "top_logprobs": (None, 0),
+}
+"""Parameters that are not supported, and their values that ask for nothing."""
+
+
+@dataclass
+class Served:
+    """A policy, and in which roles it is to be had."""
+
+    policy: Policy
+    positions: int
+    """The longest context that its model can have."""
+    roles: Mapping[str, tuple[Role, TableSpec, str]]
+    """By name, with the game and the seat."""
+
+
+@dataclass
+class _Reply:
+    """One choice while it is written."""
+
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    """What of it is certain not to change."""
+    finish: str | None = None
+
+
+class Service:
+    """What the endpoint answers with."""
+
+    def __init__(self, engine: Engine, served: Mapping[str, Served], key: str | None = None) -> None:
+        self.engine, self.served, self.key = engine, served, key
+        self.started = int(time.time())
+        self._count = 0
+        self._chance = np.random.SeedSequence()
+
+    def app(self, hosts: Sequence[str]) -> Starlette:
+        """The application; requests that name other hosts, as pages of other sites make browsers do, are refused."""
+        routes = [
+            Route("/v1/models", self._models),
+            Route("/v1/models/{name:path}", self._model),
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/{path:path}", self._nothing, methods=["GET", "POST", "PUT", "DELETE"]),
+        ]
+        trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+        return Starlette(routes=routes, middleware=[trusted], exception_handlers={Exception: _failed})
+
+    def names(self) -> list[str]:
+        """All models' names."""
+        return [name for own, held in self.served.items() for name in (own, *(f"{own}:{r}" for r in held.roles))]
+
+    # -- routes ------------------------------------------------------------------------------------------
+
+    async def _models(self, asked: Asked) -> Response:
+        return self._answered(asked) or JSONResponse(
+            {"object": "list", "data": [self._told(name) for name in self.names()]}
+        )
+
+    async def _model(self, asked: Asked) -> Response:
+        name = asked.path_params["name"]
+        if name not in self.names():
+            return self._answered(asked) or self._unknown(name).response()
+        return self._answered(asked) or JSONResponse(self._told(name))
+
+    async def _nothing(self, asked: Asked) -> Response:
+        return self._answered(asked) or Refused(f"no such route: {asked.method} {asked.url.path}", 404).response()
+
+    async def _chat(self, asked: Asked) -> Response:
+        try:
+            if refusal := self._answered(asked):
+                return refusal
+            request = await _read(asked)
+            requests, role = self._requests(request)
+        except Refused as refused:
+            return refused.response()
+        except ClientDisconnect:
+            return Response(status_code=499)
+        self._count += 1
+        head = {"id": f"chatcmpl-{self.started}-{self._count}", "created": int(time.time()), "model": request.model}
+        if request.stream:
+            return StreamingResponse(
+                self._streamed(head, request, requests, role, asked), media_type="text/event-stream"
+            )
+        replies = [_Reply() for _ in requests]
+        async for _ in self._written(request, requests, replies, asked):
+            pass
+        choices = [
+            {
+                "index": i,
+                "message": {"role": "assistant", "content": reply.text},
+                "finish_reason": reply.finish,
+                "logprobs": None,
+                **_read_by(role, reply.text),
+            }
+            for i, reply in enumerate(replies)
+        ]
+        usage = _usage(requests, replies)
+        return JSONResponse(head | {"object": "chat.completion", "choices": choices, "usage": usage})
+
+    async def _streamed(
+        self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, asked: Asked
+    ) -> AsyncIterator[str]:
+        """Server-sent events, a delta for each piece of each choice."""
+        head = head | {"object": "chat.completion.chunk"}
+
+        def event(index: int, delta: dict[str, str], finish: str | None = None, **more: Any) -> str:
+            choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None, **more}
+            return f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
+
+        replies = [_Reply() for _ in requests]
+        for index in range(len(replies)):
+            yield event(index, {"role": "assistant", "content": ""})
+        told = [0] * len(replies)
+        async for index in self._written(request, requests, replies, asked):
+            reply = replies[index]
+            if len(reply.text) > told[index]:
+                yield event(index, {"content": reply.text[told[index] :]})
+                told[index] = len(reply.text)
+            if reply.finish:
+                yield event(index, {}, reply.finish, **_read_by(role, reply.text))
+        if (request.stream_options or {}).get("include_usage"):
+            yield f"data: {json.dumps(head | {'choices': [], 'usage': _usage(requests, replies)})}\n\n"
+        yield "data: [DONE]\n\n"
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    async def _written(
+        self, request: ChatRequest, requests: list[Request], replies: list[_Reply], asked: Asked
+    ) -> AsyncIterator[int]:
+        """Write all choices, piece by piece; says which one has grown or ended. Stops where the client has gone."""
+        frame = self.served[request.model.partition(":")[0]].policy.frame
+        piece = 0
+        try:
+            while due := [i for i, reply in enumerate(replies) if reply.finish is None]:
+                if await asked.is_disconnected():
+                    return
+                nexts = [_next(requests[i], replies[i], piece) for i in due]
+                for i, completion in zip(due, await self.engine.generate(nexts), strict=True):
+                    reply = replies[i]
+                    reply.ids += completion.ids
+                    if completion.finish == "stop":
+                        reply.finish = "stop"
+                    elif len(reply.ids) >= requests[i].max_tokens:
+                        reply.finish = "length"
+                    _settle(reply, frame.decode(reply.ids), request.stops)
+                    yield i
+                piece += 1
+        finally:
+            for one in requests:
+                self.engine.forget(one.key)
+
+    def _requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
+        """What the engine is asked for, one for each choice; Refused where that cannot be."""
+        for name, neutral in NEUTRAL.items():
+            if (request.model_extra or {}).get(name) not in neutral:
+                raise Refused(f"'{name}' is not supported", param=name, code="unsupported_parameter")
+        own, _, part = request.model.partition(":")
+        if request.model not in self.names():
+            raise self._unknown(request.model)
+        held = self.served[own]
+        role: Role | None = None
+        system, exchanges, last = _turns(request.messages)
+        sampling = Sampling(max_tokens=PIECE)
+        examples: list[tuple[str, str]] = []
+        seed = self._chance.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
+        if part:
+            role, table, seat = held.roles[part]
+            sampling = role.sampling
+            if system is None:
+                system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
+                examples = [(example.see, example.say) for example in role.examples]
+        frame = held.policy.frame
+        ids = (*frame.open(system or "", [*examples, *exchanges]), *frame.ask(last))
+        most = request.max_completion_tokens or request.max_tokens or (sampling.max_tokens if role else MOST_TOKENS)
+        room = held.positions - len(ids)
+        if room < 1:
+            raise Refused(
+                f"the messages are {len(ids)} tokens, and the model's context is {held.positions}",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        given = request.temperature
+        self._count += 1
+        key = hashlib.blake2b(repr(ids).encode(), digest_size=8).hexdigest()
+        common: dict[str, Any] = {
+            "policy": held.policy.name,
+            "ids": ids,
+            "max_tokens": min(most, room),
+            "temperature": (sampling.temperature if role else 1.0) if given is None else given,
+            "top_p": request.top_p or (sampling.top_p if role else 1.0),
+            "top_k": max(request.top_k if request.top_k is not None else sampling.top_k if role else 0, 0),
+            "stop_ids": frame.stop_ids,
+        }
+        made = [Request(**common, key=f"{key}/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)]
+        return made, role
+
+    # -- small parts -------------------------------------------------------------------------------------
+
+    def _answered(self, asked: Asked) -> Response | None:
+        """A refusal for whoever has not the key."""
+        if self.key is None or asked.headers.get("authorization") == f"Bearer {self.key}":
+            return None
+        return Refused("the API key is missing or wrong", 401, "invalid_api_key").response()
+
+    def _unknown(self, name: str) -> Refused:
+        known = ", ".join(self.names())
+        return Refused(f"there is no model '{name[:80]}' (there are: {known})", 404, "model_not_found", "model")
+
+    def _told(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self.started, "owned_by": "arena"}
+
+
+def _failed(asked: Asked, error: Exception) -> Response:
+    """What went wrong here, in the API's form."""
+    message = {"message": f"{type(error).__name__}: {error}", "type": "server_error", "param": None, "code": None}
+    return JSONResponse({"error": message}, 500)
+
+
+async def _read(asked: Asked) -> ChatRequest:
+    """The body, checked."""
+    body = b""
+    async for chunk in asked.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise Refused(f"the body is larger than {BODY_BYTES >> 20} MB", 413)
+    try:
+        return ChatRequest.model_validate_json(body)
+    except ValidationError as error:
+        worst = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, worst["loc"]))
+        raise Refused(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
+
+
+def _turns(messages: Sequence[Message]) -> tuple[str | None, list[tuple[str, str]], str]:
+    """System text if there is one, (see, say) pairs, and what the reply answers; neighbours of one role are joined."""
+    joined: list[tuple[str, str]] = []
+    for message in messages:
+        role = "system" if message.role == "developer" else message.role
+        if joined and joined[-1][0] == role:
+            joined[-1] = (role, f"{joined[-1][1]}\n\n{message.text}")
+        else:
+            joined.append((role, message.text))
+    system = joined.pop(0)[1] if joined[0][0] == "system" else None
+    if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
+        raise Refused(
+            "after a system message at the very beginning, user and assistant take turns, and the user is last",
+            param="messages",
+        )
+    texts = [text for _, text in joined]
+    return system, list(zip(texts[:-1:2], texts[1::2], strict=True)), texts[-1]
+
+
+def _next(request: Request, reply: _Reply, piece: int) -> Request:
+    """The request for a reply's next piece."""
+    return Request(
+        policy=request.policy,
+        ids=(*request.ids, *reply.ids),
+        key=request.key,
+        max_tokens=min(PIECE, request.max_tokens - len(reply.ids)),
+        temperature=request.temperature,
+        top_p=request.top_p,
+        top_k=request.top_k,
+        stop_ids=request.stop_ids,
+        seed=(*request.seed, piece),
+    )
+
+
+def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
+    """What of a reply is certain: not what may be half a character, or the beginning of a text that ends it."""
+    found = [place for stop in stops if (place := text.find(stop)) >= 0]
+    if found:
+        reply.text, reply.finish = text[: min(found)], "stop"
+    elif reply.finish:
+        reply.text = text
+    else:
+        certain = len(text.rstrip("\ufffd"))
+        for stop in stops:
+            half = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
+            certain = min(certain, len(text) - half)
+        reply.text = text[: max(certain, len(reply.text))]
+
+
+def _read_by(role: Role | None, text: str) -> dict[str, Any]:
+    """How a role reads a reply."""
+    if role is None:
+        return {}
+    reply = role.parse(text)
+    return {"arena": {"action": reply.action, "public": reply.public, "private": reply.private, "ok": reply.ok}}
+
+
+def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, int]:
+    prompt, written = len(requests[0].ids), sum(len(reply.ids) for reply in replies)
+    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+def _first_view(table: TableSpec, seat: str, deal: int) -> View:
+    """What a seat sees of a newly dealt match."""
+    game = games.make(table.game.name, **table.game.options)
+    game.reset(seed=deal)
+    return view_of(seat, 0, game.observe(seat), game.infos[seat])
+
+
+def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
+    """In which roles a run seats a policy, with a game and a seat of each."""
+    found: dict[str, tuple[Role, TableSpec, str]] = {}
+    for table in experiment.all_tables() if experiment else ():
+        for seat, held in table.seats.items():
+            if held.policy == policy:
+                role = load_role(held.role, [experiment.roles] if experiment and experiment.roles else [])
+                found.setdefault(role.role, (role, table, seat))
+    return found

@@ -1,0 +1,254 @@
+"""The endpoint as clients meet it: OpenAI's own library, over a socket, with policies behind."""
+
+import asyncio
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+import uvicorn
+
+from agents.engines.in_process import InProcessEngine
+from agents.policy import Policy
+from agents.weights import resolve
+from arena.config.layers import compose, recipe_layer, set_layer
+from arena.serve import PIECE, Served, Service, _Reply, _settle, roles_of
+from tests.arena.tiny import arena, refused
+
+ASK: Any = [{"role": "user", "content": "your turn"}]
+RECIPE = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])
+
+
+class Running:
+    """A service in a thread of its own, with an event loop of its own."""
+
+    def __init__(self, key: str | None = None) -> None:
+        folder = resolve("nano")
+        self.engine = InProcessEngine()
+        self.engine.publish("served", 3, folder)
+        policy = Policy.load("served", folder, folder, train=False)
+        service = Service(self.engine, {"shared": Served(policy, 256, roles_of(RECIPE, "shared"))}, key)
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        config = uvicorn.Config(service.app(["127.0.0.1"]), log_level="warning", lifespan="off")
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve(sockets=[listening])))
+        self.thread.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self.server.should_exit = True
+        self.thread.join()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    made = Running()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+
+
+def test_policies_and_their_roles_are_the_models(client: openai.OpenAI) -> None:
+    names = [model.id for model in client.models.list()]
+    assert names == ["shared", "shared:nano_opener", "shared:nano_responder"]
+    assert client.models.retrieve("shared:nano_opener").owned_by == "arena"
+
+
+def test_a_reply_is_what_the_policy_says_after_its_own_frame(running: Running, client: openai.OpenAI) -> None:
+    """Greedy, against the model itself."""
+    import torch
+
+    from agents.weights import load_model
+
+    said = client.chat.completions.create(model="shared", messages=ASK, temperature=0, max_tokens=20)
+    folder = resolve("nano")
+    frame, model = Policy.load("p", folder, folder, train=False).frame, load_model(folder)
+    ids = [*frame.open(""), *frame.ask("your turn")]
+    start = len(ids)
+    with torch.no_grad():
+        while len(ids) < start + 20 and (len(ids) == start or ids[-1] not in frame.stop_ids):
+            ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+    assert said.choices[0].message.content == frame.decode(ids[start:])
+    assert said.usage and (said.usage.prompt_tokens, said.usage.completion_tokens) == (start, len(ids) - start)
+    assert said.choices[0].finish_reason == ("stop" if ids[-1] in frame.stop_ids else "length")
+
+
+def test_streamed_it_is_the_same_in_pieces(client: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "shared", "messages": ASK, "seed": 5, "max_tokens": 4 * PIECE, "n": 2}
+    whole = client.chat.completions.create(**asked)
+    texts, ends, usage, pieces = ["", ""], {}, None, 0
+    for chunk in client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            pieces += bool(choice.delta.content)
+            if choice.finish_reason:
+                ends[choice.index] = choice.finish_reason
+    assert texts == [choice.message.content for choice in whole.choices]
+    assert ends == {choice.index: choice.finish_reason for choice in whole.choices}
+    assert usage == whole.usage and pieces > 2
+
+
+def test_the_seed_decides(client: openai.OpenAI) -> None:
+    def said(**more: Any) -> str | None:
+        return (
+            client.chat.completions.create(model="shared", messages=ASK, max_tokens=24, **more)
+            .choices[0]
+            .message.content
+        )
+
+    assert said(seed=1) == said(seed=1) != said(seed=2)
+    assert said() != said(), "without one, chance does"
+
+
+def test_in_a_role_its_words_open_and_its_format_reads(client: openai.OpenAI) -> None:
+    plain = client.chat.completions.create(model="shared", messages=ASK, seed=1, max_tokens=8)
+    said = client.chat.completions.create(model="shared:nano_opener", messages=ASK, seed=1, max_tokens=8)
+    assert plain.usage and said.usage and said.usage.prompt_tokens >= plain.usage.prompt_tokens
+    read = said.choices[0].model_extra
+    assert read and set(read["arena"]) == {"action", "public", "private", "ok"}
+    assert "arena" not in (plain.choices[0].model_extra or {})
+    own: Any = [{"role": "system", "content": "be brief"}, *ASK]
+    given = client.chat.completions.create(model="shared:nano_opener", messages=own, seed=1, max_tokens=8)
+    bare = client.chat.completions.create(model="shared", messages=own, seed=1, max_tokens=8)
+    assert given.usage and bare.usage and given.usage.prompt_tokens == bare.usage.prompt_tokens
+
+
+def test_a_conversation_goes_on(client: openai.OpenAI) -> None:
+    talk: Any = [*ASK, {"role": "assistant", "content": "OFFER 1 1 1"}, {"role": "user", "content": "no"}]
+    first = client.chat.completions.create(model="shared", messages=ASK, max_tokens=1)
+    later = client.chat.completions.create(model="shared", messages=talk, max_tokens=1)
+    assert first.usage and later.usage and later.usage.prompt_tokens > first.usage.prompt_tokens
+    parts: Any = [{"role": "user", "content": [{"type": "text", "text": "your "}, {"type": "text", "text": "turn"}]}]
+    asked = client.chat.completions.create(model="shared", messages=parts, max_tokens=1)
+    assert asked.usage == first.usage
+
+
+BAD: dict[str, tuple[dict[str, Any], int, str]] = {
+    "another model": ({"model": "gpt-5"}, 404, "there is no model 'gpt-5'"),
+    "no messages": ({"messages": []}, 400, "messages"),
+    "tools": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "'tools' is not supported"),
+    "json": ({"response_format": {"type": "json_object"}}, 400, "'response_format'"),
+    "log-probabilities": ({"logprobs": True}, 400, "'logprobs'"),
+    "a heat": ({"temperature": 9}, 400, "temperature"),
+    "no tokens": ({"max_tokens": 0}, 400, "max_tokens"),
+    "a picture": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400, "content",
+    ),
+    "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the user is last"),
+    "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
+    "too long": ({"messages": [{"role": "user", "content": "x" * 9000}]}, 400, "context is 256"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_it_cannot_do_is_refused_in_the_apis_form(bad: str, client: openai.OpenAI) -> None:
+    changes, status, says = BAD[bad]
+    with pytest.raises(openai.APIStatusError) as error:
+        client.chat.completions.create(**{"model": "shared", "messages": ASK} | changes)
+    assert error.value.status_code == status and says in error.value.message
+    body: Any = error.value.body
+    assert body["type"] == "invalid_request_error" and set(body) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"model": 3}', b"\xff\xfe", b'{"a":' * 5000])
+def test_any_body_is_answered(body: bytes, running: Running) -> None:
+    answer = httpx2.post(f"{running.url}/chat/completions", content=body)
+    assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_bodies_routes_and_hosts(running: Running) -> None:
+    assert httpx2.post(f"{running.url}/chat/completions", content=b"x" * (5 << 20)).status_code == 413
+    assert httpx2.get(f"{running.url}/nothing").json()["error"]["message"].startswith("no such route")
+    assert httpx2.get(f"{running.url}/models", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_without_the_key_nothing() -> None:
+    running = Running(key="secret")
+    try:
+        with pytest.raises(openai.AuthenticationError):
+            openai.OpenAI(base_url=running.url, api_key="wrong", max_retries=0).models.list()
+        assert len(openai.OpenAI(base_url=running.url, api_key="secret").models.list().data) == 3
+    finally:
+        running.stop()
+
+
+def test_a_client_that_has_gone_is_not_written_for(running: Running, client: openai.OpenAI) -> None:
+    written: list[int] = []
+    generate = running.engine.generate
+
+    async def counted(requests: Any) -> Any:
+        written.append(len(requests))
+        await asyncio.sleep(0.05)
+        return await generate(requests)
+
+    running.engine.generate = counted  # type: ignore[method-assign]
+    try:
+        talk = client.chat.completions.create(model="shared", messages=ASK, stream=True, n=4, max_tokens=200)
+        next(iter(talk))
+        talk.close()
+        client.chat.completions.create(model="shared", messages=ASK, max_tokens=40)
+        assert written.count(4) < 6, "13 pieces would be all of it"
+    finally:
+        running.engine.generate = generate  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("texts", "stops", "told"),
+    [
+        (["he", "hello"], [], ["he", "hello"]),
+        (["caf\ufffd", "café"], [], ["caf", "café"]),
+        (["a E", "a EN", "a END b"], ["END"], ["a ", "a ", "a "]),
+        (["a E", "a Eb"], ["END"], ["a ", "a Eb"]),
+    ],
+)
+def test_what_is_told_never_has_to_be_taken_back(texts: list[str], stops: list[str], told: list[str]) -> None:
+    reply, seen = _Reply(), []
+    for text in texts:
+        _settle(reply, text, stops)
+        seen.append(reply.text)
+    assert seen == told
+
+
+def test_the_command_serves_a_run_until_ctrl_c_and_arena_plays_with_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "arena", "serve", "nano", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            told = ""
+            while "serving" not in (line := serving.stdout.readline()):
+                told += line
+                assert serving.poll() is None, told
+            found = re.search(r"http://\S+/v1", line)
+            assert found is not None
+            played = arena(
+                "eval", "endpoint:nano", "--against", "random", "--game", "tic_tac_toe", "--matches", "2", "--role",
+                "nano_player", "--endpoint", f"url={found[0]}", "--json",
+            )  # fmt: skip
+            assert played.code == 0, played.err
+        finally:
+            serving.send_signal(signal.SIGINT)
+        told, _ = serving.communicate()
+    assert (serving.returncode, told) == (130, "arena: interrupted\n")
+
+
+def test_it_is_refused_where_it_would_not_be_safe_or_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARENA_SERVE_KEY", raising=False)
+    assert "ARENA_SERVE_KEY" in refused("serve", "nano", "--host", "0.0.0.0")
+    assert "no weights to serve" in refused("serve", "random", "--port", "0")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "--port" in refused("serve", "nano", "--port", taken.getsockname()[1])
+    assert "--engine" in refused("serve", "nano", "--engine", "vlm")
