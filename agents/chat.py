@@ -8,6 +8,7 @@ concatenation: a stream is never rendered or tokenised again.
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
@@ -60,6 +61,10 @@ class ChatFrame:
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
         """Ids of all added and special tokens (runs of blanks, which some tokenizers add, are text)."""
+        special = set(tokenizer.all_special_ids)
+        plain = (token for token in added if not token["special"] and token["id"] in ids - special)
+        self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
+        """Texts of added tokens that are not special: sampled they are read, encoded they never come from content."""
         self._plain = _built(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
@@ -122,9 +127,16 @@ class ChatFrame:
         return ids + self._piece(text[done:])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of sampled ids: control ids are dropped, broken UTF-8 becomes U+FFFD."""
-        content = [token for token in ids if token not in self.control_ids]
-        return str(self._plain.decode(content, skip_special_tokens=False))
+        """Text of sampled ids: control ids are dropped, broken UTF-8 becomes U+FFFD.
+
+        Added tokens that are not special, as some models write <think> with, are the text that they stand for.
+        """
+        kept = (token for token in ids if token in self.tags or token not in self.control_ids)
+        pieces = (
+            [self.tags[token] for token in run] if tagged else [self._plain.decode([*run], skip_special_tokens=False)]
+            for tagged, run in groupby(kept, self.tags.__contains__)
+        )
+        return "".join(text for piece in pieces for text in piece)
 
     def _piece(self, text: str) -> list[int]:
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids

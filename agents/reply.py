@@ -95,6 +95,20 @@ class ReplySpec(BaseModel):
             return json.dumps(fields, ensure_ascii=False)
         return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
 
+    def without_private(self, text: str) -> str:
+        """What a reply is to its own writer once its private field is taken away; a text without one as it is."""
+        if self.private is None:
+            return text
+        if self.format == "json":
+            fields = _first_object(text)
+            if self.private not in fields:
+                return text
+            return json.dumps(
+                {name: value for name, value in fields.items() if name != self.private}, ensure_ascii=False
+            )
+        _, rest = _cut_out(text, self.private)
+        return text if rest == text else rest.strip()
+
     def told(self, rules: str) -> str:
         """A game's rules, with this format's way to talk in place of the bar, which it does not read."""
         if self.format not in ("tagged", "json"):

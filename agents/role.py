@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from os.path import isdir
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from agents import strict_yaml
 from agents.errors import RoleError
@@ -69,6 +69,9 @@ class Role(Part):
     reply: ReplySpec = ReplySpec()
     sampling: Sampling = Sampling()
     memory: Memory = Memory()
+    history: Literal["keep", "strip"] = "keep"
+    """What the seat sees of the private field of its own earlier replies: all, or nothing, as the chat templates of
+    many thinking models have it."""
     examples: list[Example] = []
 
     @field_validator("system")
@@ -91,6 +94,12 @@ class Role(Part):
             if reply and sampling and not reply.parse(example.say, sampling.stop).ok:
                 raise ValueError(f"what example {number} says is not in the reply format {reply.format}")
         return examples
+
+    @model_validator(mode="after")
+    def _strips_something(self) -> Self:
+        if self.history == "strip" and self.reply.private is None:
+            raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
+        return self
 
     def render_system(self, view: View) -> str:
         """The system text, stripped; RoleError names role, template and variable when it cannot be made."""

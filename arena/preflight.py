@@ -18,6 +18,7 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
 from agents.policy import speech_of
+from agents.role import Role
 from agents.weights import available, check_weights, resolve
 from arena.config.experiment import Experiment
 from arena.config.paths import anchored
@@ -62,10 +63,15 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
 def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:
     """What each role says, as a hash: a role edited between kill and resume would be another run."""
     return {
-        spec.seats[seat].role: hashlib.sha256(role.model_dump_json().encode()).hexdigest()
+        spec.seats[seat].role: hashlib.sha256(_words(role).encode()).hexdigest()
         for spec, table in zip(experiment.all_tables(), tables, strict=True)
         for seat, role in table.roles.items()
     }
+
+
+def _words(role: Role) -> str:
+    """All of a role; what came later to roles only where it is used, so that older runs know theirs again."""
+    return role.model_dump_json(exclude={"history"} if role.history == "keep" else None)
 
 
 def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:

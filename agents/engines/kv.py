@@ -30,12 +30,16 @@ class KVStore:
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
-        """The cache kept under this key, if it is of a true prefix of `ids`."""
+        """What the cache kept under this key has of `ids`, at most all but the last of them; None for nothing."""
         kept = self._kept.get(key)
-        if kept is None or len(kept.ids) >= len(ids) or kept.ids != ids[: len(kept.ids)]:
+        if kept is None:
             return None
         self._kept.move_to_end(key)
-        return kept
+        if len(kept.ids) < len(ids) and kept.ids == ids[: len(kept.ids)]:
+            return kept
+        pairs = enumerate(zip(kept.ids, ids[:-1], strict=False))
+        common = next((i for i, (a, b) in pairs if a != b), min(len(kept.ids), len(ids) - 1))
+        return KV(ids[:common], kept.data[:, :, :, :common]) if common else None
 
     def put(self, key: str, kv: KV) -> None:
         """Keep a stream's cache in place of its older one."""

@@ -337,7 +337,8 @@ class EndpointPlayer:
         answer = self.said.get(view.turn)
         if answer is None:
             answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
-        self._history.append((see, answer.text))
+        strip = self.role.history == "strip"
+        self._history.append((see, self.role.reply.without_private(answer.text) if strip else answer.text))
         reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
         return Act(action, answer.text, public, private, answer.finish, answer.tokens)

@@ -20,18 +20,21 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a seat was shown and what it answered, as token ids."""
+    """What a seat was shown and what it answered, as token ids: as its later turns see it."""
 
     seen: tuple[int, ...]
     said: tuple[int, ...]
     finish: Literal["stop", "length"]
+    stripped: bool = False
+    """Whether it is not what was sampled, for the private part is gone."""
 
 
 class ChatPlayer:
     """One seat's side of one match: renders what it sees, has a reply written, reads the act from it.
 
     `streams` holds the token record, one append-only stream for memory `all`; memory `window` starts a new
-    one whenever old exchanges leave the window.
+    one whenever old exchanges leave the window, history `strip` after a reply with something private. The context of
+    every sampled token is thus what it was sampled from.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class ChatPlayer:
         self.stream_keys: list[str] = []
         """Names under which an engine may keep the streams' attention caches."""
         self._history: list[Exchange] = []
+        self._first = 0
+        """The exchange that the present stream begins with."""
         self.version = 0
 
     async def act(self, view: View) -> Act:
@@ -66,25 +71,38 @@ class ChatPlayer:
         )
         stream.wrote(completion.ids, completion.logprobs, view.turn)
         self.version = completion.version
-        self._history.append(Exchange(prompt, completion.ids, completion.finish))
         raw = self.frame.decode(completion.ids)
+        self._history.append(self._kept(prompt, completion, raw))
         reply = self.role.parse(raw)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, len(completion.ids))
 
+    def _kept(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
+        """The exchange as later turns are to see it."""
+        if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
+            return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
+        return Exchange(prompt, completion.ids, completion.finish)
+
     def _stream_for(self, view: View) -> tuple[Stream, bool]:
-        """The stream to go on with, closed after the last reply; or a new one (True) when memory drops the oldest."""
+        """The stream to go on with, closed after the last reply, or a new one; True where the seat's facts are gone.
+
+        A stream that begins with all of the past but its private parts has the key of the one before: an engine may
+        go on from what the two have in common.
+        """
         kept = plan(self.role.memory, len(self._history))
-        if self.streams and kept is None:
+        if self.streams and kept is None and not self._history[-1].stripped:
             self.streams[-1].observe(self.frame.close(self._history[-1].finish))
             return self.streams[-1], False
+        anew = not self.streams or kept is not None
+        first = len(self._history) - kept if kept is not None else self._first
         stream = Stream()
         examples = [(example.see, example.say) for example in self.role.examples]
         stream.observe(self.frame.open(self.role.render_system(view), examples))
-        for exchange in self._history[len(self._history) - (kept or 0) :]:
+        for exchange in self._history[first:]:
             stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
-        self.stream_keys.append(f"{self.key}/{len(self.streams)}")
+        self.stream_keys.append(f"{self.key}/{len(self.streams)}" if anew else self.stream_keys[-1])
         self.streams.append(stream)
-        return stream, True
+        self._first = first
+        return stream, anew
 
 
 def model_writer(engine: Engine) -> Writer:

@@ -152,7 +152,8 @@ def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFr
     frame = frames[name]
     assert frame.stop_id in frame.stop_ids <= frame.control_ids
     assert frame.close("length")[-len(frame.close("stop")) - 1] == frame.stop_id
-    assert not frame.decode([frame.stop_id, *frame.control_ids])
+    assert not frame.decode([frame.stop_id, *(frame.control_ids - frame.tags.keys())])
+    assert all(frame.decode([token]) == text for token, text in frame.tags.items())
 
 
 def test_a_system_text_without_a_role_of_its_own_is_acknowledged(frames: dict[str, ChatFrame], tokenizers: Any) -> None:

@@ -1,0 +1,188 @@
+"""History: what a seat sees of its own thoughts, exactly as it was sampled from, over six families of tokenizers."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.memory import Memory
+from agents.player import Message, View
+from agents.players.model import ChatPlayer, model_writer
+from agents.reply import ReplySpec
+from agents.role import Role
+from agents.stream import Stream
+from tests.agents.engines.test_engine import forced, request, tiny
+from tests.agents.families import FAMILIES
+
+STRIPPING = (
+    "{% for message in messages %}{% set content = message['content'] %}"
+    "{% if message['role'] == 'assistant' and '</think>' in content %}"
+    "{% set content = content.split('</think>')[-1].lstrip('\n') %}{% endif %}{{ '<|im_start|>' + message['role'] + "
+    "'\n' + content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+    "{% endif %}"
+)
+"""Takes thoughts of earlier replies away, as the templates of Qwen3 and DeepSeek-R1 do."""
+REPLIES = {
+    "tagged": ReplySpec(format="tagged", action="act", private="think"),
+    "whole": ReplySpec(format="whole", private="think"),
+    "json": ReplySpec(format="json", action="act", private="think"),
+}
+
+
+def role(reply: str = "tagged", history: Any = "strip", **more: Any) -> Role:
+    return Role(role="thinker", system="Be wise.", reply=REPLIES[reply], history=history, **more)
+
+
+def view(turn: int) -> View:
+    return View("a", turn, (Message(sender="b", text=f"number {turn}, please"),), "", {}, {}, None)
+
+
+class Thinker:
+    """A model that thinks in some of its turns, aloud in others, and sometimes forgets to stop."""
+
+    def __init__(self, frame: ChatFrame, role: Role, seed: int) -> None:
+        self.frame, self.role, self.rng = frame, role, np.random.default_rng(seed)
+        self.asked: list[Request] = []
+        self.said: list[Completion] = []
+
+    async def __call__(self, view: View, request: Request) -> Completion:
+        thought = "".join(self.rng.choice(list("abc de"), self.rng.integers(1, 8))) if self.rng.random() < 0.6 else ""
+        text = self.role.reply.write(f"OFFER {view.turn}", private=thought)
+        ids, finish = [*self.frame.encode(text)], "length" if self.rng.random() < 0.2 else "stop"
+        ids += [self.frame.stop_id] if finish == "stop" else []
+        completion = Completion(tuple(ids), tuple(self.rng.normal(-1, 0.1, len(ids)).tolist()), finish, 1)  # type: ignore[arg-type]
+        self.asked.append(request)
+        self.said.append(completion)
+        return completion
+
+
+def match(frame: ChatFrame, role: Role, seed: int, turns: int = 6) -> tuple[ChatPlayer, Thinker]:
+    thinker = Thinker(frame, role, seed)
+    player = ChatPlayer(role, frame, "p", "m/a", (seed,), thinker)
+
+    async def play() -> None:
+        for turn in range(turns):
+            await player.act(view(turn))
+
+    asyncio.run(play())
+    return player, thinker
+
+
+def contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
+    """Of each turn that was sampled: its number, the ids before it, its own, and their log-probabilities."""
+    for stream in streams:
+        for turn in sorted({t for t, own in zip(stream.turns, stream.mask, strict=True) if own}):
+            own = [k for k, t in enumerate(stream.turns) if t == turn]
+            ids, logprobs = tuple(stream.ids[k] for k in own), tuple(stream.logprobs[k] for k in own)
+            yield turn, tuple(stream.ids[: own[0]]), ids, logprobs
+
+
+@pytest.mark.parametrize("history", ["strip", "keep"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history: str) -> None:
+    """A thousand matches over the families, formats and histories: no token differs."""
+    frame = ChatFrame(FAMILIES[family]())
+    for seed in range(84):
+        player, thinker = match(frame, role(list(REPLIES)[seed % 3], history), seed)
+        found = list(contexts(player.streams))
+        assert [turn for turn, *_ in found] == list(range(6)), "each turn once"
+        for (_, before, ids, logprobs), asked, said in zip(found, thinker.asked, thinker.said, strict=True):
+            assert (before, ids, logprobs) == (asked.ids, said.ids, said.logprobs)
+        if history == "keep":
+            assert len(player.streams) == 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
+    """The context of a turn is the frame around what was shown and said, thoughts apart."""
+    frame = ChatFrame(FAMILIES[family]())
+    for seed in range(20):
+        own = role()
+        player, thinker = match(frame, own, seed)
+        shown: list[tuple[str, str, str]] = []
+        for (turn, before, ids, _), said in zip(contexts(player.streams), thinker.said, strict=True):
+            see = own.render_turn(view(turn), first=turn == 0)
+            expected = [*frame.open("Be wise.")]
+            for seen, rest, finish in shown:
+                expected += [*frame.ask(seen), *frame.encode(rest)]
+                expected += [frame.stop_id] if finish == "stop" else []
+                expected += frame.close(finish)  # type: ignore[arg-type]
+            assert list(before) == [*expected, *frame.ask(see)]
+            shown.append((see, own.reply.without_private(frame.decode(ids)), said.finish))
+
+
+def test_the_template_of_a_thinking_model_renders_the_same() -> None:
+    """Stripped, a stream's context is what the model's own template makes of the whole conversation."""
+    tokenizer = FAMILIES["qwen"]()
+    tokenizer.chat_template = STRIPPING
+    frame, own = ChatFrame(tokenizer), role("whole")
+    for seed in range(20):
+        player, _ = match(frame, own, seed)
+        messages = [{"role": "system", "content": "Be wise."}]
+        for turn, before, ids, _ in contexts(player.streams):
+            messages.append({"role": "user", "content": own.render_turn(view(turn), first=turn == 0)})
+            rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            assert tokenizer.decode(before) == rendered
+            messages.append({"role": "assistant", "content": frame.decode(ids)})
+
+
+def test_streams_begin_anew_only_where_something_was_taken_away() -> None:
+    frame = ChatFrame(FAMILIES["qwen"]())
+    for seed in range(20):
+        player, thinker = match(frame, role(), seed)
+        thoughts = sum("<think>" in frame.decode(c.ids) for c in thinker.said[:-1])
+        assert len(player.streams) == 1 + thoughts
+        assert set(player.stream_keys) == {"m/a/0"}, "so that an engine goes on from what they have in common"
+
+
+def test_with_a_window_facts_are_told_again_only_when_it_begins_anew() -> None:
+    frame = ChatFrame(FAMILIES["qwen"]())
+    own = role(memory=Memory(kind="window", turns=3), turn="{% if first %}FACTS{% endif %} {{ turn_number }}")
+    for seed in range(10):
+        player, thinker = match(frame, own, seed, turns=8)
+        for (turn, before, *_), asked in zip(contexts(player.streams), thinker.asked, strict=True):
+            assert before == asked.ids
+            text = frame.decode(before)
+            assert ("FACTS" in text.rpartition("user")[2]) is (turn == 0 or turn > 3)
+            assert text.count("OFFER") == min(turn, 3)
+
+
+def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
+    """<think> is one token to models that think: sampled, it must open a thought and not vanish."""
+    tokenizer = FAMILIES["qwen"]()
+    frame = ChatFrame(tokenizer)
+    opening, closing = tokenizer.convert_tokens_to_ids(["<think>", "</think>"])
+    ids = [opening, *frame.encode("I bluff"), closing, *frame.encode("<act>BET</act>"), frame.stop_id]
+    text = frame.decode(ids)
+    assert text == "<think>I bluff</think><act>BET</act>"
+    assert REPLIES["tagged"].parse(text).private == "I bluff"
+    assert REPLIES["tagged"].without_private(text) == "<act>BET</act>"
+    assert frame.control_ids.isdisjoint(frame.encode(text)), "and written by anybody else it is only text"
+
+
+def test_an_engine_goes_on_from_what_two_streams_share() -> None:
+    """The next stream costs what is new in it, and says what a fresh pass would."""
+    model = tiny(64)
+    engine = InProcessEngine()
+    engine.publish("p", 3, model)
+    rng = np.random.default_rng(0)
+    opening = rng.integers(0, 64, 40).tolist()
+    (said,) = asyncio.run(engine.generate([request(opening, 0)]))
+    widths: list[int] = []
+    forward = engine._forward
+    engine._forward = lambda *given: widths.append(given[2].shape[1]) or forward(*given)  # type: ignore[method-assign,func-returns-value]
+    asked = request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
+    (got,) = asyncio.run(engine.generate([asked]))
+    assert max(widths) <= 7
+    np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=1e-4)
+    assert model_writer(engine)
+
+
+def test_a_role_without_thoughts_has_nothing_to_strip() -> None:
+    with pytest.raises(ValueError, match="name it"):
+        Role(role="plain", history="strip")
