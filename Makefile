@@ -70,6 +70,9 @@ $(VLLM)/installed:
 	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[train]" hypothesis psutil peft pytest
 	touch $@
 
+engines: $(VLLM)/installed ## what Arena adds to vLLM, and vLLM beside the in-process engine (ten minutes)
+	$(VLLM)/bin/python tests/benchmarks/engines.py
+
 test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vLLM's own (five minutes)
 	$(VLLM)/bin/python -m pytest tests/agents/engines/test_vllm.py
 
@@ -111,5 +114,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm test-vllm threads learn claims \
+.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims \
 	proposer clinic rendered matrix lock

@@ -1,6 +1,8 @@
 """One base model for several policies: a batch goes through the base once, its rows through their own adapters.
 
-The low-rank products are taken adapter by adapter: a few rows times a few columns, beside which the base's cost counts.
+Where a pass has many tokens, the low-rank products are taken adapter by adapter, on their own rows. Where it has one in
+each row, as in decoding, a call costs more than its arithmetic: then all adapters are one pair of matrices, side by
+side, and what is not a row's own is multiplied with 0 between the two, exactly.
 """
 
 from collections.abc import Sequence
@@ -14,11 +16,13 @@ from agents.adapter import low_rank_layers, on_the_same_parameters
 
 
 class _Matrices(NamedTuple):
-    """One adapter's part of one layer."""
+    """One adapter's part of one layer, float32, and as it computes where there is much."""
 
     a: torch.Tensor
     b: torch.Tensor
     scale: float
+    wide_a: torch.Tensor
+    wide_b: torch.Tensor
 
 
 class Lanes:
@@ -32,30 +36,46 @@ class Lanes:
         config = base.config.get_text_config(decoder=True)
         self.mixes = not any(getattr(config, name, None) for name in _EXPERTS)
         """Whether rows of several adapters may share a batch: not where tokens leave their rows on the way."""
-        self.segments: list[tuple[str | None, int, int]] = []
+        self.segments: list[tuple[str, int, int]] = []
         """Whose the rows are, from the first to before the last."""
         self._layers: dict[str, _Routed] = {}
+        self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
     def put(self, name: str, adapted: Any) -> None:
         """Serve the adapter of a model on this base under a name; in float32 by reference."""
         self.drop(name)
         for place, layer in low_rank_layers(adapted):
             a, b = layer.a.detach(), layer.b.detach()
-            made = _Matrices(a.bfloat16(), b.bfloat16(), layer.scale) if self.bf16 else _Matrices(a, b, layer.scale)
-            self._routed(place).adapters[name] = made
+            wide = (a.bfloat16(), b.bfloat16()) if self.bf16 else (a, b)
+            self._routed(place).put(name, _Matrices(a, b, layer.scale, *wide))
 
     def drop(self, name: str) -> None:
         """Serve that adapter no more; nothing happens where there is none."""
         for layer in self._layers.values():
-            layer.adapters.pop(name, None)
+            layer.drop(name)
 
-    def route(self, names: Sequence[str | None]) -> None:
+    def route(self, names: Sequence[str]) -> None:
         """Whose adapter each row of the next passes is to have; neighbours with the same one are taken together."""
-        self.segments, start = [], 0
+        segments, start = [], 0
         for name, rows in groupby(names):
             stop = start + sum(1 for _ in rows)
-            self.segments.append((name, start, stop))
+            segments.append((name, start, stop))
             start = stop
+        if segments != self.segments:
+            self.segments = segments
+            self._masks.clear()
+
+    def mask(self, ranks: tuple[tuple[str, int], ...], like: torch.Tensor) -> torch.Tensor:
+        """[B, 1, R] 1 where a column, of adapters that lie side by side with these ranks, is the row's own, else 0."""
+        if ranks not in self._masks:
+            mask, left = like.new_zeros((self.segments[-1][2], 1, sum(rank for _, rank in ranks))), 0
+            for name, rank in ranks:
+                for owner, start, stop in self.segments:
+                    if owner == name:
+                        mask[start:stop, :, left : left + rank] = 1.0
+                left += rank
+            self._masks[ranks] = mask
+        return self._masks[ranks]
 
     def _routed(self, place: str) -> "_Routed":
         if place not in self._layers:
@@ -74,22 +94,47 @@ class _Routed(torch.nn.Module):
     def __init__(self, base: torch.nn.Module, lanes: Lanes) -> None:
         super().__init__()
         self.base, self.lanes = base, lanes
-        self.adapters: dict[str, _Matrices] = {}
+        self._adapters: dict[str, _Matrices] = {}
+        self._beside: dict[tuple[str, ...], tuple[torch.Tensor, torch.Tensor, tuple[tuple[str, int], ...]]] = {}
+
+    def put(self, name: str, matrices: _Matrices) -> None:
+        """Have an adapter."""
+        self._adapters[name] = matrices
+        self._beside.clear()
+
+    def drop(self, name: str) -> None:
+        """Have it no more."""
+        if self._adapters.pop(name, None) is not None:
+            self._beside.clear()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[B, W, out] from [B, W, in], where row i has the adapter of its segment."""
         output: torch.Tensor = self.base(inputs)
         segments = self.lanes.segments
-        if len(segments) == 1:  # then it matters not how many rows there are, as in scoring
-            own = self.adapters.get(segments[0][0] or "")
-            return output if own is None else output + self._added(inputs, own)
-        if len(inputs) != segments[-1][2]:
+        present = [segment for segment in segments if segment[0] in self._adapters]
+        if not present:
+            return output
+        if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
-        for name, start, stop in segments:
-            if (own := self.adapters.get(name or "")) is not None:
-                output[start:stop] += self._added(inputs[start:stop], own)
+        if inputs.dim() == 3 and inputs.shape[1] == 1 and len(inputs) == segments[-1][2]:
+            return output.add_(self._narrow(inputs, tuple(dict.fromkeys(name for name, *_ in present)), len(segments)))
+        for name, start, stop in present:
+            own = self._adapters[name]
+            rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
+            output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a), own.wide_b) * own.scale
         return output
 
-    @staticmethod
-    def _added(inputs: torch.Tensor, own: _Matrices) -> torch.Tensor:
-        return linear(linear(inputs.to(own.a.dtype), own.a), own.b) * own.scale
+    def _narrow(self, inputs: torch.Tensor, names: tuple[str, ...], segments: int) -> torch.Tensor:
+        """What all adapters add where each row has one token, float32."""
+        if names not in self._beside:
+            own = [self._adapters[name] for name in names]
+            a, b = torch.cat([one.a for one in own]), torch.cat([one.b * one.scale for one in own], 1)
+            self._beside[names] = a.t().contiguous(), b.t().contiguous(), tuple(
+                (name, len(one.a)) for name, one in zip(names, own, strict=True)
+            )  # fmt: skip
+        a, b, ranks = self._beside[names]
+        with torch.autocast(inputs.device.type, enabled=False):
+            inner = inputs.float() @ a
+            if segments > 1:
+                inner *= self.lanes.mask(ranks, inner)
+            return inner @ b

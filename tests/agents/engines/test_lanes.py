@@ -52,7 +52,7 @@ def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
     for one, got in zip(asked, generate(engine, asked), strict=True):
         assert got.version == NAMES.index(one.policy)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            agrees(models[one.policy], one, got, atol=0.1 if bf16 else 1e-4)
+            agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
 
 
 def test_all_four_go_through_the_base_together() -> None:

@@ -1,0 +1,156 @@
+"""What do four roles with an adapter each cost? Beside one adapter for all, and all weights of one policy.
+
+    python tests/benchmarks/adapters.py            # SmolLM2 on two cores, ten minutes
+    python tests/benchmarks/adapters.py --quick    # nano: does it still work?
+
+Play: turns of 200 tokens that all share, 60 of their own and 32 sampled, 16 and 64 at once, through one engine per arm;
+arms take turns in one process. Four adapters compute what is shared four times. Learning: an update from 32 streams of
+232 tokens, 32 of them sampled, in a process per arm, which also tells its memory (the kernel's high-water mark); the
+four adapters have 8 streams each. Writes results/adapters.json. Linux only.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+
+from memory import reset_peak, resident  # noqa: E402
+
+from agents.adapter import adapted  # noqa: E402
+from agents.adapter_config import AdapterSpec  # noqa: E402
+from agents.engines.base import Request  # noqa: E402
+from agents.engines.in_process import InProcessEngine  # noqa: E402
+from agents.engines.loop import wait  # noqa: E402
+from agents.policy import Bases, OnBase, load_module  # noqa: E402
+from agents.stream import Stream  # noqa: E402
+from agents.weights import resolve  # noqa: E402
+from arena.config.experiment import LearnSpec  # noqa: E402
+from arena.doctor import environment  # noqa: E402
+from arena.learn.batches import Sample  # noqa: E402
+from arena.learn.machine import fastest_precision  # noqa: E402
+from arena.learn.trainer import PolicyTrainer  # noqa: E402
+
+SHARED, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
+ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
+"""How many adapters; without any, the policy's weights are its own."""
+
+
+def opening() -> list[int]:
+    """What all streams begin with."""
+    return np.random.default_rng(0).integers(10, 500, SHARED).tolist()
+
+
+def play(model: str, bf16: bool, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
+    """Tokens sampled per second by arm and width."""
+    folder = resolve(model)
+    base = Bases(bf16)(folder)
+    engines: dict[str, tuple[InProcessEngine, list[str]]] = {}
+    for arm, count in ARMS.items():
+        engine, names = InProcessEngine(bf16), [f"p{i}" for i in range(max(1, count))]
+        for seed, name in enumerate(names):
+            weights = OnBase(adapted(base, AdapterSpec(), seed), base, folder, model) if count else folder
+            engine.publish(name, 0, weights)
+        engines[arm] = engine, names
+    found: dict[str, Any] = {}
+    for width in widths:
+        rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
+        for number in range(rounds + 1):
+            rng = np.random.default_rng(number)
+            contexts = [(*opening(), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
+            for arm in (list(ARMS), list(ARMS)[::-1])[number % 2]:
+                engine, names = engines[arm]
+                asked = [
+                    Request(names[i % len(names)], ids, f"{number}/{i}", REPLY, 1.0, 1.0, 0, frozenset(), (number, i))
+                    for i, ids in enumerate(contexts)
+                ]
+                began = time.perf_counter()
+                wait(engine.generate(asked))
+                rates[arm].append(width * REPLY / (time.perf_counter() - began))
+        kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is thrown away
+        found[str(width)] = {"tokens per second": kept, **_ratios(kept)}
+        print(width, json.dumps(found[str(width)]), flush=True)
+    return found
+
+
+def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
+    pairs = [("four adapters", "all weights"), ("four adapters", "one adapter"), ("one adapter", "all weights")]
+    return {f"{a} ÷ {b}": median(x / y for x, y in zip(rates[a], rates[b], strict=True)) for a, b in pairs}
+
+
+def learn(arm: str, model: str, bf16: bool) -> dict[str, Any]:
+    """Seconds of an arm's updates and the memory of its process, this one."""
+    reset_peak()
+    folder, rule = resolve(model), LearnSpec(lr=1e-5, regularisers={}, gate_tolerance=1e9)
+    count = ARMS[arm]
+    if count:
+        base = Bases(bf16)(folder)
+        models = [adapted(base, AdapterSpec(), seed) for seed in range(count)]
+    else:
+        models = [load_module(folder)]
+    trainers = [PolicyTrainer(f"p{i}", one, rule, bf16) for i, one in enumerate(models)]
+    rng = np.random.default_rng(1)
+    samples = []
+    for _ in range(STREAMS):
+        stream = Stream()
+        stream.observe(opening())
+        stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
+        ones = np.ones(REPLY, np.float32)
+        advantages = rng.normal(size=REPLY).astype(np.float32)
+        samples.append(Sample(stream, advantages, -3 * ones, 1.0, np.zeros(REPLY, np.int64), ones.astype(bool)))
+    seconds = []
+    for _ in range(UPDATES):
+        began = time.perf_counter()
+        for i, trainer in enumerate(trainers):
+            trainer.update(samples[i :: len(trainers)], np.random.default_rng(0))
+        seconds.append(time.perf_counter() - began)
+    return {"seconds": seconds[1:], "gb": resident()["peak"], "trained": sum(_count(one) for one in models)}
+
+
+def _count(model: Any) -> int:
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def main() -> None:
+    """Measure, or be the process in which one arm learns."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="nano, one round")
+    parser.add_argument("--learn", choices=ARMS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    model = "nano" if options.quick else "smollm2-135m-instruct"
+    bf16 = not options.quick and fastest_precision() == "bf16"
+    if options.learn:
+        print(json.dumps(learn(options.learn, model, bf16)))
+        return
+    rounds: list[dict[str, Any]] = []
+    for _ in range(1 if options.quick else 3):
+        rounds.append({})
+        for arm in ARMS:
+            command = [sys.executable, __file__, "--learn", arm, *(["--quick"] if options.quick else [])]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            rounds[-1][arm] = json.loads(done.stdout.splitlines()[-1])
+    rates = {arm: [1 / median(one[arm]["seconds"]) for one in rounds] for arm in ARMS}
+    memory = {arm: [one[arm]["gb"] for one in rounds] for arm in ARMS}
+    result: dict[str, Any] = {
+        "command": f"python tests/benchmarks/adapters.py{' --quick' if options.quick else ''}",
+        "bf16": bf16,
+        "learn": {"updates per second": rates, **_ratios(rates), "rounds": rounds},
+        "memory": {"gb": memory, **_ratios(memory)},
+        "play": play(model, bf16, (8,) if options.quick else (16, 64), 1 if options.quick else 6),
+        "machine": environment(),
+    }
+    print(json.dumps({k: {n: v for n, v in result[k].items() if "÷" in n} for k in ("learn", "memory")}, indent=1))
+    if not options.quick:
+        (HERE / "results" / "adapters.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
