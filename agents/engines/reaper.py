@@ -44,7 +44,9 @@ def _marked(folder: str) -> Iterator[int]:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and wanted in place.joinpath("environ").read_bytes().split(b"\0"):
+            # Python's own tracker ends by itself once the others have, and clears away what they shared
+            tracker = b"multiprocessing.resource_tracker" in place.joinpath("cmdline").read_bytes()
+            if alive and not tracker and wanted in place.joinpath("environ").read_bytes().split(b"\0"):
                 yield int(place.name)
 
 

@@ -17,7 +17,9 @@ import subprocess, sys, time
 from pathlib import Path
 from agents.engines import reaper
 reaper.watch(Path(sys.argv[1]))
-nap = [sys.executable, "-c", "import subprocess, sys, time; subprocess.Popen(['sleep', '999']); time.sleep(999)"]
+code = "import subprocess, sys, time; from multiprocessing.shared_memory import SharedMemory as S; "
+code += "shared = S(sys.argv[1], create=True, size=9); subprocess.Popen(['sleep', '999']); time.sleep(999)"
+nap = [sys.executable, "-c", code, sys.argv[2]]
 print(subprocess.Popen(nap, start_new_session=True).pid, flush=True)
 time.sleep(999)
 """
@@ -26,16 +28,24 @@ time.sleep(999)
 def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()
+    shared = f"arena-test-{os.getpid()}"
     other = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
-    with subprocess.Popen([sys.executable, "-c", OWNER, str(folder)], stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder), shared], stdout=subprocess.PIPE, text=True
+    ) as owner:
         assert owner.stdout is not None
         child = psutil.Process(int(owner.stdout.readline()))
-        while not child.children():
+        while not any("sleep" in one.name() for one in child.children()):
             time.sleep(0.01)
+        assert Path("/dev/shm", shared).exists()
         family = [child, *child.children(), *psutil.Process(owner.pid).children()]
         owner.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=20)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] and not folder.exists()
+    deadline = time.monotonic() + 20
+    while Path("/dev/shm", shared).exists():
+        assert time.monotonic() < deadline, "what they shared is cleared away by Python's own tracker"
+        time.sleep(0.05)
     assert other.poll() is None, "nobody else's"
     other.kill()
     other.wait()
