@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,8 @@ class Policies(Mapping[str, Policy]):
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
-            self.engine.publish(name, policy.version, policy.weights)
+            with self.trainers[name].gathered() if name in self.trainers else nullcontext():
+                self.engine.publish(name, policy.version, policy.weights)
 
     def hold_on_to(self, beginnings: Mapping[str, Path]) -> None:
         """From now on each trained policy's own beginning, its reference, is what its folder among these holds."""

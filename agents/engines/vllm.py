@@ -61,7 +61,7 @@ class _Served:
     server: str
     """Key of the server."""
     folder: Path
-    """What is to be loaded."""
+    """What is loaded."""
     rank: int = 0
     """Of the adapter; 0 where it is whole weights."""
     lora: Any = None
@@ -116,13 +116,12 @@ class VLLMEngine:
     # -- what is served ----------------------------------------------------------------------------------
 
     def publish(self, policy: str, version: int, weights: Any) -> None:
-        """Serve a version; outside of the event loop it is loaded before this returns, within it before it is asked."""
+        """Serve a version: of what is trained as it is now, a folder's once it is asked to write."""
         started = perf_counter()
         self._scored.discard(policy)
         self._drop(policy)
         self._served[policy] = self._written(policy, version, weights)
-        reference = "@reference" in policy  # which is scored, and never writes
-        if not _looping() and not reference:
+        if not isinstance(weights, Path):
             wait(self._settle([policy]))
         self._figures["publish_seconds"] += perf_counter() - started
 
@@ -362,10 +361,3 @@ def _in_memory() -> str | None:
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:
             return str(shared)
     return None
-
-
-def _looping() -> bool:
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        return True
-    return False

@@ -12,19 +12,21 @@ SHOWN = ["matches=8", "minibatches=2"]
 
 
 @pytest.mark.parametrize(
-    ("recipe", "policy", "figures"),
+    ("recipe", "policies", "figures"),
     [
-        ("clinic", "doctor", {"success", "questions"}),
-        ("hanabi", "shared", {"score", "lives"}),
-        ("negotiation-long", "shared", {"deal", "equilibrium_distance"}),
-        ("proposer_solver", "shared", {"s", "terms"}),
+        ("clinic", ["doctor"], {"success", "questions"}),
+        ("hanabi", ["shared"], {"score", "lives"}),
+        ("negotiation-adapters", ["opener", "responder"], {"deal", "equilibrium_distance"}),
+        ("negotiation-long", ["shared"], {"deal", "equilibrium_distance"}),
+        ("proposer_solver", ["shared"], {"s", "terms"}),
     ],
 )
 def test_a_recipe_for_a_real_model_runs_with_a_tiny_one(
-    recipe: str, policy: str, figures: set[str], tmp_path: Path
+    recipe: str, policies: list[str], figures: set[str], tmp_path: Path
 ) -> None:
-    run, own = tmp_path / "run", f"policies.{policy}"
-    settings = [*FEW, f"{own}.model=nano", *(f"{own}.imitate.{what}" for what in SHOWN), "precision=fp32", "threads=1"]
+    run, settings = tmp_path / "run", [*FEW, "precision=fp32", "threads=1"]
+    for policy in policies:
+        settings += [f"policies.{policy}.{what}" for what in ("model=nano", *(f"imitate.{part}" for part in SHOWN))]
     done = arena(
         "run", "selfplay", "--recipe", recipe, "--out", run, *(p for setting in settings for p in ("--set", setting))
     )
