@@ -41,7 +41,7 @@ def serve(
     try:
         import uvicorn
 
-        from arena.serve import Served, Service, roles_of
+        from arena.serve.service import Served, Service, roles_of
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
     try:

@@ -20,7 +20,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
 from agents.weights import resolve
 from arena.config.layers import compose, recipe_layer, set_layer
-from arena.serve import PIECE, Served, Service, _Reply, _settle, roles_of
+from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
 from tests.arena.tiny import arena, refused
 
 ASK: Any = [{"role": "user", "content": "your turn"}]

@@ -1,0 +1,1 @@
+"""Serving: policies behind an OpenAI-compatible endpoint."""
