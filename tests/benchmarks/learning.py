@@ -3,6 +3,7 @@
     python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
     python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
     python tests/benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
+    python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
     python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
     python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
@@ -49,6 +50,16 @@ BOUNDS: dict[str, Bounds] = {
 ZERO, SHUFFLED = ({"set": [f"credit.estimator={name}"]} for name in ("zero", "shuffled"))
 WARM = ["policies.{policy}.imitate=null", "policies.{policy}.model={warm}"]
 """Settings of a control that begins with the weights with which the first arm's imitation of the same seed ended."""
+WARM_ROLES = [
+    setting
+    for role in ("opener", "responder")
+    for setting in (
+        f"policies.{role}.imitate=null",
+        f"policies.{role}.adapter=null",
+        f"policies.{role}.model={{begun}}/{role}",
+    )
+]
+"""The same, where both roles have an adapter."""
 SMOLLM2 = {
     "arms": {"mars": {}, "zero": {"set": [*WARM, *ZERO["set"]]}},
     "seeds": 3,
@@ -81,6 +92,14 @@ STUDIES: dict[str, dict[str, Any]] = {
     "long": {
         "recipe": "negotiation-long",
         "arms": {"mars": {}, "zero": {"set": [*WARM, *ZERO["set"]]}},
+        "seeds": 3,
+        "figures": BARGAINING,
+        "set": ["checkpoint.every=1000"],
+        "last": 2,
+    },
+    "adapters": {
+        "recipe": "negotiation-adapters",
+        "arms": {"mars": {}, "zero": {"set": [*WARM_ROLES, *ZERO["set"]]}},
         "seeds": 3,
         "figures": BARGAINING,
         "set": ["checkpoint.every=1000"],
@@ -146,12 +165,12 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
     """One run, or the rest of it; its metrics, and how long the command took."""
     about = study["arms"][arm]
     policy = study.get("policy", "shared")
-    warm = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies" / policy
+    begun = folder / f"{next(iter(study['arms']))}-{seed}" / "checkpoints" / "0000" / "policies"
     command = [sys.executable, "-m", "arena", "run", "selfplay", *begin(study), "--seed", str(seed)]
     run = folder / f"{arm}-{seed}"
     command += ["--out", str(run), "--json"]
     for setting in [*study["set"], *about.get("set", ())]:
-        command += ["--set", setting.format(seed=seed, policy=policy, warm=warm)]
+        command += ["--set", setting.format(seed=seed, policy=policy, warm=begun / policy, begun=begun)]
     if (run / "log").exists():  # a stopped study began it
         command = [sys.executable, "-m", "arena", "resume", str(run), "--json"]
     started = time.perf_counter()

@@ -178,8 +178,9 @@ def test_what_cannot_start_says_why_in_a_line() -> None:
     others = _children(os.getpid())
     made = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
     wait(made.open())
+    made.publish("p", 0, resolve("nano"))
     with pytest.raises(EngineError, match="did not start") as refused:
-        made.publish("p", 0, resolve("nano"))
+        generate(made, [request([1, 2, 3])])
     wait(made.close())
     assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
     assert _ended(_children(os.getpid()) - others)
