@@ -9,7 +9,6 @@ Sources: vLLM 0.32, `vllm.v1.engine.async_llm`; what its CPU build needs is said
 """
 
 import asyncio
-import gc
 import os
 import shutil
 import subprocess
@@ -101,7 +100,6 @@ class VLLMEngine:
         for server in self._servers.values():
             await stop(server.llm)
         self._servers.clear()
-        gc.collect()  # an engine holds on to itself, and its last words fail when the interpreter is gone
         self._served.clear()
         await self._scorer.close()
         if self._scratch is not None and self._reaper is not None:
@@ -325,8 +323,13 @@ async def stop(llm: Any) -> None:
     """End a vLLM engine and its processes."""
     handler = llm.output_handler
     llm.shutdown()
+    llm.shutdown = _done  # it asks for that again when it is collected, perhaps after the interpreter has gone
     if handler is not None:
         await asyncio.gather(handler, return_exceptions=True)
+
+
+def _done() -> None:
+    """What is left to do for an engine that has ended."""
 
 
 class _stderr_to:
