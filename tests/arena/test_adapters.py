@@ -60,7 +60,16 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path
         assert (one == other) is equal
 
 
-@pytest.mark.parametrize("changes", [(LEAGUE,), ("precision=bf16",), ("learn.zero_stage=1",)], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (LEAGUE,),
+        ("precision=bf16",),
+        ("learn.zero_stage=1",),
+        ("credit.estimator=gae_turn", "credit.critic=value_head"),
+    ],
+    ids=str,
+)
 def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
     given = two(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
     finished(tmp_path / "whole", given)
