@@ -6,7 +6,6 @@ What comes back is what was prepared on the way: above all an experiment that ca
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from agents.adapter_config import is_adapter
 from agents.engines.loop import wait
@@ -118,9 +117,6 @@ _TRIAL = Limits(turns=1000, seconds=10.0)
 def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
     """Every model is on this machine, and its tokenizer makes a chat frame; no weights are loaded. Returns notes."""
     notes = []
-    for name, policy in experiment.policies.items():
-        if policy.adapter and is_adapter(Path(policy.model)):
-            raise ConfigError(f"policies.{name}: {policy.model} is an adapter already, which goes on: remove `adapter`")
     for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
         if any(known.name == model and known.state == "not fetched" for known in available()):
             doing(f"fetching {model}, once")
@@ -128,4 +124,22 @@ def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list
         check_weights(folder)
         if speech_of(folder)[1].forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
+    _check_adapters(experiment)
     return notes
+
+
+def _check_adapters(experiment: Experiment) -> None:
+    """ConfigError where an adapter, new or from a folder, cannot learn or be served as it is to."""
+    for name, policy in experiment.policies.items():
+        given = is_adapter(resolve(policy.model))
+        if given and policy.adapter:
+            raise ConfigError(f"policies.{name}: {policy.model} is an adapter already, which goes on: remove `adapter`")
+        if not policy.train:
+            continue
+        if (given or policy.adapter) and experiment.learn.zero_stage == 3:
+            raise ConfigError(f"policies.{name}: the base of an adapter stays whole: set learn.zero_stage to 0, 1 or 2")
+        if not (given or policy.adapter) and experiment.league and experiment.engine.kind == "vllm":
+            # a past version of whole weights would be a server of its own, for half a minute each
+            raise ConfigError(
+                f"engine.kind: vllm serves past versions of adapters only: set policies.{name}.adapter, or in_process"
+            )

@@ -183,9 +183,9 @@ class InProcessEngine:
         waiting, self._waiting = self._waiting, []
         groups: dict[tuple[int, str], list[tuple[Request, asyncio.Future[Completion]]]] = {}
         for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
-            served = self._served[request.policy]
-            alone = request.policy if served.lanes and not served.lanes.mixes else ""
-            groups.setdefault((id(served.model), alone), []).append((request, future))
+            served = self._served.get(request.policy)  # None where it was retired meanwhile: `_answer` tells who waits
+            alone = request.policy if served and served.lanes and not served.lanes.mixes else ""
+            groups.setdefault((id(served and served.model), alone), []).append((request, future))
         for group in groups.values():
             for start in range(0, len(group), self.max_batch):
                 self._answer(group[start : start + self.max_batch])

@@ -42,7 +42,7 @@ class Lanes:
         self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
     def put(self, name: str, adapted: Any) -> None:
-        """Serve the adapter of a model on this base under a name; in float32 by reference."""
+        """Serve the adapter of a model on this base under a name; what it learns later needs another `put`."""
         self.drop(name)
         for place, layer in low_rank_layers(adapted):
             a, b = layer.a.detach(), layer.b.detach()
@@ -96,6 +96,7 @@ class _Routed(torch.nn.Module):
         self.base, self.lanes = base, lanes
         self._adapters: dict[str, _Matrices] = {}
         self._beside: dict[tuple[str, ...], tuple[torch.Tensor, torch.Tensor, tuple[tuple[str, int], ...]]] = {}
+        """Of the adapters that were last side by side, and of them alone: their copies take room."""
 
     def put(self, name: str, matrices: _Matrices) -> None:
         """Have an adapter."""
@@ -127,6 +128,7 @@ class _Routed(torch.nn.Module):
     def _narrow(self, inputs: torch.Tensor, names: tuple[str, ...], segments: int) -> torch.Tensor:
         """What all adapters add where each row has one token, float32."""
         if names not in self._beside:
+            self._beside.clear()
             own = [self._adapters[name] for name in names]
             a, b = torch.cat([one.a for one in own]), torch.cat([one.b * one.scale for one in own], 1)
             self._beside[names] = a.t().contiguous(), b.t().contiguous(), tuple(

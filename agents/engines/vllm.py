@@ -13,8 +13,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -332,21 +332,17 @@ def _done() -> None:
     """What is left to do for an engine that has ended."""
 
 
-class _stderr_to:
+@contextmanager
+def _stderr_to(file: Path) -> Iterator[None]:
     """What this process, and those that it starts, write to stderr goes to a file: it would tear the live table."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __enter__(self) -> None:
-        self.kept = os.dup(2)
-        opened = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(opened, 2)
+    kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(opened, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
         os.close(opened)
-
-    def __exit__(self, *_: object) -> None:
-        os.dup2(self.kept, 2)
-        os.close(self.kept)
 
 
 def _reason(log: Path, error: Exception) -> str:

@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -63,9 +64,10 @@ def serve(
     if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
         raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
     cast = loaded.cast
+    most = spec.max_model_len if engine == "vllm" else sys.maxsize
     served = {
         name or Path(contender).name: Served(
-            held, positions_in(base_folder(held.source)), roles_of(cast.experiment, name)
+            held, min(most, positions_in(base_folder(held.source))), roles_of(cast.experiment, name)
         )
         for name, held in cast.policies.items()
     }

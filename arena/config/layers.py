@@ -131,7 +131,6 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         raise ConfigError(_explain(error, stack)) from None
     _check_tables(experiment)
     _check_adapters(experiment)
-    _check_engine(experiment)
     _check_critic(experiment.credit)
     _check_groups(experiment)
     _check_pairs(experiment)
@@ -163,25 +162,10 @@ def _check_tables(experiment: Experiment) -> None:
 
 
 def _check_adapters(experiment: Experiment) -> None:
-    """An adapter that is asked for learns, on a base which no rank has taken apart."""
+    """An adapter that is asked for learns."""
     for name, policy in experiment.policies.items():
         if policy.adapter and not policy.train:
             raise ConfigError(f"policies.{name}.adapter: a new adapter of a frozen policy changes nothing: remove it")
-        if policy.adapter and experiment.learn.zero_stage == 3:
-            raise ConfigError(
-                f"policies.{name}.adapter: its base is whole on every rank: set learn.zero_stage to 0, 1 or 2"
-            )
-
-
-def _check_engine(experiment: Experiment) -> None:
-    """vLLM serves past versions of adapters; one of whole weights would be another server, for half a minute each."""
-    if experiment.engine.kind != "vllm" or experiment.league is None:
-        return
-    for name, policy in experiment.policies.items():
-        if policy.train and policy.adapter is None:
-            raise ConfigError(
-                f"engine.kind: vllm serves past versions of adapters only: set policies.{name}.adapter, or in_process"
-            )
 
 
 def _check_critic(rule: CreditSpec) -> None:

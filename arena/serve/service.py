@@ -9,11 +9,11 @@ Replies are sampled a few tokens at a time, so that long ones do not keep others
 is not finished. What is not supported is refused in the API's own form of an error.
 """
 
-import hashlib
+import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -187,7 +187,6 @@ class Service:
             return refused.response()
         except ClientDisconnect:
             return Response(status_code=499)
-        self._count += 1
         head = {"id": f"chatcmpl-{self.started}-{self._count}", "created": int(time.time()), "model": request.model}
         if request.stream:
             return StreamingResponse(
@@ -293,7 +292,6 @@ class Service:
             )
         given = request.temperature
         self._count += 1
-        key = hashlib.blake2b(repr(ids).encode(), digest_size=8).hexdigest()
         common: dict[str, Any] = {
             "policy": held.policy.name,
             "ids": ids,
@@ -303,14 +301,15 @@ class Service:
             "top_k": max(request.top_k if request.top_k is not None else sampling.top_k if role else 0, 0),
             "stop_ids": frame.stop_ids,
         }
-        made = [Request(**common, key=f"{key}/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)]
+        made = [Request(**common, key=f"served/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)]
         return made, role
 
     # -- small parts -------------------------------------------------------------------------------------
 
     def _answered(self, asked: Asked) -> Response | None:
         """A refusal for whoever has not the key."""
-        if self.key is None or asked.headers.get("authorization") == f"Bearer {self.key}":
+        given = asked.headers.get("authorization", "").encode()
+        if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return None
         return Refused("the API key is missing or wrong", 401, "invalid_api_key").response()
 
@@ -364,15 +363,10 @@ def _turns(messages: Sequence[Message]) -> tuple[str | None, list[tuple[str, str
 
 def _next(request: Request, reply: _Reply, piece: int) -> Request:
     """The request for a reply's next piece."""
-    return Request(
-        policy=request.policy,
+    return replace(
+        request,
         ids=(*request.ids, *reply.ids),
-        key=request.key,
         max_tokens=min(PIECE, request.max_tokens - len(reply.ids)),
-        temperature=request.temperature,
-        top_p=request.top_p,
-        top_k=request.top_k,
-        stop_ids=request.stop_ids,
         seed=(*request.seed, piece),
     )
 

@@ -1,6 +1,5 @@
 """Runs in which adapters learn: one base for all, each its own role's, and the same whether or not interrupted."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from arena.config.layers import to_yaml, with_policies
 from arena.credit.assign import Credited
 from arena.errors import ConfigError
 from arena.lab import Lab
+from arena.preflight import preflight
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet, experiment, finished, log, started_warm, unbroken, warm  # noqa: F401 fixtures
+from tests.arena.test_lab import Quiet, experiment, finished, log, resumed, started_warm, unbroken, warm  # noqa: F401 fixtures
 from tests.arena.tiny import arena, refused
 
 OPTIMIZER = "optimizer.safetensors"
@@ -72,13 +72,7 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path
 )
 def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
     given = two(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
-    finished(tmp_path / "whole", given)
-    for done in (1, 2):
-        folder = tmp_path / f"broken{done}"
-        shutil.copytree(tmp_path / "whole", folder)
-        for later in range(done + 1, 4):
-            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        Lab(RunFolder.open(folder), given, Quiet()).run()
+    for folder in resumed(given, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         for policy in ("nano_opener", "nano_responder"):
             assert kept(folder, 3, policy) == kept(tmp_path / "whole", 3, policy)
@@ -114,21 +108,44 @@ def test_a_trained_adapter_is_evaluated_exported_and_merged(warm: str, tmp_path:
         assert told.code == 0, told.err
 
 
+def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
+    with pytest.raises(ConfigError, match="changes nothing"):
+        experiment("policies.shared={model: nano, adapter: {rank: 8}, train: false}")
+
+
 @pytest.mark.parametrize(
-    ("assignments", "says"),
+    ("policy", "settings", "says"),
     [
-        (("policies.shared.train=false",), "changes nothing"),
-        (("learn.zero_stage=3",), "its base is whole"),
+        ("{{model: {folder}, adapter: {{rank: 2}}}}", [], "is an adapter already"),
+        ("{{model: {folder}}}", ["learn.zero_stage=3"], "stays whole"),
+        ("{{model: nano, adapter: {{rank: 2}}}}", ["learn.zero_stage=3"], "stays whole"),
     ],
 )
-def test_what_cannot_be_is_refused(assignments: tuple[str, ...], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate=null", *assignments)
-
-
-def test_an_adapter_on_an_adapter_is_refused(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, warm: str, tmp_path: Path) -> None:  # noqa: F811
     finished(tmp_path / "run", two(warm, "iterations=1"))
     folder = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "nano_opener"
-    start = ("run", "selfplay", "--recipe", "negotiation-nano", "--set", "policies.shared.imitate=null", "--set")
-    line = refused(*start, f"policies.shared={{model: {folder}, adapter: {{rank: 2}}}}", "--out", tmp_path / "x")
-    assert "is an adapter already" in line and not (tmp_path / "x").exists()
+    settings = ["policies.shared.imitate=null", f"policies.shared={policy.format(folder=folder)}", *settings]
+    start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
+    assert says in refused(*start, *(part for setting in settings for part in ("--set", setting)))
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("kind", ["new", "folder", "none"])
+def test_vllm_meets_past_versions_of_adapters_only(
+    kind: str,
+    warm: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is decided before any engine is made; `none` is refused with what to do."""
+    monkeypatch.setattr("arena.preflight.check_engine", lambda spec: None)
+    finished(tmp_path / "run", two(warm, "iterations=1"))
+    adapter = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "nano_opener"
+    model = {"new": f"{{model: {warm}, adapter: {{rank: 2}}}}", "folder": f"{{model: {adapter}}}"}
+    policy = model.get(kind, f"{{model: {warm}}}")
+    given = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
+    if kind == "none":
+        with pytest.raises(ConfigError, match="past versions of adapters only"):
+            preflight(given, lambda what: None)
+    else:
+        assert preflight(given, lambda what: None).experiment.engine.kind == "vllm"

@@ -1,7 +1,7 @@
 """A whole run, small: it plays, learns, keeps what it promised, and goes on as if never stopped."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,18 @@ def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> L
     lab = start(folder, given, watcher)
     lab.run()
     return lab
+
+
+def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:
+    """A run of three iterations, kept in `whole`, and copies that went on after the first and after the second."""
+    finished(tmp_path / "whole", given)
+    for done in (1, 2):
+        folder = tmp_path / f"broken{done}"
+        shutil.copytree(tmp_path / "whole", folder)
+        for later in range(done + 1, 4):
+            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
+        Lab(RunFolder.open(folder), given, Quiet()).run()
+        yield folder
 
 
 def log(folder: Path) -> list[dict[str, Any]]:
@@ -255,13 +267,7 @@ def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
 def test_a_run_with_a_frozen_policy_resumes_bit_by_bit(warm: str, tmp_path: Path) -> None:
     """What the engine keeps of a policy that is never published anew must not outlive a restart's chances."""
     given = with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")
-    finished(tmp_path / "whole", given)
-    for done in (1, 2):
-        folder = tmp_path / f"broken{done}"
-        shutil.copytree(tmp_path / "whole", folder)
-        for later in range(done + 1, 4):
-            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        Lab(RunFolder.open(folder), given, Quiet()).run()
+    for folder in resumed(given, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         assert kept(folder, 3) == kept(tmp_path / "whole", 3)
 

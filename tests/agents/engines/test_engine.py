@@ -327,3 +327,16 @@ def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -
     (after,) = generate(engine, [asked])
     assert after.ids == before.ids
     np.testing.assert_allclose(after.logprobs, before.logprobs, atol=1e-2 if bf16 else 1e-5)
+
+
+def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
+    engine = serving(tiny())
+
+    async def ask() -> list[Completion]:
+        waiting = asyncio.create_task(engine.generate([request([1, 2, 3])]))
+        await asyncio.sleep(0)
+        engine.retire("p")
+        return await asyncio.wait_for(waiting, 10)
+
+    with pytest.raises(KeyError):
+        asyncio.run(ask())

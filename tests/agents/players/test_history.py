@@ -12,7 +12,7 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
 from agents.player import Message, View
-from agents.players.model import ChatPlayer, model_writer
+from agents.players.model import ChatPlayer
 from agents.reply import ReplySpec
 from agents.role import Role
 from agents.stream import Stream
@@ -180,7 +180,6 @@ def test_an_engine_goes_on_from_what_two_streams_share() -> None:
     (got,) = asyncio.run(engine.generate([asked]))
     assert max(widths) <= 7
     np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=1e-4)
-    assert model_writer(engine)
 
 
 def test_a_role_without_thoughts_has_nothing_to_strip() -> None:
