@@ -5,7 +5,7 @@ Several adapters share one base: each is a model of its own, whose layers hold t
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,24 +54,32 @@ def load_adapter(base: Any, folder: Path) -> Any:
     """A model on the base's own parameters with the adapter of a folder; WeightsError where the two do not fit."""
     said = read_adapter(folder)
     model = on_the_same_parameters(base)
-    for name, (a, b) in _matrices(said, dict(_linears(base))).items():
+    for name, (a, b) in adapter_matrices(said, base).items():
         _put(model, name, a, b, said.scale)
     return model
 
 
 def save_adapter(model: Any, folder: Path, base: str) -> None:
     """Write a model's adapter in peft's layout; `base` is the name of the model that it changes."""
+    layers = dict(low_rank_layers(model))
+    scale = next(iter(layers.values())).scale
+    save_matrices({name: (layer.a.detach(), layer.b.detach()) for name, layer in layers.items()}, scale, folder, base)
+
+
+def save_matrices(
+    layers: Mapping[str, tuple[torch.Tensor, torch.Tensor]], scale: float, folder: Path, base: str
+) -> None:
+    """Write A [rank, in] and B [out, rank] by layer, all of one rank, in peft's layout."""
     from safetensors.torch import save_file
 
-    layers = dict(low_rank_layers(model))
     tensors = {}
-    for name, layer in layers.items():
-        tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a.detach().cpu().contiguous()
-        tensors[f"base_model.model.{name}.lora_B.weight"] = layer.b.detach().cpu().contiguous()
+    for name, (a, b) in layers.items():
+        tensors[f"base_model.model.{name}.lora_A.weight"] = a.cpu().contiguous()
+        tensors[f"base_model.model.{name}.lora_B.weight"] = b.cpu().contiguous()
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
-    first = next(iter(layers.values()))
-    text = written(base, len(first.a), first.scale, [*{name.rpartition(".")[2] for name in layers}])
+    rank = len(next(iter(layers.values()))[0])
+    text = written(base, rank, scale, [*{name.rpartition(".")[2] for name in layers}])
     (folder / CONFIG).write_text(text, encoding="utf-8")
 
 
@@ -130,11 +138,12 @@ def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
     return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
 
 
-def _matrices(said: AdapterFolder, layers: dict[str, Any]) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """A and B, float32, by layer; WeightsError for a torn file, or matrices that these layers cannot have."""
+def adapter_matrices(said: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """A and B, float32, by layer; WeightsError for a torn file, or matrices that the base's layers cannot have."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    layers = dict(_linears(base))
     file = said.path / TENSORS
     try:
         tensors = load_file(file)

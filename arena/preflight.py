@@ -6,6 +6,8 @@ What comes back is what was prepared on the way: above all an experiment that ca
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import expanduser, isfile
+from pathlib import Path
 
 from agents.adapter_config import is_adapter
 from agents.engines.loop import wait
@@ -20,16 +22,18 @@ from agents.policy import speech_of
 from agents.role import Role
 from agents.weights import available, check_weights, resolve
 from arena.config.experiment import Experiment
-from arena.config.paths import anchored
+from arena.config.paths import RUN_WEIGHTS, anchored
 from arena.credit.gold import answer_in, gold_of
 from arena.errors import ConfigError
 from arena.evaluate.held_out import check_spec
+from arena.evaluate.specs import read_spec
 from arena.learn.machine import fitted
 from arena.play.demonstrations import check_shown
 from arena.play.lineup import endpoints_in
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.tables import Table, set_tables
 from arena.records import Seating
+from arena.store.files import CONFIG
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError says in a line what, where and how to fix
     it.
     """
+    experiment = _of_runs(experiment)
     tables = set_tables(experiment)
     check_gold(experiment, tables)
     check_spec(experiment)
@@ -57,6 +62,28 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     check_engine(experiment.engine)
     notes = [*check_endpoints(experiment, doing), *_check_weights(experiment, doing)]
     return Prepared(fitted(anchored(experiment)), role_hashes(experiment, tables), notes)
+
+
+def _of_runs(experiment: Experiment) -> Experiment:
+    """With the folder of every policy that begins as another run's: it stays that version while the run goes on."""
+    begun = {
+        name: spec.model_copy(update={"model": _weights_of(name, spec.model)})
+        for name, spec in experiment.policies.items()
+    }
+    return experiment.model_copy(update={"policies": begun})
+
+
+def _weights_of(name: str, model: str) -> str:
+    """A model as it is, or the folder that runs/first@12:opener means; without a policy, the one of the same name."""
+    match = RUN_WEIGHTS.fullmatch(model)
+    if match is None or not isfile(Path(expanduser(match["path"]), CONFIG)):
+        return model
+    folders = read_spec(model).folders
+    if name not in folders and len(folders) != 1:
+        raise ConfigError(
+            f"policies.{name}.model: {model} has {', '.join(folders)}: write {model}:{next(iter(folders))}"
+        )
+    return str(folders.get(name) or next(iter(folders.values())))
 
 
 def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:

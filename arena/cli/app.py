@@ -24,7 +24,7 @@ from rich.text import Text
 
 from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve
+from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve, weights
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
@@ -54,6 +54,8 @@ app.command("matrix")(matrix.matrix_)
 app.command("credit")(credit.credit)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
+app.command("export")(weights.export)
+app.command("average")(weights.average)
 run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(check.check_app, name="check")
@@ -312,30 +314,6 @@ def show(
         show_match(console, run, match)
     else:
         show_run(console, run)
-
-
-@app.command()
-def export(
-    run: Run,
-    to: Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)],
-    policy: Annotated[str, typer.Option(help="Which policy.")] = "shared",
-    iteration: Annotated[int | None, typer.Option(help="Of an older checkpoint.")] = None,
-    merged: Annotated[bool, typer.Option("--merged", help="Of an adapter: with its base, as one model.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Write a policy as a folder that transformers' from_pretrained and vLLM load, an adapter as peft's does.
-
-    With --merged an adapter is added to the model that it changes: a folder like any other model's.
-    """
-    from arena.store.export import export as write
-    from arena.store.export import without_optimizer
-
-    if merged:
-        from agents.adapter import save_merged
-    number = write(run, policy, to, iteration, save_merged if merged else without_optimizer)
-    print(
-        json.dumps({"folder": str(to), "iteration": number}) if as_json else f"{to}: {policy} after iteration {number}"
-    )
 
 
 @app.command("list")

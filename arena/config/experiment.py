@@ -83,8 +83,8 @@ class PolicySpec(Spec):
     """Named weights."""
 
     model: ModelName
-    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; or an adapter's folder in peft's layout,
-    which goes on learning."""
+    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; an adapter's folder in peft's layout,
+    which goes on learning; or another run's weights, `runs/first@12:buyer`."""
     adapter: AdapterSpec | None = None
     """Learn a small adapter on the model instead of all its weights: policies on one model then share it."""
     train: bool = True

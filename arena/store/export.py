@@ -1,7 +1,8 @@
 """A trained policy as a plain folder, for anything that reads Hugging Face checkpoints, or peft's adapters."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agents.names import nearest
@@ -37,6 +38,17 @@ def export(
     if policy not in known:
         has = ", ".join(known) or "none"
         raise StoreError(f"{run} has no trained policy '{policy}'{nearest(policy, known)} (it has: {has})")
+    with made(to) as beside:
+        write(checkpoint.policy(policy), beside)
+    return checkpoint.iteration
+
+
+@contextmanager
+def made(to: Path) -> Iterator[Path]:
+    """Where a folder is to be written that then appears whole, under its own name, or not at all.
+
+    StoreError where something is there already, or the disk does not take it.
+    """
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise StoreError(f"{to} already holds something: choose another --to")
     to = to.resolve()
@@ -44,8 +56,7 @@ def export(
     with explained(to):
         shutil.rmtree(beside, ignore_errors=True)
         try:
-            write(checkpoint.policy(policy), beside)
+            yield beside
             beside.replace(to)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-    return checkpoint.iteration

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from agents.adapter_config import TENSORS
+from agents.adapter_config import TENSORS, read_adapter
 from agents.engines.in_process import InProcessEngine
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml, with_policies
 from arena.credit.assign import Credited
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
 from arena.preflight import preflight
 from arena.store.run import RunFolder
@@ -149,3 +149,45 @@ def test_vllm_meets_past_versions_of_adapters_only(
             preflight(given, lambda what: None)
     else:
         assert preflight(given, lambda what: None).experiment.engine.kind == "vllm"
+
+
+def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    """By RUN@ITERATION:POLICY, or the one of its own name: settled to a folder before the run begins."""
+    finished(tmp_path / "first", two(warm, "iterations=1"))
+    kept_at = tmp_path / "first" / "checkpoints" / "0001" / "policies"
+
+    def begins(model: str, name: str = "shared") -> str:
+        given = experiment(f"policies={{{name}: {{model: '{tmp_path}/{model}'}}}}", f"seats.opener.policy={name}",
+                           f"seats.responder.policy={name}")  # fmt: skip
+        return preflight(given, lambda what: None).experiment.policies[name].model
+
+    assert begins("first@1:nano_responder") == str(kept_at / "nano_responder")
+    assert begins("first", "nano_opener") == str(kept_at / "nano_opener")
+    with pytest.raises(ConfigError, match=r"has nano_opener, nano_responder: write .*first:nano_opener"):
+        begins("first")
+    with pytest.raises(StoreError, match="keeps no weights of iteration 7"):
+        begins("first@7")
+
+
+def test_versions_are_averaged(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    run = tmp_path / "run"
+    finished(run, two(warm, "iterations=2", "checkpoint.keep=9"))
+    told = arena("average", f"{run}@1:nano_opener", f"{run}@2:nano_opener", "--to", tmp_path / "mean", "--json")
+    assert told.code == 0, told.err
+    assert read_adapter(tmp_path / "mean").rank == 6
+    assert arena("eval", tmp_path / "mean", "--game", "negotiation", "--matches", "2", "--json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("contenders", "options", "says"),
+    [
+        (["nano"], [], "give two or more"),
+        (["nano", "random"], [], "random has no weights"),
+        (["nano", "nano-1"], ["--weight", "1"], "give 2 numbers above 0"),
+        (["nano", "nano-1"], ["--weight", "1", "--weight", "nan"], "give 2 numbers above 0"),
+        (["nano", "nano-1"], ["--weight", "1", "--weight", "0"], "give 2 numbers above 0"),
+    ],
+)
+def test_what_cannot_be_averaged(contenders: list[str], options: list[str], says: str, tmp_path: Path) -> None:
+    assert says in refused("average", *contenders, "--to", tmp_path / "x", *options)
+    assert not (tmp_path / "x").exists()
