@@ -31,3 +31,7 @@ class GateError(Exception):
 
 class DivergedError(Exception):
     """An update went to numbers that are not finite; the message says whose, where, and what to try."""
+
+
+class OutOfMemory(_OneLine):
+    """The accelerator's memory was not enough; the message says what makes a run need less."""

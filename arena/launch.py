@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from torch import OutOfMemoryError
+
+from agents.model_config import first_line
 from arena.config import own_files, trust
 from arena.config.experiment import Experiment
 from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import Layer, to_yaml
 from arena.doctor import environment, versions
-from arena.errors import ConfigError, DivergedError, Interrupted
+from arena.errors import ConfigError, DivergedError, Interrupted, OutOfMemory
 from arena.lab import Lab, Watcher
 from arena.learn.machine import fitted
 from arena.play.tables import set_tables
@@ -108,6 +111,12 @@ def _lab(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Iterator[L
             yield lab
     except DivergedError as error:
         raise DivergedError(f"{error}; {again} goes on from the last commit") from None
+    except OutOfMemoryError as error:
+        raise OutOfMemory(
+            f"the GPU's memory is full ({first_line(error)}): nothing that was committed is lost; {again} with "
+            "--set learn.gradient_checkpointing=true, learn.offload_reference=true, or a smaller learn.token_budget or "
+            "engine.cache_mb needs less; so does a new run of adapters, or with learn.offload_optimizer"
+        ) from None
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None
 

@@ -27,7 +27,7 @@ from agents.names import nearest
 from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve, weights
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
-from arena.errors import ConfigError, DivergedError, GateError, Interrupted, PlayError, StoreError
+from arena.errors import ConfigError, DivergedError, GateError, Interrupted, OutOfMemory, PlayError, StoreError
 
 if TYPE_CHECKING:
     from arena.cli.live import Screen, Style
@@ -70,7 +70,7 @@ def run_cli() -> int:
             app(standalone_mode=True)
     except BAD_INPUT as error:
         return _complain(str(error), 2)
-    except (PlayError, GateError, DivergedError) as error:
+    except (PlayError, GateError, DivergedError, OutOfMemory) as error:
         return _complain(f"the run stopped: {error}", 1)
     except (Interrupted, KeyboardInterrupt) as stop:
         return _stopped(str(stop) or "interrupted", terminated)

@@ -210,12 +210,21 @@ class LearnSpec(Spec):
     """Highest norm of a step's gradient; 0 is no limit."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
+    offload_optimizer: bool = False
+    """Keep the optimiser's state (8 bytes a weight, with ZeRO's own copy of the weights 12) in the processor's memory,
+    and take its steps there: ZeRO-Offload (Ren et al. 2021, arXiv 2101.06840). Needs zero_stage 1, 2 or 3."""
     gate_tolerance: Annotated[float, Field(gt=0)] | None = None
     """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.05 in bf16, and
     0.1 where vllm computes in bf16 throughout."""
     nonfinite: Nonfinite = "stop"
     """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
     metrics); critics too. Weights that are not finite always stop the run, before they are published."""
+
+    @model_validator(mode="after")
+    def _can_offload(self) -> Self:
+        if self.offload_optimizer and not self.zero_stage:
+            raise ValueError("`offload_optimizer` is ZeRO's: set zero_stage to 1, 2 or 3")
+        return self
 
     @property
     def steps(self) -> int:

@@ -30,6 +30,9 @@ MAY_CHANGE = (
     "learn.lr",
     "learn.nonfinite",
     "learn.token_budget",
+    "learn.gradient_checkpointing",
+    "learn.offload_reference",
+    "learn.offload_optimizer",
     "learn.gate_tolerance",
 )
 """Settings, or whole sections, that may be another when a run goes on."""

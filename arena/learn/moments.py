@@ -56,8 +56,8 @@ class Moments:
         from deepspeed.utils import safe_set_full_optimizer_state
 
         safe_set_full_optimizer_state(parameter, value, key)
-        for slot in self.engine.optimizer.optimizer.state.values():
-            slot["step"] = torch.tensor(float(steps), device=value.device)
+        for slot in self.engine.optimizer.optimizer.state.values():  # offloaded, they are elsewhere than the model
+            slot["step"] = torch.tensor(float(steps), device=slot[key].device)
 
     def _make(self) -> None:
         """ZeRO makes the moments at its first step: too late to be loaded, or saved, before it."""

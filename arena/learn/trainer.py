@@ -313,6 +313,9 @@ def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[
 
 
 def _deepspeed_config(rule: LearnSpec) -> dict[str, Any]:
+    offload = {}
+    if rule.offload_optimizer:
+        offload = {"offload_optimizer": {"device": "cpu", "pin_memory": torch.cuda.is_available()}}
     return {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
@@ -320,7 +323,7 @@ def _deepspeed_config(rule: LearnSpec) -> dict[str, Any]:
         "gradient_clipping": rule.grad_clip if rule.zero_stage else 0.0,  # without ZeRO: `PolicyTrainer._clip`
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
-        "zero_optimization": {"stage": rule.zero_stage, "overlap_comm": False},
+        "zero_optimization": {"stage": rule.zero_stage, "overlap_comm": False, **offload},
         "steps_per_print": 10**9,
         "wall_clock_breakdown": False,
     }

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from arena.store.reader import RunReader
 from tests.arena.tiny import ITERATIONS, arena, arena_child, flip_a_byte, refused, unbroken
@@ -97,3 +98,19 @@ def test_what_a_refused_resume_would_have_changed_is_not_recorded(run: Path) -> 
     before = [(run / name).read_bytes() for name in ("environment.json", "config.yaml")]
     assert "no checkpoint is whole" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
     assert [(run / name).read_bytes() for name in ("environment.json", "config.yaml")] == before
+
+
+def test_a_full_gpu_is_told_in_a_line_and_the_run_goes_on_with_less(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learn(*given: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee documentation")
+
+    more = ("--iterations", str(ITERATIONS + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr("arena.lab.Lab.learn", learn)
+        told = arena("resume", run, *more)
+    assert told.code == 1 and "(CUDA out of memory. Tried to allocate 2.00 GiB.)" in told.err
+    assert f"arena resume {run} with --set learn.gradient_checkpointing=true" in told.err
+    told = arena_child(tmp_path, "resume", run, *more, "--set", "learn.gradient_checkpointing=true")
+    assert told.code == 0, told.err

@@ -244,10 +244,24 @@ def test_gradient_checkpointing_changes_no_update(stage: int) -> None:
     assert same(*moved) and not same(moved[0], weights(tiny()))
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: int) -> None:
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_offloading_the_optimizer_changes_no_update(stage: int) -> None:
+    moved = []
+    for offload in (False, True):
+        model = tiny()
+        rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, offload_optimizer=offload)
+        trainer = PolicyTrainer("p", model, rule)
+        trainer.update(samples(model), np.random.default_rng(0))
+        assert (trainer.engine.zero_offload_optimizer() is not None) == offload
+        with trainer.gathered():
+            moved.append(weights(model))
+    assert same(*moved) and not same(moved[0], weights(tiny()))
+
+
+@pytest.mark.parametrize(("stage", "offload"), [*((stage, False) for stage in STAGES), (2, True), (3, True)])
+def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: int, offload: bool) -> None:
     model = tiny()
-    rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0)
+    rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule)
     trainer.update(samples(model, 1), np.random.default_rng(1))
     save(trainer, tmp_path)
