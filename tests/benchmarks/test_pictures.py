@@ -19,6 +19,7 @@ CLAIMS = sorted(path.stem.removeprefix("claims-") for path in RESULTS.glob("clai
 STUDIES = [
     "learning-nano",
     "learning-smollm2",
+    "learning-long",
     "learning-adapters",
     "learning-hanabi",
     "learning-proposer_solver",
