@@ -47,6 +47,8 @@ class Turn(NamedTuple):
     finish: str
     tokens: int
     seconds: float
+    situation: str = ""
+    """In which it was taken, as the game names it; no seat is shown that."""
     reward: float = 0.0
     advantage: float = 0.0
 
@@ -80,6 +82,17 @@ class Trajectory:
             starts = zip(turns.tolist(), places[firsts].tolist(), strict=True)
             prefixes |= {turn: stream.ids[:place] for turn, place in starts}
         return prefixes
+
+    def shown(self) -> dict[int, list[int]]:
+        """By turn's index, the ids that were new in its stream before its first sampled token."""
+        new: dict[int, list[int]] = {}
+        for stream in self.streams:
+            begin = 0
+            for place in np.flatnonzero(stream.mask).tolist():
+                if stream.turns[place] not in new:
+                    new[stream.turns[place]] = stream.ids[begin:place]
+                begin = place + 1
+        return new
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
         """A copy whose turns carry these, one of each per turn; ValueError for any other number."""

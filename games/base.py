@@ -200,6 +200,13 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Who moves after this seat: the next one in order, round and round."""
         return self.seats[(self.seats.index(seat) + 1) % len(self.seats)]
 
+    def situation(self, seat: str) -> str:
+        """The situation of a seat that is to move, the same text whenever it comes again, clocks left out.
+
+        Credit compares turns of equal situations (GiGPO). "": those in which the seat was shown the same.
+        """
+        return ""
+
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Options for two resets whose deals differ only in what others know and this seat never learns in play.
 

@@ -51,6 +51,10 @@ class Maze(Solitaire):
         facts = {"exits": self._exits(), "turns_left": self.turns_left}
         return {"map": self.map(), **facts} if self.view == "full" else facts
 
+    def situation(self, seat: str) -> str:
+        """Where the walker is."""
+        return str(self.position)
+
     def legal(self, seat: str) -> list[str]:
         """The four directions, walls or not."""
         return list(STEPS)

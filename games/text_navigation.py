@@ -73,6 +73,10 @@ class TextNavigation(Solitaire):
             "items": self._lying(self.position), "carried": self._lying(None), "turns_left": self.turns_left,
         }  # fmt: skip
 
+    def situation(self, seat: str) -> str:
+        """The room, and where everything lies."""
+        return f"{self.position} {self.places}"
+
     def legal(self, seat: str) -> list[str]:
         """Every exit, every item here and every item carried."""
         facts = self.public()

@@ -71,7 +71,7 @@ class _Turns:
         self.earning: dict[str, dict[str, float]] = {seat: {} for seat in plan.seats}
         """Rewards of each seat's latest turn; those that arrive before its first wait for it here."""
 
-    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float) -> None:
+    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
         """A seat's new turn: all that the seat earns until its next one is that turn's."""
         seat, seating = view.seat, self.seats[view.seat]
         if seat in self.movers:
@@ -79,7 +79,7 @@ class _Turns:
         self.movers.add(seat)
         turn = Turn(
             view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
-            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds,
+            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation,
         )  # fmt: skip
         self.taken.append(turn)
         if self.on_turn:
@@ -153,7 +153,7 @@ async def _walk(
 ) -> None:
     """Plays; `versions` hears who took each seat's latest turn, `turns` all about it."""
     count = tokens = 0
-    blocks = getattr(game, "blocks", False)
+    blocks, named = getattr(game, "blocks", False), getattr(game, "situation", None)
     game.reset(seed=plan.seed)
     while game.agents:
         seat = game.agent_selection
@@ -165,6 +165,7 @@ async def _walk(
         begun = monotonic()
         _check(limits, count, tokens, begun - clock)
         view = view_of(seat, count, game.observe(seat), game.infos[seat])
+        situation = named(seat) if named and turns else ""
         player = players[seat]
         if getattr(player, "waits", True):
             act = await _in_time(player, view, limits.turn_seconds)
@@ -179,7 +180,7 @@ async def _walk(
         if turns is None:
             continue
         infos = game.infos
-        turns.open(view, act, player.version, bool(infos[seat].get("valid")), monotonic() - begun)
+        turns.open(view, act, player.version, bool(infos[seat].get("valid")), monotonic() - begun, situation)
         for other in plan.seats:
             if parts := infos[other]["rewards"]:
                 turns.reward(other, parts)

@@ -16,15 +16,16 @@ from arena.store.files import CONFIG, explained, require_plain, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
 from arena.store.schema import (
-    ADDED,
     CREDIT,
     MATCHES,
     SCHEMA_VERSION,
     CreditRow,
     brought_up,
     check_version,
+    leaves_at,
     match_rows,
     match_table,
+    row_brought_up,
     schema_at,
 )
 
@@ -43,10 +44,12 @@ def read_parquet(path: Path, schema: Any, columns: Collection[str]) -> Any:
     try:
         require_plain(path)
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        written = schema_at(schema, check_version(file.schema_arrow.metadata, path))
-        if not file.schema_arrow.equals(written):  # no checksum covers a Parquet file's footer, which names the columns
+        version = check_version(file.schema_arrow.metadata, path)
+        if not file.schema_arrow.equals(
+            schema_at(schema, version)
+        ):  # no checksum covers a Parquet file's footer, which names the columns
             raise LogError(f"{path} cannot be read: its columns are not those of a match log")
-        leaves = [name.replace(".", ".list.element.") for name in columns if name.partition(".")[0] in written.names]
+        leaves = leaves_at(schema, columns, version)
         return _narrowed(brought_up(file.read(columns=leaves), schema, columns), schema, columns)
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
@@ -135,9 +138,7 @@ class LogReader:
         for number, row in enumerate(rows, start=1):
             if row.pop("schema", None) not in range(1, SCHEMA_VERSION + 1):
                 raise LogError(f"{path}:{number}: not of schema {SCHEMA_VERSION}: upgrade arena-selfplay")
-            for name, (_, older) in ADDED.items():
-                row.setdefault(name, older)
-        return rows
+        return [row_brought_up(row) for row in rows]
 
 
 class RunReader:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from arena.store.lines import LogError
 
-SCHEMA_VERSION = 2
-ADDED: Mapping[str, tuple[int, Any]] = {"rules": (2, 0)}
-"""Fields of a match that came after version 1: with which version, and what older logs are read as."""
+SCHEMA_VERSION = 3
+ADDED: Mapping[str, tuple[int, Any]] = {"rules": (2, 0), "turns.situation": (3, "")}
+"""Fields of a match, and of its turns, that came after version 1: with which, and what older logs are read as."""
 _VERSION_KEY = b"arena.schema_version"
 
 
@@ -84,6 +84,9 @@ _TURN = pa.struct(
         _field("finish", pa.string(), "why it stopped writing: stop, length or script"),
         _field("tokens", pa.int32(), "tokens it wrote"),
         _field("seconds", pa.float64(), "wall time of the turn"),
+        _field(
+            "situation", pa.string(), "the situation it was taken in, as the game names it; empty where it does not"
+        ),
     ]
 )
 _STREAM = pa.struct(
@@ -154,14 +157,80 @@ def credit_table(rows: Iterable[CreditRow]) -> Any:
 
 def schema_at(schema: Any, version: int) -> Any:
     """The schema as it was in an earlier version."""
-    return pa.schema([field for field in schema if ADDED.get(field.name, (1, None))[0] <= version])
+    return pa.schema(list(_fields_at(schema, version)))
+
+
+def _fields_at(fields: Iterable[Any], version: int, parent: str = "") -> Iterator[Any]:
+    for field in fields:
+        name = f"{parent}{field.name}"
+        if ADDED.get(name, (1, None))[0] <= version:
+            yield _with_items(field, _fields_at(_items(field), version, f"{name}.")) if _items(field) else field
+
+
+def _items(field: Any) -> list[Any]:
+    """The fields of what a list holds; [] of any other field."""
+    return [*field.type.value_type] if pa.types.is_list(field.type) and _is_struct(field.type.value_type) else []
+
+
+def _is_struct(kind: Any) -> bool:
+    return bool(pa.types.is_struct(kind))
+
+
+def _with_items(field: Any, items: Iterable[Any]) -> Any:
+    """A list's field, of structs with these fields."""
+    return field.with_type(pa.list_(field.type.value_field.with_type(pa.struct(list(items)))))
+
+
+def leaves_at(schema: Any, columns: Iterable[str], version: int) -> list[str]:
+    """Parquet's names for what a file of an earlier version has of these columns, `turns.seat` being one.
+
+    Where it has nothing of a list's, the first of its fields, which tells how many items there are.
+    """
+    written, leaves = schema_at(schema, version), []
+    for name in columns:
+        column, _, inner = name.partition(".")
+        if column in written.names:
+            known = [field.name for field in _items(written.field(column))]
+            inner = inner if inner in known or not inner else known[0]
+            leaves.append(f"{column}.list.element.{inner}" if inner else column)
+    return leaves
 
 
 def brought_up(table: Any, schema: Any, columns: Collection[str]) -> Any:
     """A table of an earlier version with what was added since, of the wanted columns."""
-    for field in (field for field in schema if field.name in columns and field.name not in table.column_names):
-        table = table.append_column(field, pa.array([ADDED[field.name][1]] * len(table), field.type))
+    for name, (_, older) in ADDED.items():
+        column, _, inner = name.partition(".")
+        if not {name, column} & {*columns} or column not in schema.names:
+            continue
+        field = schema.field(column)
+        if not inner and column not in table.column_names:
+            table = table.append_column(field, pa.array([older] * len(table), field.type))
+        elif inner and inner not in [item.name for item in _items(table.schema.field(column))]:
+            place = table.column_names.index(column)
+            added = next(item for item in _items(field) if item.name == inner)
+            lists = _with_item(table.column(column).combine_chunks(), added, older)
+            table = table.set_column(place, table.schema.field(column).with_type(lists.type), lists)
     return table
+
+
+def _with_item(lists: Any, field: Any, value: Any) -> Any:
+    """Lists of structs with one field more, everywhere of this value."""
+    ends = pa.array([0, *accumulate(lists.value_lengths().to_pylist())], pa.int32())
+    items = lists.flatten()
+    fields = [*items.type, field]
+    structs = pa.StructArray.from_arrays([*items.flatten(), pa.array([value] * len(items), field.type)], fields=fields)
+    kind = pa.list_(lists.type.value_field.with_type(pa.struct(fields)))
+    return pa.ListArray.from_arrays(ends, structs, type=kind)
+
+
+def row_brought_up(row: dict[str, Any]) -> dict[str, Any]:
+    """An open file's row of an earlier version, with what was added since; LogError when it does not fit the schema."""
+    with _fitting():
+        for name, (_, older) in ADDED.items():
+            column, _, inner = name.partition(".")
+            for part in row.get(column, ()) if inner else (row,):
+                part.setdefault(inner or column, older)
+    return row
 
 
 def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> int:

@@ -1,5 +1,6 @@
 """Estimators in two parts: how the trajectory did in its group, and how each step did among its like."""
 
+from collections.abc import Hashable
 from typing import Annotated, Literal
 
 import numpy as np
@@ -23,24 +24,38 @@ def gigpo(
     mode: Mode = "mean_norm",
     by: list[TrajectoryKey] = PROBLEM,
 ) -> Floats:
-    """GiGPO: the trajectory compared in its group, plus `weight` times each turn among those that saw the very same.
+    """GiGPO: the trajectory compared in its group, plus `weight` times each turn among those in the same situation.
 
     A = A_episode + weight · A_step. A_episode compares the trajectory's return R in its group; A_step compares the
     turn's discounted return G_k = r_k + γ·G_{k+1} with those of all turns in the group, of its own trajectory too,
-    whose mover had just seen the same messages (senders and texts): an anchor. `mean_norm` only subtracts the mean,
-    and without repeated anchors equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
+    that were taken in the same situation (`situations`): an anchor. `mean_norm` only subtracts the mean, and without
+    repeated anchors equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
 
-    A_step is zero for an anchor seen once and among equal G_k, A_episode as for `grpo`; the sum also where they
-    cancel. An anchor is what was new to the mover, not its whole history: in games that do not restate their
-    position, different positions may share one. Source: GiGPO (Feng et al. 2025), the paper's formula; verl-agent by
-    default takes the episode's mean over turns, not trajectories, and gives a group of one its bare return.
+    A_step is zero for an anchor met once and among equal G_k, A_episode as for `grpo`; the sum also where they cancel.
+    Source: GiGPO (Feng et al. 2025), the paper's formula; verl-agent by default takes the episode's mean over turns,
+    not trajectories, and gives a group of one its bare return.
     """
     std = mode == "mean_std_norm"
     tasks = batch.trajectory_groups(by)
-    seen = (tuple((m["sender"], m["text"]) for m in turn.messages) for turn in batch.turns)
-    anchors = batch.numbered(list(zip(tasks[batch.owner].tolist(), seen, strict=True)))
+    anchors = batch.numbered(list(zip(tasks[batch.owner].tolist(), situations(batch), strict=True)))
     episode = relative(batch, batch.totals(rewards), tasks, std=std)[batch.owner]
     return episode + weight * relative(batch, batch.returns(rewards, gamma), anchors, std=std)
+
+
+def situations(batch: TurnBatch) -> list[Hashable]:
+    """[T] in which situation each turn was taken: as its game names it, else what the mover was newly shown.
+
+    That is the text of its role's turn, token by token, whatever facts that tells; a turn that begins a stream has all
+    of its context, so a role whose memory is a window of 0 is in the same situation where its whole prompt is the same.
+    Where a game shows a clock and names none, none comes again. Who has no tokens was shown messages.
+    """
+    found: list[Hashable] = []
+    for trajectory in batch.trajectories:
+        shown = trajectory.shown()
+        for turn in trajectory.turns:
+            told = tuple((m["sender"], m["text"]) for m in turn.messages)
+            found.append(turn.situation or (tuple(shown[turn.index]) if turn.index in shown else told))
+    return found
 
 
 def step_episode(

@@ -1,8 +1,10 @@
 """Advantage estimators: numbers worked by hand, naive loops beside vectorised ones, and what must change nothing."""
 
 import json
+import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,10 +21,11 @@ from arena.config.parts import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators import ESTIMATORS
-from arena.credit.estimators.steps import broken_returns
+from arena.credit.estimators.steps import broken_returns, situations
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.tokens import TokenAdvantages
 from arena.records import Trajectory, Turn
+from games import make
 
 TURN_LEVEL = ["mars", "rae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "at_grpo", "gigpo", "step_episode"]
 TURN_LEVEL += ["epo_weighted"]
@@ -42,9 +45,10 @@ def played(
     turns, stream = [], Stream()
     for k, reward in enumerate(rewards):
         count = tokens[k] if tokens else 2
-        stream.observe([1, 2, 3])
+        text = seen[k] if seen else f"place {k}"
+        stream.observe([1, 2, 3, *map(ord, text)])
         stream.wrote([5] * count, [-1.0] * count, 2 * k)
-        told = (Message(sender="referee", text=seen[k]),) if seen else (Message(sender="referee", text=f"place {k}"),)
+        told = (Message(sender="referee", text=text),)
         named = {"deal": float(reward)} | ({"match": 1.0} if matched and matched[k] else {})
         turns.append(
             Turn(2 * k, role, role, "shared", 1, told, "x", "", "", "x", True, named, "stop", count, 0.0),
@@ -174,13 +178,54 @@ def test_gigpo_without_repeated_anchors_is_the_episode_alone() -> None:
     assert advantages("gigpo", found, mode="mean_std_norm") == advantages("grpo", found)
 
 
-def test_an_anchor_is_senders_and_texts_within_the_group() -> None:
+def test_an_anchor_is_the_state_or_what_was_shown_within_the_group() -> None:
     one, other = played([1], seen=["s"]), played([0], seen=["s"])
+    assert advantages("gigpo", [one, other]) == [[1], [-1]]
+    assert advantages("gigpo", [one, played([0], seen=["t"])]) == [[0.5], [-0.5]]
+    assert advantages("gigpo", [at(one, "here"), at(played([0], seen=["t"]), "here")]) == [[1], [-1]]
+    assert advantages("gigpo", [at(one, "here"), at(other, "there")]) == [[0.5], [-0.5]]
+
+
+def at(trajectory: Trajectory, situation: str) -> Trajectory:
+    return replace(trajectory, turns=tuple(turn._replace(situation=situation) for turn in trajectory.turns))
+
+
+def test_an_anchor_of_who_has_no_tokens_is_senders_and_texts() -> None:
+    one, other = played([1], seen=["s"], streams=()), played([0], seen=["s"], streams=())
     forged = (Message(sender="stranger", text="s"),)
     elsewhere = Trajectory(**{**vars(other), "turns": (other.turns[0]._replace(messages=forged),)})
     assert advantages("gigpo", [one, other]) == [[1], [-1]]
     assert advantages("gigpo", [one, elsewhere]) == [[0.5], [-0.5]]
-    assert advantages("gigpo", [one, played([0], seed=1, seen=["s"])]) == [[0], [0]]
+    assert advantages("gigpo", [one, played([0], seed=1, seen=["s"], streams=())]) == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("game", "options", "where"),
+    [
+        ("maze", {"size": 4}, lambda game: game.position),
+        ("text_navigation", {}, lambda game: (game.position, tuple(game.places.items()))),
+    ],
+)
+def test_anchors_of_a_game_are_its_situations(game: str, options: dict[str, Any], where: Any) -> None:
+    """Two walks through one house: as many anchors as situations, none of which merges two."""
+    trajectories, visited = [], []
+    for walk in range(2):
+        env, places = make(game, **options), []
+        turns, rng = [], random.Random(walk)
+        env.reset(seed=5)
+        while not env.terminations["walker"]:
+            info = env.infos["walker"]
+            places.append(where(env))
+            told = tuple(env.observe("walker")["messages"])
+            act = rng.choice(info["legal"])
+            turns.append(Turn(len(turns), "walker", "w", "p", 1, told, act, "", "", act, True, {}, "script", 0, 0.0,
+                              env.situation("walker")))  # fmt: skip
+            env.step(act)
+        visited += places
+        trajectories.append(played([], role="walker", turns=tuple(turns), streams=()))
+    found = situations(TurnBatch(trajectories))
+    assert len(set(found)) == len(set(visited)) == len(set(zip(found, visited, strict=True)))
+    assert len(set(visited)) < len(visited), "some situations came again"
 
 
 def test_step_episode_by_hand() -> None:

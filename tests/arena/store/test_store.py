@@ -8,9 +8,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -26,7 +29,7 @@ from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
-from arena.store.schema import MATCHES, SCHEMA_VERSION
+from arena.store.schema import MATCHES, SCHEMA_VERSION, schema_at
 
 CONFIG = "game: negotiation\n"
 
@@ -237,27 +240,55 @@ def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> No
     assert schema.field("seed").metadata[b"doc"]
 
 
-def test_logs_of_schema_version_1_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_logs_of_earlier_schema_versions_are_read(version: int, tmp_path: Path) -> None:
+    def as_it_was(record: MatchRecord) -> MatchRecord:
+        """Without what came later."""
+        turns = tuple(turn._replace(situation="") for turn in record.turns)
+        return replace(record, rules=record.rules if version > 1 else 0, turns=turns)
+
     log = MatchLog(tmp_path)
     for iteration in (0, 1):
-        log.append(record(iteration, 0, rules=3))
+        log.append(at_a_place(record(iteration, 0, rules=3)))
     log.seal(0)
     log.close()
     path, sealed = tmp_path / "0001.jsonl", tmp_path / "0000.parquet"
     row = json.loads(path.read_text())
-    del row["rules"]
-    path.write_text(json.dumps(row | {"schema": 1}) + "\n")
-    older = pq.read_table(sealed).drop_columns(["rules"])
-    pq.write_table(older.replace_schema_metadata({"arena.schema_version": "1"}), sealed)
+    for turn in row["turns"]:
+        del turn["situation"]
+    if version == 1:
+        del row["rules"]
+    path.write_text(json.dumps(row | {"schema": version}) + "\n")
+    write_as(pq.read_table(sealed), version, sealed)
     for iteration in (0, 1):
         (found,) = log.read(iteration)
-        assert MatchRecord.from_json(found) == record(iteration, 0, rules=0)
-        assert LogReader(tmp_path).table(iteration, ["id", "rules"]).to_pylist() == [
-            {"id": f"{iteration:04d}-0000", "rules": 0}
-        ]
-    log.append(record(1, 1, rules=3))
+        expected = as_it_was(record(iteration, 0, rules=3))
+        assert MatchRecord.from_json(found) == expected
+        reader = LogReader(tmp_path)
+        (told,) = reader.table(iteration, ["id", "rules", "turns.situation"]).to_pylist()
+        assert told == {"id": f"{iteration:04d}-0000", "rules": expected.rules, "turns": [{"situation": ""}]}
+        (told,) = reader.table(iteration, ["id", "turns.situation", "turns.seat"]).to_pylist()
+        assert told["turns"] == [{"seat": "opener", "situation": ""}]
+    log.append(at_a_place(record(1, 1, rules=3)))
     log.seal(1)
-    assert [row["rules"] for row in log.read(1)] == [0, 3], "an open log goes on in the present version"
+    assert [row["rules"] for row in log.read(1)] == [as_it_was(record(1, 0, rules=3)).rules, 3]
+    situations = [row["turns"][0]["situation"] for row in log.read(1)]
+    assert situations == ["", "here"], "an open log goes on in the present version"
+
+
+def at_a_place(record: MatchRecord) -> MatchRecord:
+    return replace(record, turns=tuple(turn._replace(situation="here") for turn in record.turns))
+
+
+def write_as(table: Any, version: int, path: Path) -> None:
+    """A sealed file as an earlier Arena wrote it."""
+    schema = schema_at(MATCHES, version)
+    known = [field.name for field in schema.field("turns").type.value_type]
+    rows = table.to_pylist()
+    for row in rows:
+        row["turns"] = [{name: turn[name] for name in known} for turn in row["turns"]]
+    older = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(older.replace_schema_metadata({"arena.schema_version": str(version)}), path)
 
 
 def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -267,13 +298,13 @@ def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
     log.seal(0)
     table = pq.read_table(tmp_path / "0000.parquet")
     pq.write_table(table.replace_schema_metadata({"arena.schema_version": "99"}), tmp_path / "0000.parquet")
-    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 2: upgrade"):
+    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 3: upgrade"):
         log.read(0)
     pq.write_table(table.replace_schema_metadata({}), tmp_path / "0000.parquet")
     with pytest.raises(StoreError, match="is not a match log"):
         log.read(0)
     path = tmp_path / "0001.jsonl"
-    path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
+    path.write_text(path.read_text().replace(f'"schema":{SCHEMA_VERSION}', '"schema":99'))
     with pytest.raises(StoreError, match=r"0001\.jsonl:1: .*upgrade"):
         log.read(1)
 

@@ -113,10 +113,10 @@ class Matches:
         role, policy = self.world.seats[seat]
         matches, seen, actions = self._sample(seat, states, rows, self._indices)
         for m, state, action in zip(matches, seen, actions.tolist(), strict=True):
-            told = (Message(sender="world", text=self.world.text(state)),)
-            said = str(action)
+            text, said = self.world.text(state), str(action)
+            told = (Message(sender="world", text=text),)
             turn = Turn(int(self._indices[m]), seat, role, policy, self.iteration, told, said, said, "", said, True, {},
-                        "stop", 1, 0.0)  # fmt: skip
+                        "stop", 1, 0.0, text)  # fmt: skip
             self._turns[seat][m].append(turn)
             self._indices[m] += 1
         return actions
