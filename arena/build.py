@@ -16,6 +16,7 @@ from arena.credit.critics.base import Critic, Measures
 from arena.credit.gold import gold_of
 from arena.credit.iteration import Crediting
 from arena.credit.measures import measure
+from arena.credit.names import declared
 from arena.errors import StoreError
 from arena.league.matchmaking import Matchmaker, WinRates
 from arena.league.pool import Pool
@@ -97,11 +98,12 @@ def build(
             critic.load(checkpoint.folder / "critic")
     temperatures = {name: role.sampling.temperature for name, role in roles.items()}
     gold = gold_of(experiment.credit)
+    says_what_it_pays = declared([table.make_game() for table in tables])
 
     def measured(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         return measure(needs, trajectories, policies, temperatures, gold, critic)
 
-    crediting = Crediting(experiment, measured, run.reader.log, state.get("credit", {}))
+    crediting = Crediting(experiment, measured, run.reader.log, state.get("credit", {}), says_what_it_pays)
     limits = Limits(**experiment.play.limits.model_dump())
     lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()))
     demonstrations = Demonstrations(experiment, lineup, policies.trainers)

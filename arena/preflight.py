@@ -24,6 +24,7 @@ from agents.weights import available, check_weights, resolve
 from arena.config.experiment import Experiment
 from arena.config.paths import RUN_WEIGHTS, anchored
 from arena.credit.gold import answer_in, gold_of
+from arena.credit.names import check_declared
 from arena.errors import ConfigError
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
@@ -57,6 +58,7 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     experiment = _of_runs(experiment)
     tables = set_tables(experiment)
     check_gold(experiment, tables)
+    check_declared(experiment, [table.make_game() for table in tables])
     check_spec(experiment)
     check_shown(experiment, tables)
     check_engine(experiment.engine)

@@ -20,6 +20,7 @@ class SealedBidAuction(SimultaneousGame):
     """
 
     price_rule: ClassVar[str]
+    reward_parts: Mapping[str, str] = {"won": "the value less the price"}
 
     def __init__(self, *, players: int = 2, max_value: int = 10, **options: Any) -> None:
         self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=2, most=6)))

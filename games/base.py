@@ -133,6 +133,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     name: ClassVar[str]
     seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
+    reward_parts: Mapping[str, str] = {}
+    """What the rules pay for, by the name of the reward's part; `illegal` and `stake` come with every game. Where
+    nothing is said, a slip in a name that an experiment's credit uses is found after the first iteration only."""
     perfect_information: bool = False
     """Whether every seat sees everything there is to know: then a search player may look ahead."""
     cooperative: bool = False

@@ -32,6 +32,7 @@ class ChessEndgame(TextGame):
     name = "chess_endgame"
     seats = SEATS
     metadata: ClassVar[dict[str, Any]] = {"name": "chess_endgame_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {OUTCOME: "1 for a win, -1 for a loss, `draw` for a draw"}
     # With the rook's side to move every position is won, in 16 own moves (31 in all) at most (Thompson's tables).
     theory: ClassVar[Mapping[str, float]] = {"value": 1.0, "longest_win": 16.0}
     perfect_information = True

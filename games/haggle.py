@@ -25,6 +25,7 @@ class Haggle(TextGame):
     name = "haggle"
     seats: tuple[str, ...] = ("seller", "buyer")
     metadata: ClassVar[dict[str, Any]] = {"name": "haggle_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {"deal": "the price less the cost, or the value less the price"}
     # At the defaults, n = 10: the mean best joint value is (n^2 - 1) / 6n, and (n - 1) / 2n of all matches can gain.
     theory: ClassVar[Mapping[str, float]] = {"no_deal": 0.0, "mean_best_joint_value": 1.65, "gainful": 0.45}
 

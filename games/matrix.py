@@ -22,6 +22,7 @@ class MatrixGame(SimultaneousGame):
     """
 
     seats: tuple[str, ...] = ("row", "column")
+    reward_parts: Mapping[str, str] = {ROUND: "the round's payoff"}
     acts: ClassVar[tuple[str, str]]
     payoff: ClassVar[Payoffs]
     story: ClassVar[str]

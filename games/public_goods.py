@@ -19,6 +19,7 @@ class PublicGoods(SimultaneousGame):
 
     name = "public_goods"
     metadata: ClassVar[dict[str, Any]] = {"name": "public_goods_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {ROUND: "the round's payoff"}
     theory: ClassVar[Mapping[str, float]] = {"equilibrium_payoff": 10.0, "best_mean_payoff": 15.0}
 
     def __init__(

@@ -24,6 +24,7 @@ class Ultimatum(TextGame):
     name = "ultimatum"
     seats: tuple[str, ...] = ("proposer", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "ultimatum_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {"deal": "the own share of the pie"}
     theory: ClassVar[Mapping[str, float]] = {
         "least_equilibrium_offer": 0, "most_equilibrium_offer": 1,
         "least_proposer_payoff": 9, "most_proposer_payoff": 10,

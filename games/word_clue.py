@@ -35,6 +35,7 @@ class WordClue(TextGame):
     name, cooperative = "word_clue", True
     seats: tuple[str, ...] = (GIVER, "guesser_1")
     metadata: ClassVar[dict[str, Any]] = {"name": "word_clue_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {"found": "1 for a right word", "missed": "what a wrong one costs"}
     # At the default options. Without any information the first guess pays 1/3 - 0.5 * 2/3 = 0; after a miss the next
     # round's pays 3/8 - 0.5 * 5/8 = 1/16, after a hit every other guess loses: 2/3 of 1/16 in all.
     theory: ClassVar[Mapping[str, float]] = {"best": 3.0, "no_information": 1 / 24}

@@ -36,6 +36,7 @@ def describe(name: str) -> dict[str, Any]:
         "private": {seat: dict(views[seat].private) for seat in seats if seat in views},
         "acts": {seat: list(views[seat].legal or ()) for seat in seats if seat in views},
         "options": {option: list(told) for option, *told in _options(factory)},
+        "rewards": dict(getattr(game, "reward_parts", {})),
         "theory": {name: float(value) for name, value in getattr(game, "theory", {}).items()},
         "players": _players(game),
         "roles": [row["role"] for row in entries("roles") if row["game"] == name],
@@ -104,6 +105,9 @@ def show_game(console: Console, name: str) -> None:
     head("options, as --option A=B or game.options")
     for option, (kind, default) in told["options"].items():
         line(f"{option}: {kind} = {default}")
+    if told["rewards"]:
+        head("rewards")
+        line(", ".join(f"{part}: {what}" for part, what in told["rewards"].items()))
     if told["theory"]:
         head("theory")
         line(", ".join(f"{what} {value:g}" for what, value in told["theory"].items()))

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache, wraps
 from inspect import Parameter, getdoc, isfunction, signature
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
@@ -52,6 +53,13 @@ class Chosen:
         return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*inner)
 
     @property
+    def rewards(self) -> set[str]:
+        """The rewards that its settings name."""
+        hints = get_type_hints(part(self.kind, self.name), include_extras=True)
+        named = (_rewards_in(hints[name], value) for name, value in self.whole().settings.items())
+        return {name for names in named for name in names}
+
+    @property
     def parts(self) -> "list[Chosen]":
         """The parts among its settings."""
         return _parts_in(self.whole().settings)
@@ -86,6 +94,11 @@ class Kind:
         """A place for what `arena.config.schema` writes of this kind."""
         place = {PLACE: self.name}
         return {"anyOf": [place, {"type": "null"}]} if self.optional else place
+
+
+@dataclass(frozen=True)
+class RewardName:
+    """Annotation of a setting, or of what it holds, that names a reward: one of the game's, or of a stage's."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +310,25 @@ def _parts_in(value: Any) -> list[Chosen]:
         value = dict(value)
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return [part for item in inner for part in _parts_in(item)]
+
+
+def _rewards_in(hint: Any, value: Any) -> Iterator[str]:
+    """Every name of a reward inside a value of settings that is annotated so."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        if isinstance(value, str) and any(isinstance(mark, RewardName) for mark in arguments[1:]):
+            yield value
+        yield from _rewards_in(arguments[0], value)
+    elif kind in (Union, UnionType):
+        for arm in arguments:
+            yield from _rewards_in(arm, value)
+    elif kind in (list, tuple) and isinstance(value, list | tuple):
+        for item in value:
+            yield from _rewards_in(arguments[0], item)
+    elif kind is dict and isinstance(value, Mapping):
+        for side, items in zip(arguments, ([*value.keys()], [*value.values()]), strict=True):
+            for item in items:
+                yield from _rewards_in(side, item)
 
 
 def _plain(value: Any) -> Any:

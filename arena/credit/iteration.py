@@ -11,6 +11,7 @@ from arena.config.schedules import Clock
 from arena.credit.assign import Credited, assign, select, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.critics.base import Measures
+from arena.credit.names import check_came
 from arena.credit.replay import Replay
 from arena.credit.selection import lost_deals
 from arena.records import MatchRecord, Trajectory, trained
@@ -31,8 +32,19 @@ class Credit(NamedTuple):
 class Crediting:
     """Credit as a run's experiment has it."""
 
-    def __init__(self, experiment: Experiment, measured: Measured, log: LogReader, state: dict[str, Any]) -> None:
-        """`state` is what an earlier one's `state` said, {} at the beginning."""
+    def __init__(
+        self,
+        experiment: Experiment,
+        measured: Measured,
+        log: LogReader,
+        state: dict[str, Any],
+        declared: bool = True,
+    ) -> None:
+        """`state` is what an earlier one's `state` said, {} at the beginning.
+
+        `declared`: whether the games say what they pay, so that rewards that credit names are known to exist.
+        """
+        self._declared = declared
         self.experiment, self.rule, self._measured = experiment, experiment.credit, measured
         self._memory: dict[str, Any] = state.get("memory", {})
         self._past: dict[str, Any] = state.get("replay", {})
@@ -63,6 +75,8 @@ class Crediting:
     def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
         """What every turn of a trained policy earned and was worth."""
         trajectories = trained(records)
+        if k == 1 and not self._declared:
+            check_came(self.experiment, self._tried(k, trajectories)[0])
         if self._replay is None:
             return Credit(assign(self._batch(k, trajectories, self.rule.needs, self._memory), self.rule), [])
         batch, rewards = self._tried(k, trajectories)

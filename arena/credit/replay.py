@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from arena.config.parts import Chosen, Kind
+from arena.config.parts import Chosen, Kind, RewardName
 from arena.credit.assign import Credited
 from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
@@ -83,7 +83,7 @@ class Success:
     _: KW_ONLY
     by: Keys = ("game", "role")
     group: Keys = tuple(PROBLEM)
-    of: str | None = None
+    of: Annotated[str, RewardName()] | None = None
     keep: Count = 8
     above: float = 0.1
     std: Spread = 0.05
@@ -150,7 +150,7 @@ class SelfImitation:
     _: KW_ONLY
     by: Keys = ("game", "role")
     group: Keys = tuple(PROBLEM)
-    of: str | None = None
+    of: Annotated[str, RewardName()] | None = None
     pattern: Annotated[str, AfterValidator(_pattern)] | None = None
     tolerate: Annotated[int, Field(ge=0)] = 10
     history: Count = 10_240

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from arena.config.parts import needs
+from arena.config.parts import RewardName, needs
 from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.tokens import gathered
@@ -150,7 +150,7 @@ def zero_variance(
     selection: Selection,
     *,
     by: list[TrajectoryKey] = PROBLEM,
-    of: str | None = None,
+    of: Annotated[str, RewardName()] | None = None,
     tolerance: Spread = 1e-6,
 ) -> Selection:
     """Groups whose scores are all equal are dropped: DAPO's dynamic sampling, which `play.resample` completes.
@@ -173,7 +173,7 @@ def accuracy_band(
     low: float = 0.1,
     high: float = 0.9,
     by: list[TrajectoryKey] = PROBLEM,
-    of: str | None = None,
+    of: Annotated[str, RewardName()] | None = None,
 ) -> Selection:
     """Groups whose mean score lies outside [low, high] are dropped: too hard, or too easy.
 
@@ -193,7 +193,7 @@ def std_band(
     top: Annotated[float, Field(gt=0, le=1)] = 1.0,
     by: list[TrajectoryKey] = PROBLEM,
     among: list[TrajectoryKey] = AGENT,
-    of: str | None = None,
+    of: Annotated[str, RewardName()] | None = None,
 ) -> Selection:
     """Groups whose scores deviate by less than `low` are dropped, and all but the `top` share that deviates most.
 

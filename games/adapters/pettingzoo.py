@@ -69,6 +69,7 @@ class PettingZooGame(ForeignGame):
 
     name = "pettingzoo"
     metadata: ClassVar[dict[str, Any]] = {"name": "pettingzoo_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {OUTCOME: "what the environment pays at the step"}
     library = "PettingZoo"
 
     def __init__(self, env: str | Callable[..., Any], **options: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from games.base import TextGame
+from games.base import ILLEGAL, STAKE, TextGame
 from games.conformance.random_acts import filled, garbage, legal_act, mutated
 
 LONGEST = 20_000
@@ -78,6 +78,9 @@ def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
         reward = game.rewards[other]
         if not math.isfinite(reward) or abs(reward - sum(game.infos[other]["rewards"].values())) > 1e-9:
             raise Broken(f"{where}: {other}'s reward {reward} is not finite or not the sum of its parts")
+        strangers = game.infos[other]["rewards"].keys() - {*game.reward_parts, ILLEGAL, STAKE}
+        if game.reward_parts and strangers:
+            raise Broken(f"{where}: {other} was paid '{min(strangers)}', which is not among the game's reward_parts")
         if not valid and (reward > 0 or (other == seat and reward > -game.penalty)):
             raise Broken(f"{where}: an illegal act of {seat} paid {other} {reward:g}")
     if game.turns % 16 == 0:

@@ -94,6 +94,7 @@ class OpenSpielGame(TextGame):
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {OUTCOME: "what OpenSpiel pays at the state's change"}
     seats: tuple[str, ...] = ()
 
     def __init__(self, spiel: str, **options: Any) -> None:

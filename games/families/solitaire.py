@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from games.base import TextGame, choice, number, whole_number
@@ -17,6 +18,8 @@ class Solitaire(TextGame):
     for every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai
     et al. 2023); cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
     """
+
+    reward_parts: Mapping[str, str] = {GOAL: "1 for reaching the goal", COST: "what an act costs"}
 
     def __init__(
         self, *, max_turns: int, reward: Literal["goal", "steps"] = "goal", cost: float = 0.01, **options: Any

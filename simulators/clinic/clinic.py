@@ -56,6 +56,13 @@ class Clinic(Simulator):
 
     name = "clinic"
     metadata: ClassVar[dict[str, Any]] = {"name": "clinic_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        "diagnosis": "the right disease", "cost": "of questions and tests", "repeat": "what is known was asked again",
+        "information": "shaping, by what is known", "question": "an answered question (doctoragent)",
+        "unsure": "a question without an answer (doctoragent)", "overrun": "no turns are left (doctoragent)",
+        "reading": "the patient's words had to be replaced", "wrong": "the patient told what is not so",
+        "secret": "the patient told a secret unasked", "unread": "the patient's answer cannot be read",
+    }  # fmt: skip
     personas = tuple(PERSONAS)
     players: ClassVar[Mapping[str, Callable[[Clinic, int], Answer]]] = players.PLAYERS
     seats: tuple[str, ...] = (DOCTOR,)

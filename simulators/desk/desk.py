@@ -55,6 +55,11 @@ class Desk(Simulator):
 
     name = "desk"
     metadata: ClassVar[dict[str, Any]] = {"name": "desk_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        "outcome": "1 where all is as it should be", "cost": "of a tool call",
+        "reading": "the customer's words had to be replaced", "wrong": "the customer told what is not so",
+        "secret": "the customer told a secret unasked", "unread": "the customer's answer cannot be read",
+    }  # fmt: skip
     personas = tuple(PERSONAS)
     players: ClassVar[Mapping[str, Callable[[Desk, int], Answer]]] = players.PLAYERS
     seats: tuple[str, ...] = (AGENT,)

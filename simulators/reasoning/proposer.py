@@ -38,6 +38,10 @@ class ProposerSolver(Simulator):
 
     name = "proposer_solver"
     metadata: ClassVar[dict[str, Any]] = {"name": "proposer_solver_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        RIGHT: "1 for a solver's right answer",
+        CHALLENGE: "the proposer's, by `pays`",
+    }
     whole_acts = True
 
     def __init__(

@@ -46,6 +46,7 @@ class Reasoning(Simulator):
     name = "reasoning"
     seats = (SOLVER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "reasoning_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {RIGHT: "the answer's score"}
     whole_acts = True
 
     def __init__(

@@ -53,6 +53,11 @@ def folder(place: Path, name: str, **changes: object) -> Path:
         ("evaluate={games: [{name: kuhn_pokr}]}", "did you mean 'kuhn_poker'"),
         ("evaluate={games: [{name: kuhn_poker}], against: [runs/latest@9]}", "keeps no weights of iteration 9"),
         ("seats.responder.role=nowhere.yaml", "nowhere.yaml"),
+        ("credit.weights={dael: 0.2}", "credit.weights: no reward is called 'dael' — did you mean 'deal'? (there are:"),
+        ("credit.stages=[{clip: {part: daal, between: [0, 1]}}]", "credit.stages: clip: no reward is called 'daal'"),
+        ("credit.stages=[{gate: {on: {dea: 1}, parts: [deal]}}]", "credit.stages: gate: no reward is called 'dea'"),
+        ("learn.replay={self_imitation: {of: deel}}", "learn.replay: self_imitation: no reward is called 'deel'"),
+        ("credit={stages: [valid_act], weights: {valid_akt: 1}}", "did you mean 'valid_act'"),
         ("game.name=race.py:Race", "race.py (arena list games)"),
     ],
 )
@@ -85,3 +90,45 @@ def test_a_resume_without_the_key_says_so_and_changes_nothing(place: Path) -> No
     told = arena("resume", run)
     assert told.code == 2 and "OPENAI_API_KEY" in told.line
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_reward_of_an_undeclared_game_is_missed_after_the_first_iteration(place: Path) -> None:
+    """`deal` came, `one` never does."""
+    (place / "race.py").write_text(RACE)
+    players = [f"seats.{seat}.role=player" for seat in ("opener", "responder")]
+    race = [part for setting in ("game.name=race.py:Race", *players) for part in ("--set", setting)]
+    told = arena(*TINY, *NO_IMITATION, *race, "--set", "credit.weights={one: 2}")
+    assert told.code == 2
+    assert "credit.weights: no reward is called 'one'" in told.err and "(there are: deal, illegal, stake)" in told.err
+    assert arena(*TINY, *NO_IMITATION, *race, "--set", "credit.weights={deal: 2}").code == 0
+
+
+RACE = """
+from games.base import IllegalAct, TextGame
+
+class Race(TextGame):
+    name, seats, metadata = "race", ("opener", "responder"), {"name": "race_v0", "render_modes": ["ansi"]}
+
+    def __init__(self, *, max_turns=4, **options):
+        super().__init__(**options)
+
+    def set_up(self, rng, options):
+        pass
+
+    def rules(self):
+        return "Say anything."
+
+    def public(self):
+        return {}
+
+    def private(self, seat):
+        return {}
+
+    def legal(self, seat):
+        return ["GO"]
+
+    def play(self, seat, act):
+        self.pay(seat, "deal", 1.0)
+        self.end("gone", "Gone.")
+        return act
+"""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from arena.config.parts import RewardName
 from arena.credit.batch import Bools, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import Discount
 from arena.credit.estimators.relative import PROBLEM, relative
@@ -62,7 +63,7 @@ def step_episode(
     batch: TurnBatch,
     rewards: Floats,
     *,
-    match: str = "match",
+    match: Annotated[str, RewardName()] = "match",
     gamma: Discount = 0.5,
     episode_weight: Weight = 1.0,
     step_weight: Weight = 1.0,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from arena.config.parts import RewardName
 from arena.credit.batch import Bools, Floats, Ints, TurnBatch
 from arena.records import Turn
 
@@ -22,7 +23,7 @@ def _readable(pattern: str) -> str:
     return pattern
 
 
-Part = Annotated[str, Field(min_length=1)]
+Part = Annotated[str, Field(min_length=1), RewardName()]
 """The name of a reward, of the game's or of an earlier stage."""
 Regex = Annotated[str, AfterValidator(_readable)]
 """A regular expression of Python's `re`; it is searched for anywhere in a text."""

@@ -1,8 +1,9 @@
 """Information gain: a turn is worth what it adds to the policy's own belief in the right answer."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from arena.config.parts import needs
 from arena.credit.batch import Floats, Key, TurnBatch
@@ -16,7 +17,7 @@ def information_gain(
     rewards: Columns,
     *,
     outcome: Part,
-    gold: Part = "answer",
+    gold: Annotated[str, Field(min_length=1)] = "answer",
     before: str = "The answer is ",
     unit: Literal["probability", "log_probability"] = "probability",
     normalise: Literal["joint", "separate", "none"] = "joint",

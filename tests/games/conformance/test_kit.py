@@ -145,6 +145,8 @@ class Picky(KuhnPoker):
 
 
 class Generous(KuhnPoker):
+    reward_parts: ClassVar = {}
+
     def play(self, seat, act):
         try:
             return super().play(seat, act)
@@ -154,9 +156,17 @@ class Generous(KuhnPoker):
 
 
 class Printing(KuhnPoker):
+    reward_parts: ClassVar = {}
+
     def end(self, reason, announcement):
         super().end(reason, announcement)
         self.pay("first", "tip", 0.5)
+
+
+class Undeclared(KuhnPoker):
+    def end(self, reason, announcement):
+        super().end(reason, announcement)
+        self.pay("first", "tip", 0.0)
 
 
 class Endless(KuhnPoker):
@@ -205,6 +215,7 @@ class Forging(KuhnPoker):
         (Picky, "fuzz", "a legal act was refused: Not a legal act: no"),
         (Generous, "fuzz", "paid first 1"),
         (Printing, "fuzz", "the game is zero-sum, but the payoffs are"),
+        (Undeclared, "fuzz", "first was paid 'tip', which is not among the game's reward_parts"),
         (Cached, "facts", "whoever changes what public(), private() or legal() gave changes the game"),
         (Arrays, "determinism", "TypeError: Object of type set is not JSON serializable"),
         (Wishful, "facts", "theory['value'] is not a finite number"),
