@@ -113,6 +113,9 @@ class PlaySpec(Spec):
     """Of one iteration, all tables together."""
     group: Matches = 1
     """How many matches share a deal, for estimators that compare within one; divides `matches`."""
+    pool: Matches | None = None
+    """Deals are drawn from so many, as tasks of a training set are: all of them, in a random order, before any comes
+    again; null is always new ones."""
     resample: Annotated[int, Field(ge=0, le=10**4)] = 0
     """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
     branch: Annotated[int, Field(ge=0, le=10**4)] = 0

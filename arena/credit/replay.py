@@ -72,16 +72,16 @@ class Success:
     injected one counts as of the group's deal, in statistics too (the selector `replayed` takes it out of them), and
     comes before selection, so that `zero_variance` keeps the group.
 
-    With fresh deals every iteration the success is another deal's; where tasks recur add `seed` to `by`. The released
-    code computes old log-probabilities anew and so hides that the sample is off-policy: the default here too unless
-    the loss has a correction. Nothing happens while no success is remembered. Source: ARPO (Lu et al. 2025, dvlab),
-    n = 8, FIFO of 8 by task.
+    A task is a deal, and deals come again with `play.pool` only; without `seed` in `by` the success may be another
+    deal's. The released code computes old log-probabilities anew and so hides that the sample is off-policy: the
+    default here too unless the loss has a correction. Nothing happens while no success is remembered. Source: ARPO (Lu
+    et al. 2025, dvlab), n = 8, FIFO of 8 by task.
     """
 
     memory: dict[str, Any]
     log: LogReader
     _: KW_ONLY
-    by: Keys = ("game", "role")
+    by: Keys = ("game", "seed", "role")
     group: Keys = tuple(PROBLEM)
     of: Annotated[str, RewardName()] | None = None
     keep: Count = 8

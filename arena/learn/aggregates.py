@@ -29,6 +29,17 @@ def turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     return _mean_of_means(turns, learned)
 
 
+def stream_turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
+    """Every stream weighs the same, in it every turn, its tokens 1 / (streams · its turns · the turn's tokens).
+
+    The mean over a dialogue's turns, then over dialogues, of EPO (ACL 2025).
+    """
+    spoken = np.unique(np.stack([streams, turns])[:, learned], axis=1)
+    counts = np.bincount(spoken[0], minlength=int(streams.max(initial=-1)) + 1)
+    sizes = np.bincount(turns, learned, int(turns.max(initial=-1)) + 1)
+    return learned / np.maximum(1, sizes[turns]) / np.maximum(1, counts[streams]) / max(1, int((counts > 0).sum()))
+
+
 def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Every stream weighs the same, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024).
 
@@ -53,5 +64,5 @@ def _mean_of_means(groups: Ints, learned: Bools) -> Weights:
 
 
 AGGREGATES: dict[str, Callable[..., Weights]] = {
-    f.__name__: f for f in (token_mean, turn_mean, stream_mean, constant_length)
+    f.__name__: f for f in (token_mean, turn_mean, stream_mean, stream_turn_mean, constant_length)
 }

@@ -43,7 +43,9 @@ def iteration_plans(
     specs = experiment.all_tables()
     counts = apportion(experiment.play.deals if deals is None else deals, [spec.share for spec in specs])
     counted = zip(specs, tables, counts, strict=True)
-    return _plans(experiment.seed, k, [(t, s) for spec, t, n in counted for s in seats(spec, t, n)], group, before)
+    dealt = [(t, s) for spec, t, n in counted for s in seats(spec, t, n)]
+    seeds = _from_pool(experiment, k, before, len(dealt)) if experiment.play.pool else None
+    return _plans(experiment.seed, k, dealt, group, before, seeds)
 
 
 def branch_plans(
@@ -82,21 +84,39 @@ def _configured(spec: TableSpec, table: Table, policies: Mapping[str, Policy]) -
     return seatings(table, {seat: held.policy for seat, held in spec.seats.items()}, policies)
 
 
+def _from_pool(experiment: Experiment, k: int, before: int, count: int) -> list[int]:
+    """The seeds of an iteration's next deals: the run goes through its pool again and again, each time reordered."""
+    size = experiment.play.pool or 0
+    pool = np.random.SeedSequence((experiment.seed, number("pool"))).generate_state(size, np.uint64)
+    first = (k - 1) * experiment.play.deals + before
+    passes = {n // size for n in range(first, first + count)}
+    orders = {n: generator(experiment.seed, n, "pool", "order").permutation(size) for n in passes}
+    return [int(pool[orders[n // size][n % size]]) for n in range(first, first + count)]
+
+
 def _plans(
-    seed: int, k: int, deals: Sequence[tuple[Table, dict[str, Seating]]], group: int = 1, before: int = 0
+    seed: int,
+    k: int,
+    deals: Sequence[tuple[Table, dict[str, Seating]]],
+    group: int = 1,
+    before: int = 0,
+    pool: Sequence[int] | None = None,
 ) -> list[MatchPlan]:
-    """A plan for each match, numbered: `group` of them for each deal, each with draws of its own."""
+    """A plan for each match, numbered: `group` of them for each deal, each with draws of its own.
+
+    `pool` are the deals' seeds where those may come again: then an iteration has draws of its own, too.
+    """
     place = (seed, k, number("deals"), *([before] if before else []))
-    seeds = np.random.SeedSequence(place).generate_state(len(deals), np.uint64)
+    seeds = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist() if pool is None else pool
     return [
         MatchPlan(
             f"{k:04d}-{before * group + i:04d}",
             k,
             t.game.name,
             dict(t.game.options),
-            int(seeds[i // group]),
+            seeds[i // group],
             dict(seats),
-            draws=(i % group,) if group > 1 else (),
+            draws=(*((i % group,) if group > 1 else ()), *((k,) if pool else ())),
         )
         for i, (t, seats) in enumerate(deal for deal in deals for _ in range(group))
     ]

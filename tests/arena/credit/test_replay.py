@@ -59,10 +59,13 @@ KNOWN = ["0001-0005", "buyer", "shared", KEY, 1.0]
 # -- a success in a failed group ---------------------------------------------------------------------------
 
 
+ANY_DEAL = ("game", "role")
+
+
 @pytest.mark.parametrize("seal", [True, False])
 def test_injection_into_a_group_of_failures_by_hand(tmp_path: Path, seal: bool) -> None:
     """One 1 among seven 0: mean 1/8, sample variance ((7/8)² + 7 (1/8)²) / 7 = 1/8; (7/8)/√(1/8) = 2.475, -.354."""
-    replay = Success({KEY: [KNOWN]}, logged(tmp_path, OLD, seal=seal))
+    replay = Success({KEY: [KNOWN]}, logged(tmp_path, OLD, seal=seal), by=ANY_DEAL)
     found = groups([0.0] * 8)
     heard = replay.inject(*fresh(found))
     assert heard[0] == replace(OLD, seed=0, replayed=True) and heard[1:] == found[1:]
@@ -75,8 +78,16 @@ def test_injection_into_a_group_of_failures_by_hand(tmp_path: Path, seal: bool) 
     assert values[1][0] == pytest.approx(-0.354, abs=5e-4)
 
 
+def test_a_success_in_another_deal_is_no_success_of_the_task(tmp_path: Path) -> None:
+    memory: dict[str, Any] = {}
+    replay = Success(memory, logged(tmp_path, OLD))
+    replay.again(*fresh([replace(OLD, seed=5)]), [])
+    batch, rewards = fresh([*groups([0.0, 0.0]), *(replace(t, seed=5) for t in groups([0.0, 0.0]))])
+    assert [t.replayed for t in replay.inject(batch, rewards)] == [False, False, True, False]
+
+
 def test_out_of_the_statistics_the_failures_stay_worth_nothing(tmp_path: Path) -> None:
-    heard = Success({KEY: [KNOWN]}, logged(tmp_path, OLD)).inject(*fresh(groups([0.0] * 8)))
+    heard = Success({KEY: [KNOWN]}, logged(tmp_path, OLD), by=ANY_DEAL).inject(*fresh(groups([0.0] * 8)))
     found = credited(heard, "replayed", estimator="dr_grpo")
     assert [c.advantages.tolist() for c in found] == [[1.0, 1.0]] + [[0.0]] * 7
 
@@ -87,7 +98,7 @@ def test_only_failed_groups_get_one(tmp_path: Path) -> None:
     sellers = [replace(t, role="seller", seat="seller") for t in found]
     others = [replace(t, policy="other") for t in found]
     batch, rewards = fresh(found + sellers + others)
-    heard = Success(known, logged(tmp_path, OLD)).inject(batch, rewards)
+    heard = Success(known, logged(tmp_path, OLD), by=ANY_DEAL).inject(batch, rewards)
     # deal 1 varies, deal 2 is no failure, deal 4 is alone, and nobody else's success is theirs
     assert [i for i, t in enumerate(heard) if t.replayed] == [0, 6]
     assert [t.seed for t in heard] == [t.seed for t in batch.trajectories]
@@ -97,7 +108,7 @@ def test_only_failed_groups_get_one(tmp_path: Path) -> None:
 
 def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> None:
     memory: dict[str, Any] = {}
-    replay = Success(memory, logged(tmp_path), keep=2)
+    replay = Success(memory, logged(tmp_path), keep=2, by=ANY_DEAL)
     found = groups([0.0, 0.1, 0.11, 1.0], [0.5])
     found += [trajectory(1.0, match="0002-0009", role="seller")]
     batch, rewards = fresh(found)
@@ -109,7 +120,7 @@ def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> Non
     }
     assert json.loads(json.dumps(memory)) == memory
     by_deal: dict[str, Any] = {}
-    Success(by_deal, logged(tmp_path), by=("game", "seed")).again(batch, rewards, [])
+    Success(by_deal, logged(tmp_path)).again(batch, rewards, [])
     assert [len(rows) for rows in by_deal.values()] == [2, 1, 1]
 
 
@@ -117,7 +128,10 @@ def test_a_named_reward_can_be_the_score(tmp_path: Path) -> None:
     found = groups([0.0, 0.0])
     batch = TurnBatch(found)
     memory: dict[str, Any] = {KEY: [KNOWN]}
-    by_sum, by_deal = Success(memory, logged(tmp_path, OLD)), Success(memory, logged(tmp_path), of="deal")
+    by_sum, by_deal = (
+        Success(memory, logged(tmp_path, OLD), by=ANY_DEAL),
+        Success(memory, logged(tmp_path), by=ANY_DEAL, of="deal"),
+    )
     assert not any(t.replayed for t in by_sum.inject(batch, np.array([1.0, 1.0])))
     by_deal = replace(by_deal, log=by_sum.log)
     assert [t.replayed for t in by_deal.inject(batch, np.array([1.0, 1.0]))] == [True, False]
@@ -257,7 +271,7 @@ EAGER = {
 def replaying(warm: str, which: str) -> Experiment:
     return started_warm(
         warm, "iterations=3", "checkpoint.keep=9", "play.matches=6", "play.group=3", f"learn.replay={EAGER[which]}",
-        "credit.estimator=dr_grpo",
+        "play.pool=2", "credit.estimator=dr_grpo",
     )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ def test_by_hand() -> None:
     assert weights("turn_mean").tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 9, 1 / 9, 1 / 9])
     # two streams of 3 tokens each
     assert weights("stream_mean").tolist() == pytest.approx([1 / 6] * 6)
+    # the first stream's two turns share its half
+    assert weights("stream_turn_mean").tolist() == pytest.approx([1 / 8, 1 / 8, 1 / 4, 1 / 6, 1 / 6, 1 / 6])
     # two streams, 10 tokens each by decree
     assert weights("constant_length").tolist() == pytest.approx([1 / 20] * 6)
 
@@ -36,6 +38,7 @@ def test_what_is_out_of_the_loss_weighs_nothing_and_is_not_counted() -> None:
     assert weights("token_mean", learned=learned).tolist() == [0.5, 0, 0.5, 0, 0, 0]
     assert weights("turn_mean", learned=learned).tolist() == [0.5, 0, 0.5, 0, 0, 0]
     assert weights("stream_mean", learned=learned).tolist() == [0.5, 0, 0.5, 0, 0, 0]
+    assert weights("stream_turn_mean", learned=learned).tolist() == [0.5, 0, 0.5, 0, 0, 0]
     assert weights("constant_length", learned=learned).tolist() == [0.1, 0, 0.1, 0, 0, 0]
 
 
@@ -88,5 +91,5 @@ def test_padding_does_not_matter(step: Any, more: int) -> None:
 @settings(deadline=None)
 @given(steps())
 def test_means_weigh_1_in_all(step: Any) -> None:
-    for name in ("token_mean", "turn_mean", "stream_mean"):
+    for name in ("token_mean", "turn_mean", "stream_mean", "stream_turn_mean"):
         assert weights(name, *step).sum() == pytest.approx(float(step[2].any()))
