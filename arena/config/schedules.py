@@ -31,6 +31,18 @@ def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Annota
     return end + (start - end) * (1.0 + math.cos(math.pi * _progress(clock, over, after))) / 2.0
 
 
+def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
+    """EPO-entropy's phases: in the first half of `over` iterations down to .83 of `start`, then from .8 towards .04.
+
+    With h = over / 2 and e iterations done: start · (1 - .2 (1 - exp(-2 e/h))) while e <= h, then
+    start · .8 exp(-3 (e - h)/h). Source: EPO (Xu et al. 2025), the released weight of its entropy term, h = 75.
+    """
+    done, half = clock.iteration - 1, over / 2
+    if done <= half:
+        return start * (1.0 - 0.2 * (1.0 - math.exp(-2.0 * done / half)))
+    return start * 0.8 * math.exp(-3.0 * (done - half) / half)
+
+
 def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], every: Steps) -> float:
     """The next of `values` every `every` iterations, then the last: ScalingInter-RL's staircase (Xi et al. 2025)."""
     return values[min((clock.iteration - 1) // every, len(values) - 1)]
@@ -45,5 +57,6 @@ SCHEDULES: dict[str, Callable[..., float]] = {
     "constant": constant,
     "linear": linear,
     "cosine": cosine,
+    "explore_exploit": explore_exploit,
     "steps": steps,
 }

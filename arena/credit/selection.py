@@ -77,13 +77,13 @@ def lost_deals(batch: TurnBatch, selection: Selection) -> float:
 
 
 def void_turns(
-    batch: TurnBatch, rewards: Floats, selection: Selection, *, void: Literal["empty", "invalid"] = "empty"
+    batch: TurnBatch, rewards: Floats, selection: Selection, *, void: Literal["empty", "invalid"] = "invalid"
 ) -> Selection:
     """Trajectories with a void turn are out of the loss, and stay in the statistics.
 
-    Void is a turn without an act (empty), or also one whose act the game could not read or allow (invalid). Source:
-    SimpleTIR (Xue et al. 2025), where a void turn has neither code nor a final answer and ends the episode; here
-    ending it is the game's business (`illegal: end`).
+    Void is a turn whose act the game could not read or allow (invalid), or only one without an act (empty). Source:
+    SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer, prose alone, is void and ends the
+    episode; here ending it is the game's business (`illegal: end`), and it is out of the loss either way.
     """
     column = batch.column(lambda turn: not (turn.valid if void == "invalid" else turn.action.strip()))
     return selection.out_of_loss(batch.totals(column)[batch.owner] > 0)

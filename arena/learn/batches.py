@@ -72,6 +72,8 @@ class TokenBatch:
     """[N] int64, the number of the token's turn within its trajectory."""
     learned: torch.Tensor
     """[N] bool, whether the token is in the loss."""
+    replayed: torch.Tensor | None = None
+    """[N] bool, whether the token comes from an earlier iteration; None is nowhere."""
     reference: torch.Tensor | None = None
     rivals: torch.Tensor | None = None
     """The summed log-ratio, log p - log p_old, of the other answer of the token's pair, when a loss asks for it."""
@@ -124,6 +126,7 @@ def token_batch(
         streams=along([streams]),
         places=along([s.places for s in chosen]),
         learned=along([s.learned for s in chosen]),
+        replayed=along([np.full(len(s.advantages), s.source == "replayed") for s in chosen]),
         reference=along(references).float() if len(references) == len(chosen) else None,
         rivals=None if rivals is None else along([rivals[i] for i in batch.index]),
         clock=clock,

@@ -171,17 +171,23 @@ def covariance_clip(
     share: Annotated[float, Field(gt=0, le=1)] = 0.02,
     low: float = 1.0,
     high: float = 40.0,
+    of: Literal["all", "replayed"] = "all",
 ) -> torch.Tensor:
     """Clip-Cov: the loss is taken away from a few tokens whose advantage and log-probability are high together.
 
     Such tokens, with low < (A - mean A)(log π - mean log π) < high, drive entropy down. Means are over the tokens in
-    the loss of the micro-batch, so what is taken depends on `token_budget`; tokens that the clip holds already are
-    left out, and nothing is taken where all advantages are equal. At most `share` of the tokens, but one if there is
-    any. Of more candidates the released code takes some at random; here they are taken evenly spaced in their order,
-    so that the same batch always gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al.
-    2025) for its replayed samples alone .02, 1 to 40, in its ALFWorld and WebShop scripts 2 to 60.
+    the loss of the micro-batch, with `of: replayed` over those that replay brought back, which alone are held then; so
+    what is taken depends on `token_budget`. Tokens that the clip holds already are left out, and nothing is taken
+    where all advantages are equal. At most `share` of the tokens, but one if there is any. Of more candidates the
+    released code takes some at random; here they are taken evenly spaced in their order, so that the same batch always
+    gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to
+    40, in its ALFWorld and WebShop scripts 2 to 60.
     """
     own, logprobs = tokens.learned, tokens.logprobs.detach()
+    if of == "replayed":
+        own = own & tokens.replayed if tokens.replayed is not None else torch.zeros_like(own)
+    if not own.any():
+        return torch.zeros_like(loss.loss)
     middle = (tokens.advantages[own].mean(), logprobs[own].mean())
     covariance = (tokens.advantages - middle[0]) * (logprobs - middle[1])
     candidates = torch.nonzero(own & ~loss.clipped & (covariance > low) & (covariance < high)).squeeze(-1)

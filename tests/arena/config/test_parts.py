@@ -125,6 +125,9 @@ def test_schedules_by_hand() -> None:
         [1, 0.5 + half, 0.5, 0.5 - half, 0, 0]
     )
     assert told("schedule", "steps", values=[6, 13, 20], every=2) == [6, 6, 13, 13, 20, 20]
+    # half of 4 is 2: 1, 1 - .2 (1 - 1/e), 1 - .2 (1 - 1/e²), then .8 e^-1.5, .8 e^-3
+    falling = [2.0, 1.7471517765, 1.6541341133, 0.3570082562, 0.0796592937]
+    assert told("schedule", "explore_exploit", start=2.0, over=4)[:5] == pytest.approx(falling)
     assert told("schedule", "steps", values=[1, 2], every=1) == [1, 2, 2, 2, 2, 2]
 
 

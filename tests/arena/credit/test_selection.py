@@ -63,7 +63,7 @@ def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]
 def test_out_of_the_loss_keeps_the_statistics() -> None:
     """SimpleTIR: the void trajectory has no token in the loss, and the others' baseline still knows its reward."""
     found = groups([0.0, 3.0, 6.0])
-    found[0] = trajectory(0.0, match="0001-0000", action=" ")
+    found[0] = trajectory(0.0, match="0001-0000", action=" ", valid=False)
     one = credited(found, "void_turns", **GROUPED)
     # mean (0 + 3 + 6) / 3 = 3
     assert [c.advantages.tolist() for c in one] == [[-3], [0], [3]]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.scoring import StreamScorer, pack
 from arena.config.experiment import LearnSpec
 from arena.config.parts import choose
 from arena.config.schedules import Clock
-from arena.learn.batches import TokenBatch
+from arena.learn.batches import TokenBatch, token_batch
 from arena.learn.losses import TokenLoss, policy_gradient
 from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3
 from arena.learn.trainer import PolicyTrainer
@@ -242,6 +244,25 @@ def test_the_covariance_clip_by_hand() -> None:
     assert covariances(tokens) == [0], "one, though 2 % of 4 is less"
     assert covariances(tokens, share=1.0, clipped=tensor(1, 0, 0, 0) > 0) == [3], "the clip holds 0 already"
     assert covariances(tokens, share=1.0, low=50.0, high=60.0) == []
+
+
+def test_the_covariance_clip_may_hold_replayed_tokens_alone() -> None:
+    # of the replayed mean A = 1, mean logp = -3; covariances 2*2 = 4, 0*0 = 0, -2*-2 = 4; the others' are not asked
+    now = tensor(-1, -3, -5, -1, -9).requires_grad_()
+    tokens = batch(now, now.detach(), tensor(3, 1, -1, 30, -30), replayed=tensor(1, 1, 1, 0, 0) > 0)
+    assert covariances(tokens, share=1.0, of="replayed") == [0, 2]
+    assert covariances(replace(tokens, replayed=None), share=1.0, of="replayed") == []
+    assert 3 in covariances(tokens, share=1.0, high=400.0)
+
+
+def test_what_a_trainer_learns_from_knows_where_it_came_from() -> None:
+    model = tiny()
+    given = [replace(s, source="replayed" if k % 2 else "played") for k, s in enumerate(samples(model))]
+    (packed,) = pack([s.stream for s in given], [1.0] * len(given), 10**6)
+    tokens = token_batch(packed, StreamScorer(model)(packed), given, None, Clock(), {})
+    assert tokens.replayed is not None
+    expected = [packed.index[row] % 2 == 1 for row in packed.rows.tolist()]
+    assert tokens.replayed.tolist() == expected and any(expected) and not all(expected)
 
 
 def test_means_are_those_of_the_tokens_in_the_loss() -> None:
