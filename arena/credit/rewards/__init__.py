@@ -8,7 +8,7 @@ Weights (`credit.weights`) come after all of them, so that what a stage makes ca
 from collections.abc import Callable
 
 from arena.credit.batch import Floats
-from arena.credit.rewards.attempts import margin, quality, repetition, self_correction, unary_decay
+from arena.credit.rewards.attempts import attempts, margin, quality, repetition, self_correction, unary_decay
 from arena.credit.rewards.columns import Columns
 from arena.credit.rewards.information_gain import information_gain
 from arena.credit.rewards.process import kl_penalty, pivotal, tool_bonus
@@ -24,7 +24,7 @@ STAGES: dict[str, Stage] = {
         valid_act, format, cut_off, length, overlong,
         clip, gate, dense, outcome_only, shuffle,
         information_gain, tool_bonus, pivotal, kl_penalty,
-        unary_decay, repetition, self_correction, margin, quality,
+        unary_decay, repetition, attempts, self_correction, margin, quality,
     )
 }  # fmt: skip
 

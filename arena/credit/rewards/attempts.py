@@ -58,6 +58,20 @@ def _answer(text: str, read: re.Pattern[str] | None) -> str | None:
     return " ".join(text.casefold().split())
 
 
+def attempts(batch: TurnBatch, rewards: Columns, *, part: Part) -> dict[str, Floats]:
+    """The part under two names, `first_attempt` on a trajectory's first turn and `later_attempts` on the others.
+
+    So that they can weigh differently: SCoRe's stage one (Kumar et al. 2024) is `weights: {first_attempt: 0}` with the
+    regulariser `kl: {turns: [0]}`, which pins what earns nothing.
+    """
+    right, first = column(batch, rewards, part), batch.place == 0
+    return {
+        part: np.zeros(len(right)),
+        "first_attempt": np.where(first, right, 0.0),
+        "later_attempts": np.where(first, 0.0, right),
+    }
+
+
 def self_correction(
     batch: TurnBatch,
     rewards: Columns,

@@ -223,6 +223,13 @@ def test_k2_and_k3_never_pay(old: list[float], reference: list[float]) -> None:
 # -- trying again ------------------------------------------------------------------------------------------
 
 
+def test_attempts_are_told_apart() -> None:
+    found = [trajectory(3, right=[1, 0.5, 0.25]), trajectory(1, right=[1])]
+    named = run(found, {"attempts": {"part": "right"}})
+    assert named["right"] == [0, 0, 0, 0]
+    assert named["first_attempt"] == [1, 0, 0, 1] and named["later_attempts"] == [0, 0.5, 0.25, 0]
+
+
 def test_unary_decay_by_hand() -> None:
     found = [trajectory(1, right=[1]), trajectory(3, right=[0, 0, 1]), trajectory(2, right=[-1, 0])]
     assert run(found, {"unary_decay": {"part": "right"}})["right"] == [1, 0, 0, 0.25, 0, 0]
@@ -302,6 +309,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "information_gain": {"outcome": "right"},
     "pivotal": {"part": "tools", "goal": "right"},
     "tool_bonus": {"part": "tools"},
+    "attempts": {"part": "right"},
     "unary_decay": {"part": "right"},
     "self_correction": {"part": "right"},
     "margin": {"part": "right", "over": "match"},
