@@ -183,11 +183,11 @@ def _check_critic(rule: CreditSpec) -> None:
 
 
 def _check_groups(experiment: Experiment) -> None:
-    """Who compares matches of one deal has more than one of them."""
-    credit = experiment.credit
+    """Who compares matches of one deal has more than one of them: a group, or those that part from one match (ARPO)."""
+    credit, alone = experiment.credit, experiment.play.group == 1 and not experiment.play.branch
     parts = (credit.estimator, *credit.stages, *credit.select)
     for part in (inner for one in parts for inner in (one, *one.parts)):
-        if experiment.play.group == 1 and "seed" in (part.whole().settings.get("by") or ()):
+        if alone and "seed" in (part.whole().settings.get("by") or ()):
             raise ConfigError(
                 f"credit: {part.name} compares matches of one deal, and each deal is played once: set play.group, such "
                 f"as play.group=8, or give {part.name} another `by` than {', '.join(part.whole().settings['by'])}"
