@@ -19,7 +19,8 @@ Weights = NDArray[np.float64]
 def token_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Every token weighs the same, 1 / tokens: DAPO's token-level loss (Yu et al. 2025).
 
-    Of the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own.
+    Of the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own. Where policies decide how
+    much they say it leads a little astray of the gradient, less in larger steps (docs/credit.md).
     """
     return learned / np.float64(max(1, learned.sum()))
 
@@ -44,7 +45,8 @@ def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Every stream weighs the same, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024).
 
     A token of a short wrong answer is pushed down harder than one of a long. Streams without a token in the loss are
-    not counted, as in verl; TRL counts them.
+    not counted, as in verl; TRL counts them. Where policies decide how much they say, the gradient of the return is
+    missed whatever the batch (docs/credit.md).
     """
     return _mean_of_means(streams, learned)
 
@@ -53,7 +55,8 @@ def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Annot
     """Every token weighs 1 / (streams · length), whatever its own stream's length: Dr. GRPO (Liu et al. 2025).
 
     `length` is a scale: the paper takes the longest answer allowed, and 1 makes it LUSPO's sum over tokens. As in TRL;
-    verl divides by the length alone, not by the number of streams.
+    verl divides by the length alone, not by the number of streams. The only one that keeps the gradient's direction
+    where policies decide how much they say.
     """
     return learned / (max(1, len(np.unique(streams[learned]))) * length)
 

@@ -20,7 +20,9 @@ def mars(
     """Return-to-go of each turn minus the mean over the turns of the same game, role and policy.
 
     A_k = R_k - mean(R), R_k = Σ_{k' ≥ k} γ^(k'-k) r_k', the mean turn-weighted over the group; with `std` divided by
-    the group's deviation. Zero where a turn's return is its group's mean. Source: MARSHAL (ICLR 2026), the paper's
+    the group's deviation. Zero where a turn's return is its group's mean. Where policies decide how many turns there
+    are, the mean with its own samples leads a little astray of the gradient, less in larger batches (docs/credit.md
+    has the table for all estimators). Source: MARSHAL (ICLR 2026), the paper's
     formula; the released code computes another one, `mars_released`.
     """
     return relative(batch, batch.returns(rewards, gamma), batch.groups(by), std=std, ddof=0, least=1)
@@ -44,6 +46,7 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
     game, `by: [seat]` tells them apart. Distinct means by more than 1e-6: with that the numbers are those of the
     release's own functions, which compare float32 exactly, to 3e-7.
 
+    Where policies decide how many turns there are, it is astray of the gradient whatever the batch (docs/credit.md).
     Zero for all tokens alike when every R_k of a policy is the same, and without sampled tokens. Source: MARSHAL's
     repository, commit 2db0222, `reward_postprocess_agentic` and `compute_advantage`.
     """

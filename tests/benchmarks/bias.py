@@ -1,0 +1,205 @@
+"""Which estimators give the gradient of what is to be maximised? Bias and noise, exactly, by going through every batch.
+
+    python tests/benchmarks/bias.py            # three small worlds, every estimator and aggregate; a minute
+
+In each world a policy takes at most three turns. The gradient of its expected return J is summed over all trajectories,
+and the expectation of what learning from a batch of four would add to the weights over all batches of four, with the
+estimators and aggregates that runs use. That expectation is c · (∇J + something else): `scale` is c = <E g, ∇J> /
+|∇J|², `astray` the length of the something else over that of c ∇J (0: the direction is right), `noise` the deviation of
+one batch, √E|g - E g|², over |E g|. Writes results/bias.json and prints the table of docs/credit.md.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.player import Message
+from agents.stream import Stream
+from arena.config.parts import choose
+from arena.credit.batch import Floats, TurnBatch
+from arena.doctor import environment
+from arena.records import Trajectory, Turn
+
+RESULTS = Path(__file__).parent / "results"
+BATCH, BATCHES = 4, (2, 4, 6)
+"""Trajectories of a batch, and of those that tell what stays astray however large it is."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One trajectory of a world: how likely it is, and of each turn the reward and ∇ log π [turns, parameters]."""
+
+    chance: float
+    rewards: tuple[float, ...]
+    slopes: Floats
+    places: tuple[str, ...]
+    """The situation of each turn."""
+
+
+World = Callable[[Floats], list[Outcome]]
+"""From logits, one for each place, to all trajectories."""
+LOGITS = np.array([0.4, -0.3, 0.8])
+
+
+def chosen_stop(logits: Floats) -> list[Outcome]:
+    """Go on or stop: going costs .1, stopping pays .3, 1.0 or .2, after the third turn it is over."""
+    found, so_far = [], 1.0
+    for k in range(3):
+        go = _sigmoid(logits[k])
+        costs, walked = (-0.1,) * k, [_slope(j, 1.0 - _sigmoid(logits[j])) for j in range(k)]
+        found.append(_outcome(so_far * (1 - go), (*costs, (0.3, 1.0, 0.2)[k]), [*walked, _slope(k, -go)]))
+        so_far *= go
+    ends = [_slope(j, 1.0 - _sigmoid(logits[j])) for j in range(3)]
+    return [*found, _outcome(so_far, (-0.1, -0.1, -0.1), ends)]
+
+
+def random_stop(logits: Floats) -> list[Outcome]:
+    """Two acts a turn, the second pays 1, then 2; after the first turn it is over with chance .4, whatever was done."""
+    return [
+        _outcome(chance * (0.4 if turns == 1 else 0.6), rewards, slopes)
+        for turns in (1, 2)
+        for chance, rewards, slopes in _acts(logits, turns)
+    ]
+
+
+def fixed_length(logits: Floats) -> list[Outcome]:
+    """The same acts, and always two turns."""
+    return [_outcome(chance, rewards, slopes) for chance, rewards, slopes in _acts(logits, 2)]
+
+
+def _acts(logits: Floats, turns: int) -> Iterator[tuple[float, tuple[float, ...], list[Floats]]]:
+    for acts in itertools.product((0, 1), repeat=turns):
+        second = [_sigmoid(logits[k]) for k in range(turns)]
+        chance = float(np.prod([p if act else 1 - p for act, p in zip(acts, second, strict=True)]))
+        rewards = tuple(float(act * (k + 1)) for k, act in enumerate(acts))
+        yield chance, rewards, [_slope(k, act - p) for k, (act, p) in enumerate(zip(acts, second, strict=True))]
+
+
+def _outcome(chance: float, rewards: tuple[float, ...], slopes: list[Floats]) -> Outcome:
+    return Outcome(float(chance), rewards, np.array(slopes), tuple(f"place {k}" for k in range(len(rewards))))
+
+
+def _sigmoid(x: float) -> float:
+    return float(1 / (1 + np.exp(-x)))
+
+
+def _slope(k: int, value: float) -> Floats:
+    slope = np.zeros(len(LOGITS))
+    slope[k] = value
+    return slope
+
+
+WORLDS: dict[str, World] = {"chosen": chosen_stop, "random": random_stop, "fixed": fixed_length}
+
+
+def gradient(outcomes: list[Outcome]) -> Floats:
+    """∇J = Σ p(τ) R(τ) Σ_k ∇ log π."""
+    return np.sum([p.chance * sum(p.rewards) * p.slopes.sum(0) for p in outcomes], axis=0)
+
+
+ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "reinforce": ("reinforce", {}),
+    "mars": ("mars", {}),
+    "mars, by turn": ("mars", {"by": ["game", "role", "policy", "turn"]}),
+    "mars, std": ("mars", {"std": True}),
+    "mars_released": ("mars_released", {}),
+    "rae": ("rae", {}),
+    "rloo": ("rloo", {}),
+    "dr_grpo": ("dr_grpo", {}),
+    "grpo": ("grpo", {}),
+    "reinforce_pp": ("reinforce_pp", {}),
+    "at_grpo": ("at_grpo", {}),
+    "gigpo": ("gigpo", {"gamma": 1.0}),
+    "epo_weighted": ("epo_weighted", {"gamma": 1.0}),
+}
+"""By what the table calls it. Those that need a critic are as good as that is, and stand elsewhere."""
+AGGREGATES = ("sum over a match", "token_mean", "stream_mean")
+"""What a turn of a batch weighs; turns have a token each, so that turn_mean is token_mean. The first is
+`constant_length` with length 1."""
+
+
+@cache
+def trajectory(rewards: tuple[float, ...], places: tuple[str, ...], match: int) -> Trajectory:
+    """A path as credit sees it, each turn of one token."""
+    stream, turns = Stream(), []
+    for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
+        stream.observe([1 + k])
+        stream.wrote([9], [-1.0], k)
+        told = (Message(sender="referee", text=place),)
+        turns.append(Turn(k, "a", "a", "p", 1, told, "x", "", "", "x", True, {"r": reward}, "stop", 1, 0.0, place))
+    return Trajectory(f"m{match}", "g", "a", "a", "p", 1, True, tuple(turns), (stream,), seed=0)
+
+
+def weights(aggregate: str, lengths: list[int]) -> Floats:
+    """What each turn of a batch weighs, turn after turn."""
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    turns, learned = np.arange(len(owner)), np.ones(len(owner), bool)
+    name, settings = ("constant_length", {"length": 1}) if aggregate.startswith("sum") else (aggregate, {})
+    found: Floats = choose("aggregate", name, **settings)(turns, owner, learned)
+    return found
+
+
+def measured(outcomes: list[Outcome], estimator: str, aggregate: str, size: int = BATCH) -> dict[str, float]:
+    """Scale, astray and noise of one estimator under one aggregate, over all batches of so many trajectories."""
+    name, settings = ESTIMATORS[estimator]
+    rule = choose("estimator", name, **settings)
+    mean, square = np.zeros(len(LOGITS)), 0.0
+    for batch in itertools.product(outcomes, repeat=size):
+        chance = float(np.prod([p.chance for p in batch]))
+        drawn = TurnBatch([trajectory(p.rewards, p.places, m) for m, p in enumerate(batch)], memory={})
+        values = rule(drawn, drawn.column(lambda turn: turn.rewards["r"]))
+        advantages: Floats = getattr(values, "values", values)
+        slopes = np.concatenate([p.slopes for p in batch])
+        step = (advantages * weights(aggregate, [len(p.rewards) for p in batch])) @ slopes
+        mean += chance * step
+        square += chance * float(step @ step)
+    wanted = gradient(outcomes)
+    scale = float(mean @ wanted / (wanted @ wanted))
+    length = float(np.linalg.norm(mean))
+    return {
+        "scale": scale,
+        "astray": float(np.linalg.norm(mean - scale * wanted) / abs(scale) / np.linalg.norm(wanted)),
+        "noise": float(np.sqrt(max(0.0, square - length**2)) / length),
+    }
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Every estimator with the sum over a match, and `reinforce` and `mars` with the other aggregates."""
+    cases = [(name, AGGREGATES[0]) for name in ESTIMATORS]
+    cases += [(name, aggregate) for name in ("reinforce", "mars") for aggregate in AGGREGATES[1:]]
+    for estimator, aggregate in cases:
+        found = {world: measured(outcomes(LOGITS), estimator, aggregate) for world, outcomes in WORLDS.items()}
+        larger = [measured(chosen_stop(LOGITS), estimator, aggregate, size)["astray"] for size in BATCHES]
+        yield {"estimator": estimator, "aggregate": aggregate, **found, "astray_by_batch": larger}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """As it stands in docs/credit.md."""
+    lines = [
+        "| estimator | aggregate | policy chooses to stop | chance stops it | always two turns | astray with 2, 4, 6 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        larger = ", ".join(f"{value:.2f}" for value in row["astray_by_batch"])
+        cells = [f"{row[w]['scale']:.2f} · {row[w]['astray']:.2f} · {row[w]['noise']:.1f}" for w in WORLDS]
+        lines.append(f"| `{row['estimator']}` | {row['aggregate']} | {' | '.join(cells)} | {larger} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Go through everything, and write the results."""
+    command = "python tests/benchmarks/bias.py"
+    found = list(rows())
+    result = {"command": command, "logits": LOGITS.tolist(), "batch": BATCH, "machine": environment(), "rows": found}
+    (RESULTS / "bias.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
