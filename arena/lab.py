@@ -120,7 +120,7 @@ class Lab:
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
         records, failures = self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
-        credited, recalled = self.credit(k, records)
+        credited, recalled, recalls = self.credit(k, records)
         foreseen = self.fit_critic(k, credited)
         learned = self.learn(k, credited, recalled)
         self.publish()
@@ -130,6 +130,7 @@ class Lab:
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds)
         row |= {"critic": foreseen} if foreseen else {}
+        row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
         self.commit(k, row)
         return row
 
@@ -174,11 +175,11 @@ class Lab:
     def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
         self.watcher.phase(k, "credit")
-        credited, recalled = self.parts.crediting.credit(k, records)
+        credited, recalled, recalls = self.parts.crediting.credit(k, records)
         fresh = [c for c in credited if not c.trajectory.replayed]
         kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
         self.run_folder.log.write_credit(k, kept)
-        return Credit(credited, recalled)
+        return Credit(credited, recalled, recalls)
 
     def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
         """Teach the critic, where there is one, what the turns led to: after it was asked about them, never before."""

@@ -12,7 +12,7 @@ from arena.credit.assign import Credited, assign, select, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.critics.base import Measures
 from arena.credit.names import check_came
-from arena.credit.replay import Replay
+from arena.credit.replay import Recall, Replay, recalls
 from arena.credit.selection import lost_deals
 from arena.records import MatchRecord, Trajectory, trained
 from arena.store.reader import LogReader
@@ -27,6 +27,8 @@ class Credit(NamedTuple):
     """To be learned together."""
     recalled: list[Credited]
     """What replay brings back, to be learned in a step of its own."""
+    recalls: Sequence[Recall] = ()
+    """All that replay brought back, so that the credit can be worked out again from the log."""
 
 
 class Crediting:
@@ -83,7 +85,10 @@ class Crediting:
         injected = self._replay.inject(batch, rewards)
         credited = assign(self._batch(k, injected, self.rule.needs, self._memory), self.rule)
         replayed = self._replay.again(batch, rewards, credited)
-        return Credit(credited, replayed) if self._replay.own_step else Credit(credited + replayed, [])
+        brought = recalls(trajectories, injected, credited, replayed)
+        if self._replay.own_step:
+            return Credit(credited, replayed, brought)
+        return Credit(credited + replayed, [], brought)
 
     def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
         """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""

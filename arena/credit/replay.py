@@ -47,6 +47,17 @@ class Entry(NamedTuple):
         return int(self.match.split("-")[0])
 
 
+class Recall(NamedTuple):
+    """A trajectory that replay brought back in an iteration, as the iteration's row of metrics keeps it."""
+
+    match: str
+    seat: str
+    instead: tuple[str, str] | None
+    """Match and seat of the trajectory in whose place credit heard of it; None where it came besides."""
+    advantages: list[float]
+    """Of its turns; empty where selection dropped it."""
+
+
 class Replay(Protocol):
     """What a run does with its past."""
 
@@ -219,6 +230,28 @@ class SelfImitation:
             gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
         count = len(one.turns)
         return Credited(one, np.zeros(count), np.full(count, weight * gain))
+
+
+def recalls(
+    played: Sequence[Trajectory], heard: Sequence[Trajectory], credited: Sequence[Credited], besides: Sequence[Credited]
+) -> list[Recall]:
+    """What replay brought: in place of what was played, or besides."""
+    worth = {(c.trajectory.match, c.trajectory.seat): c.advantages.tolist() for c in credited if c.trajectory.replayed}
+    found = [
+        Recall(new.match, new.seat, (own.match, own.seat), worth.get((new.match, new.seat), []))
+        for own, new in zip(played, heard, strict=True)
+        if new is not own
+    ]
+    besides_them = [(c.trajectory, c.advantages.tolist()) for c in besides]
+    return found + [Recall(one.match, one.seat, None, advantages) for one, advantages in besides_them]
+
+
+def as_heard(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
+    """An iteration's trajectories as its credit heard of them, from the match log and the recalls in its metrics."""
+    placed = [recall for recall in recalls if recall.instead]
+    entries = [Entry(recall.match, recall.seat, "", "", 0.0) for recall in placed]
+    by_place = dict(zip((tuple(r.instead or ()) for r in placed), recalled(log, entries), strict=True))
+    return [replace(by_place[t.match, t.seat], seed=t.seed) if (t.match, t.seat) in by_place else t for t in played]
 
 
 def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:

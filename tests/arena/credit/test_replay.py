@@ -15,11 +15,11 @@ from arena.config.parts import choose
 from arena.config.schedules import Clock
 from arena.credit.assign import Credited, assign
 from arena.credit.batch import TurnBatch
-from arena.credit.replay import Entry, SelfImitation, Success, recalled
+from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_heard, recalled
 from arena.errors import GateError, StoreError
 from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
-from arena.records import MatchRecord, Seating, Trajectory
+from arena.records import MatchRecord, Seating, Trajectory, trained
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
@@ -275,6 +275,21 @@ def replaying(warm: str, which: str) -> Experiment:
     )  # fmt: skip
 
 
+def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
+    """Credit, of what was played and of what was brought back in its place, worked out again from log and metrics."""
+    for k, row in enumerate(run.reader.metrics(), start=1):
+        brought = [Recall(**one) for one in row.get("recalled", [])]
+        played = trained(MatchRecord.from_json(one) for one in run.log.read(k))
+        found = assign(TurnBatch(as_heard(played, brought, run.reader.log), Clock(k, 3)), given.credit)
+        fresh = [a for c in found if not c.trajectory.replayed for a in c.advantages.tolist()]
+        assert fresh == pytest.approx([one.advantage for one in run.log.credit(k)])
+        again = {(c.trajectory.match, c.trajectory.seat): c.advantages.tolist() for c in found if c.trajectory.replayed}
+        kept = {(one.match, one.seat): one.advantages for one in brought if one.instead}
+        assert again.keys() == kept.keys()
+        for place, advantages in kept.items():
+            assert again[place] == pytest.approx(advantages)
+
+
 @pytest.mark.parametrize("which", sorted(EAGER))
 def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: Path, which: str) -> None:
     given, watcher = replaying(warm, which), Quiet()
@@ -291,6 +306,7 @@ def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: 
     run = RunFolder.open(tmp_path / "whole")
     for k in (1, 2, 3):
         assert {row.match[:4] for row in run.log.credit(k)} == {f"{k:04d}"}, "credit is kept of what was played"
+    follows_from_the_log(run, given)
     state = json.loads((run.path / "checkpoints" / "0003" / "state.json").read_text())
     assert state["credit"]["replay"], "it remembers"
     folder = tmp_path / "broken"
