@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, choice, whole_number
+from games.base import IllegalAct, choice, flag, whole_number
 from games.families.grid import STEPS, carve, distances
 from games.families.solitaire import Solitaire
+
+MATCH = "match"
 
 
 class Maze(Solitaire):
@@ -17,7 +19,9 @@ class Maze(Solitaire):
 
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
     most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
-    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here).
+    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here);
+    expert, whether a step that brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}`
+    makes a mark of agreement with an expert and no reward (UI-S1's estimator `step_episode` reads it).
     """
 
     name = "maze"
@@ -26,10 +30,18 @@ class Maze(Solitaire):
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0}
 
     def __init__(
-        self, *, size: int = 5, view: Literal["full", "partial"] = "full", max_turns: int | None = None, **options: Any
+        self,
+        *,
+        size: int = 5,
+        view: Literal["full", "partial"] = "full",
+        expert: bool = False,
+        max_turns: int | None = None,
+        **options: Any,
     ) -> None:
         self.size = whole_number("size", size, least=2, most=20)
-        self.view = choice("view", view, "full", "partial")
+        self.view, self.expert = choice("view", view, "full", "partial"), flag("expert", expert)
+        if self.expert:
+            self.reward_parts = {**self.reward_parts, MATCH: "1 for a step that brings the goal nearer"}
         super().__init__(max_turns=2 * size**2 if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -39,6 +51,7 @@ class Maze(Solitaire):
         start, goal = rng.choice(len(cells), size=2, replace=False)
         self.start, self.goal = cells[start], cells[goal]
         self.position = self.start
+        self.away = distances(self.doors, self.goal)
 
     def rules(self) -> str:
         """One paragraph."""
@@ -65,11 +78,17 @@ class Maze(Solitaire):
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
         there = self.doors[self.position].get(direction)
+        if self.expert and there and self.away[there] < self.away[self.position]:
+            self.pay(seat, MATCH, 1.0)
         self.position = there or self.position
         if not there:
             self.tell("You walk into a wall.")
         self.score(seat, self.position == self.goal, "You have reached the goal.", "No turns are left.")
         return direction
+
+    def payoffs(self) -> dict[str, float]:
+        """As of every game; an expert's marks are none."""
+        return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def map(self) -> str:
         """The maze from above: rows of # and blanks, W the walker, G the goal; cell (x, y) is column 2x+1, row 2y+1."""

@@ -52,6 +52,17 @@ def straight(**options):
             return game
 
 
+def test_an_experts_steps_are_marked_where_that_is_asked_for():
+    game = straight(expert=True)
+    paid = []
+    for act in ("NORTH", "EAST", "WEST", "EAST", "EAST"):  # a wall, nearer, farther, nearer, there
+        game.step(act)
+        paid.append(game.infos["walker"]["rewards"].get("match", 0.0))
+    assert paid == [0, 1, 0, 1, 1] and game.terminations["walker"]
+    assert game.payoffs()["walker"] == pytest.approx(1 - 5 * 0.01), "marks are no payoff"
+    assert "match" not in Maze().reward_parts
+
+
 def test_a_wall_costs_a_turn_and_the_goal_pays():
     game = straight()
     start = game.position
