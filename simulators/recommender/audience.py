@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import Any
 
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
@@ -45,12 +46,11 @@ class Mindset:
     satisfaction: float = 0.5
     """In [0, 1]: the exponential mean of pages' joys, each as a share of `PLEASED` and cut at 1."""
 
-    def shown(self) -> dict[str, float | list[float]]:
-        """Rounded, for a log."""
-        return {
-            name: [round(each, 3) for each in value] if isinstance(value, list) else round(value, 3)
-            for name, value in asdict(self).items()
-        }
+    def shown(self) -> dict[str, Any]:
+        """Rounded, for a log; of fatigue what there is, by genre."""
+        tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
+        feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
+        return {**feelings, "tired": tired}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ class Chart:
     told: list[Wish] = field(default_factory=list)
     last: int | None = None
     """The item that was clicked last."""
-    asked: set[str] = field(default_factory=set)
 
     def note(self, slate: list[int], clicked: tuple[int, ...]) -> None:
         """A page was taken."""
@@ -28,8 +27,7 @@ class Chart:
     def hear(self, wish: Wish | None) -> None:
         """The user said something; what is said of the same thing later counts."""
         if wish is not None:
-            self.told = [each for each in self.told if (each.kind == "under", each.what) != _about(wish)]
-            self.told = [each for each in self.told if not each.kind == wish.kind == "under"] + [wish]
+            self.told = [each for each in self.told if not _same_matter(each, wish)] + [wish]
 
     def taps(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
         """By genre: items of it that were clicked, and that were shown."""
@@ -66,5 +64,7 @@ class Chart:
         return {**named, "under": caps[-1] if caps else None}
 
 
-def _about(wish: Wish) -> tuple[bool, int]:
-    return wish.kind == "under", wish.what
+def _same_matter(one: Wish, two: Wish) -> bool:
+    """Whether both are about prices, or about the same genre."""
+    priced = (one.kind == "under", two.kind == "under")
+    return all(priced) or (not any(priced) and one.what == two.what)

@@ -26,7 +26,7 @@ def listed(service: Service, codes: bool) -> list[str]:
 def marks(service: Service) -> str:
     """The candidates in few tokens: genre, what is known of it (`Chart.mark`), how well it is spoken of (0 to 3)."""
     taps = service.chart.taps(service.deal.shelf.catalogue)
-    return " ".join(
+    return "".join(
         f"{LETTERS[item.genres[0]]}{service.chart.mark(item, taps)}{HINTS.index(hint(item.quality))}"
         for item in service.items(service.candidates)
     )

@@ -17,11 +17,13 @@ from simulators.recommender.acts import Act, written
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chart import Chart
 from simulators.recommender.service import Service
+from simulators.recommender.wishes import Kind
 
 PRIOR = (0.3, 0.7)
 """Clicks and misses that a bandit believes to have seen of each genre."""
 ASKS = ("genre", "price")
-"""What the listening bandit asks each user at first."""
+"""What the listening bandit asks each user at first, unless it was told."""
+KINDS: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "dislikes"}
 HEARD = 3.0
 """Clicks that a wish for a genre is worth to a bandit that listens."""
 
@@ -84,12 +86,14 @@ def deaf(game: Match, seed: int) -> Answer:
 def listening(game: Match, seed: int) -> Answer:
     """The same, but it asks each user what it likes and can pay, and does as it is told."""
     rng = random.Random(seed)
+    asked: set[tuple[int, str]] = set()
 
     def serve(service: Service) -> Act:
         chart = service.chart
-        unasked = [topic for topic in ASKS if topic not in chart.asked]
+        known = {KINDS[wish.kind] for wish in chart.told}
+        unasked = [topic for topic in ASKS if (service.at, topic) not in asked and topic not in known]
         if unasked and service.page == 0:
-            chart.asked.add(unasked[0])
+            asked.add((service.at, unasked[0]))
             return Act("ask", words=unasked[0])
         return _best(service, _sampled(service, chart, rng, listens=True))
 

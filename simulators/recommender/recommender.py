@@ -98,6 +98,7 @@ class Recommender(Simulator):
             pages=whole_number("pages", pages, 1, 100),
             slate=least,
             candidates=whole_number("candidates", candidates, least, 9 if self.terse else LEAST),
+            explained=not self.terse,
         )
         self.steepness = number("steepness", steepness, 0.1)
         choice("person", person, *SPEECHES)

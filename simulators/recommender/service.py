@@ -33,6 +33,8 @@ class Limits:
     pages: int
     slate: int
     candidates: int
+    explained: bool = True
+    """Whether words may go with a page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +161,8 @@ class Service:
             item = int(size * uniform(self.deal.key, STOCK, *where, attempt))
             if item not in chosen and (item not in seen or 2 * attempt > TRIES):
                 chosen.append(item)
-        chosen += [item for item in range(size) if item not in chosen][: most - len(chosen)]
+        if len(chosen) < most:
+            chosen += [item for item in range(size) if item not in chosen][: most - len(chosen)]
         self.candidates = tuple(chosen)
 
 

@@ -62,7 +62,7 @@ def knowing(service: Service) -> tuple[list[int], frozenset[int]]:
     worths = {item.id: visitor.chance(item) * visitor.enjoyment(item) for item in items}
     order = sorted(items, key=lambda item: (-worths[item.id], item.price > visitor.record.cap, visitor.dislikes(item)))
     slate = [item for item in order[: service.deal.limits.slate] if worths[item.id] > 0] or order[:1]
-    return [item.id for item in slate], frozenset(slate[0].genres)
+    return [item.id for item in slate], frozenset(slate[0].genres if service.deal.limits.explained else ())
 
 
 def at_random(rng: random.Random) -> Choose:
