@@ -23,6 +23,7 @@ from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import Table
 from simulators.recommender.embedding import EMBEDDINGS, Embedding
 from simulators.recommender.index import Key, Shelf, shelf
+from simulators.recommender.ratings import population
 from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from, twins_of
 from simulators.recommender.seat import FINE, Seat
 from simulators.recommender.service import FINDS, Limits, Service
@@ -50,7 +51,9 @@ class Recommender(Simulator):
     ids "numbers" (candidates by number) or "semantic" (residual k-means codes, by which any item may be shown).
     users: how many visit; over 1 they come in segments, have friends, and tell them of what they enjoyed.
     days, pages (of a visit), slate (items of a page), candidates (to choose from).
-    steepness: of tastes, which are Dirichlet(1/steepness): 1 is even, 8 is hardly more than a favourite.
+    steepness: of tastes, which are Dirichlet(1/steepness): 1 is even, 8 hardly more than a favourite; 4 unless given.
+    ratings: a CSV file of real ratings, whose genres and tastes a generated catalogue and its users then have
+    (`simulators.recommender.ratings`).
     person: "script" (one seat; templates speak), "render" (the user's seat words what it says; text that says anything
     else is asked for once more, then replaced) or "free" (it sees its taste and mindset, steers as it likes, and is
     paid its own joy: `simulators.recommender.seat`).
@@ -80,7 +83,8 @@ class Recommender(Simulator):
         pages: int = 6,
         slate: int = 3,
         candidates: int = 9,
-        steepness: float = 4.0,
+        steepness: float | None = None,
+        ratings: str = "",
         person: Speech = "script",
         terse: bool = False,
         penalty: float = 0.1,
@@ -89,6 +93,13 @@ class Recommender(Simulator):
         source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
         choice("embedding", embedding, *EMBEDDINGS)
         self.key = Key(source, whole_number("edition", edition, 0), embedding)
+        self.steepness = number("steepness", 4.0 if steepness is None else steepness, 0.1)
+        self.fitted: tuple[float, ...] = ()
+        if ratings:
+            if steepness is not None or isinstance(source, str):
+                raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
+            genres, self.fitted = population(ratings)
+            self.key = self.key._replace(genres=genres)
         self.codes = choice("ids", ids, "numbers", "semantic") == "semantic"
         self.users = whole_number("users", users, 1, MOST_USERS)
         least = whole_number("slate", slate, 1, 10)
@@ -100,7 +111,6 @@ class Recommender(Simulator):
             candidates=whole_number("candidates", candidates, least, 9 if self.terse else LEAST),
             explained=not self.terse,
         )
-        self.steepness = number("steepness", steepness, 0.1)
         choice("person", person, *SPEECHES)
         self.person = person
         if self.terse and self.codes:
@@ -118,8 +128,8 @@ class Recommender(Simulator):
     @property
     def table(self) -> Table:
         """What matches are dealt from."""
-        concentration = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
-        return Table(self.shelf, self.limits, self.users, concentration)
+        even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
+        return Table(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
