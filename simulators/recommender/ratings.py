@@ -52,6 +52,8 @@ class Ratings:
     genres: tuple[str, ...]
     belongs: Floats
     """[items, genres]: each item's genres, in equal shares; rows sum to 1, or to 0 of an item without any."""
+    names: tuple[str, ...]
+    """Of the users, as the file has them: by these they are held out."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,7 +86,9 @@ def load(path: str) -> Ratings:
         raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
     genres, belongs = _membership(file, items, genres_of)
     columns = list(zip(*rows, strict=True))
-    return Ratings(np.array(columns[0]), np.array(columns[1]), np.array(columns[2], float), genres, belongs)
+    return Ratings(
+        np.array(columns[0]), np.array(columns[1]), np.array(columns[2], float), genres, belongs, tuple(users)
+    )
 
 
 def _rows(file: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -149,7 +153,10 @@ def _split(cell: str) -> tuple[str, ...]:
 def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The genres of a file, and the Dirichlet parameters of its users' tastes."""
     ratings = load(path)
-    return ratings.genres, tuple(float(each) for each in dirichlet(tastes(ratings)))
+    try:
+        return ratings.genres, tuple(float(each) for each in dirichlet(tastes(ratings)))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def tastes(ratings: Ratings) -> Floats:
@@ -218,8 +225,7 @@ def _threshold() -> float:
 
 def _tested(ratings: Ratings) -> NDArray[np.bool_]:
     """[n]: of held-out users, the ratings that are to be predicted."""
-    users, _ = ratings.shape
-    out = np.array([held_out(f"ratings:{user}") for user in range(users)])
+    out = np.array([held_out(f"ratings:{name}") for name in ratings.names])
     chance = np.array([uniform(0, int(u), int(i)) for u, i in zip(ratings.users, ratings.items, strict=True)])
     return np.asarray(out[ratings.users] & (chance >= SHOWN))
 

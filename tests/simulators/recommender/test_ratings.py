@@ -22,7 +22,7 @@ def written(tmp_path, lines, header=HEADER, name="ratings.csv"):
     return str(file)
 
 
-def made_up(users=120, items=80, each=40, strength=1.5, seed=0):
+def made_up(users=120, items=80, each=40, strength=1.5, middle=3.0, seed=0):
     """Users who rate up to a star and a half more or less by genre, as their tastes have it."""
     rng = np.random.default_rng(seed)
     liking = rng.choice([-strength, strength], size=(users, len(GENRES)))
@@ -30,7 +30,7 @@ def made_up(users=120, items=80, each=40, strength=1.5, seed=0):
     lines = []
     for user in range(users):
         for item in rng.choice(items, each, replace=False):
-            stars = 3 + quality[item] + liking[user, item % len(GENRES)] + rng.normal(0, 0.4)
+            stars = middle + quality[item] + liking[user, item % len(GENRES)] + rng.normal(0, 0.4)
             stars = min(5.0, max(0.5, round(2 * stars) / 2))
             lines.append([f"u{user}", f"m{item}", stars, f"Film {item}", GENRES[item % len(GENRES)]])
     return lines
@@ -57,7 +57,7 @@ def test_what_is_tested_was_not_shown(tmp_path):
     data = load(written(tmp_path, made_up()))
     tested = module._tested(data)
     turned = module.Ratings(
-        data.users, data.items, np.where(tested, 5.5 - data.stars, data.stars), data.genres, data.belongs
+        data.users, data.items, np.where(tested, 5.5 - data.stars, data.stars), data.genres, data.belongs, data.names
     )
     for predict in (module._biases,):
         assert (predict(data, ~tested) == predict(turned, ~tested)).all()
@@ -74,7 +74,7 @@ def test_dirichlet_parameters_are_found_again():
 
 
 def test_what_is_common_is_no_taste(tmp_path):
-    lines = made_up(strength=0.0)
+    lines = made_up(strength=0.0, middle=4.0)
     rare = [line for n, line in enumerate(lines) if line[4] != "war" or n % 10 == 0]
     shares = tastes(load(written(tmp_path, rare))).mean(axis=0)
     assert shares == pytest.approx(0.25, abs=0.08)

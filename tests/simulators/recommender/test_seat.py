@@ -1,4 +1,4 @@
-"""The user's words and its seat: what is said is read back exactly; a seat cannot bend a rendered truth, a free one may."""
+"""The user's words and its seat: what is said is read back; a seat cannot bend a rendered truth, a free one may."""
 
 import itertools
 
@@ -76,7 +76,7 @@ def test_a_rendered_truth_is_asked_for_once_more_then_the_template_stands_in():
     other = render()
     other.step(f"At most {cap} crowns, please.")
     assert other.observe("recommender")["messages"][-1]["text"] == f"At most {cap} crowns, please."
-    assert other.seat.figures == other.seat.figures and other.seat.renderings.replaced == 0
+    assert other.seat.renderings.replaced == 0
 
 
 def test_a_free_seat_sees_its_mind_and_may_lie():
