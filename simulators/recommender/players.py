@@ -135,7 +135,9 @@ def _player(game: Match, serve: Serve) -> Answer:
 
 
 def _written(game: Match, act: Act) -> str:
-    return written(act, game.names(), game.terse)
+    """The act, its items in the candidates' order: the same page is always written the same."""
+    items = tuple(sorted(act.items, key=game.service.candidates.index))
+    return written(act._replace(items=items), game.names(), game.terse)
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
