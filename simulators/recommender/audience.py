@@ -69,6 +69,12 @@ class Reaction:
         """Of the whole page."""
         return sum(self.joys)
 
+    @property
+    def best(self) -> int | None:
+        """The clicked item of the greatest joy."""
+        joys = dict(zip(self.clicked, self.joys, strict=True))
+        return max(joys, key=joys.__getitem__, default=None)
+
 
 @dataclass
 class Visitor:
@@ -90,7 +96,7 @@ class Visitor:
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
-        self.mindset = Mindset(self.record.patience, self.record.mood, [0.0] * len(self.affinity))
+        self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def interest(self, item: Item) -> float:
         """a (1 - f), in [0, 1]: the affinity to an item's genres that fatigue leaves; 0 of what it never chooses."""
@@ -143,7 +149,7 @@ class Visitor:
         mind.fatigue = [each / 2 for each in mind.fatigue]
         drift = 0.3 * (uniform(self.key, MOOD, self.day) - 0.5)
         mind.mood = max(-0.5, min(0.5, 0.6 * mind.mood + 0.4 * (mind.satisfaction - 0.5) + drift))
-        mind.patience = self.record.patience
+        mind.patience = self.record.endurance
 
     def _tire(self, taken: Sequence[Item]) -> None:
         """f <- .9 f, then f <- f + tires (1 - f) for each item taken, shared among its genres."""
@@ -158,7 +164,7 @@ class Visitor:
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / PLEASED) - mind.satisfaction)
         left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
-        mind.patience = min(self.record.patience, left)
+        mind.patience = min(self.record.endurance, left)
         self.joy += joy
 
 

@@ -17,12 +17,12 @@ class Chart:
     """By item that was on a page: whether it was clicked, the last time."""
     told: list[Wish] = field(default_factory=list)
     last: int | None = None
-    """The item that was clicked last."""
+    """The item of the latest page with a click that was enjoyed most: as if stars were given."""
 
-    def note(self, slate: list[int], clicked: tuple[int, ...]) -> None:
-        """A page was taken."""
+    def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
+        """A page was taken, and this clicked item of it enjoyed most."""
         self.seen |= {item: item in clicked for item in slate}
-        self.last = clicked[-1] if clicked else self.last
+        self.last = self.last if best is None else best
 
     def hear(self, wish: Wish | None) -> None:
         """The user said something; what is said of the same thing later counts."""

@@ -45,7 +45,12 @@ class Record:
     @property
     def entity(self) -> str:
         """The user that this is, whatever its manner: train and test share none."""
-        return f"{','.join(f'{share:.4f}' for share in self.taste)}:{self.cap}:{self.patience:.4f}"
+        return f"{','.join(f'{share:.4f}' for share in self.taste)}:{self.cap}"
+
+    @property
+    def endurance(self) -> float:
+        """Its patience as its persona has it: who is impatient has three quarters of it."""
+        return self.patience * (1 + PERSONAS[self.persona].patience) / 2
 
     @property
     def affinity(self) -> tuple[float, ...]:
@@ -69,13 +74,13 @@ class Record:
 
 
 def draw_record(rng: np.random.Generator, taste: Floats, persona: str, segment: int = 0) -> Record:
-    """A user with this taste [genres]; its persona says what it forgets and volunteers, and how long it stays."""
+    """A user with this taste [genres]; its persona says what it forgets and volunteers."""
     kind = PERSONAS[persona]
     forgotten = rng.random(3) < kind.forgets
     return Record(
         taste=tuple(float(share) for share in taste),
         cap=int(rng.integers(CAPS[0], CAPS[1] + 1)),
-        patience=float(rng.uniform(3.0, 5.0)) * (kind.patience + 1) / 2,
+        patience=float(rng.uniform(3.0, 5.0)),
         tires=float(rng.uniform(0.1, 0.3)),
         loyalty=float(rng.uniform(0.5, 0.8)),
         mood=float(rng.uniform(-0.2, 0.2)),

@@ -6,7 +6,7 @@ The text game, and the plays that its score is held against, are the same servic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulators.recommender.audience import Reaction, Visitor
 from simulators.recommender.catalogue import Item
@@ -47,6 +47,10 @@ class Deal:
     friends: Friends
     key: int
     """Of all chance in it."""
+
+    def with_manner(self, persona: str) -> Deal:
+        """The same, all users being of this persona."""
+        return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
         """Itself: nothing in it changes."""
@@ -99,10 +103,10 @@ class Service:
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
-        """The user takes a page; `leave_or_stay` has to follow."""
+        """The user takes a page, in whatever order it was written; `leave_or_stay` has to follow."""
         visitor = self.visitor
-        reaction = visitor.review(self.items(slate), named)
-        self.chart.note(slate, reaction.clicked)
+        reaction = visitor.review(self.items(sorted(slate)), named)
+        self.chart.note(slate, reaction.clicked, reaction.best)
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
             self.stars[item] = total + stars_for(joy), count + 1

@@ -270,3 +270,24 @@ def test_the_roles_show_what_there_is():
     wordy.reset(seed=0)
     turn = read_role(BUILT_IN / "recommender.yaml").render_turn(shown(wordy), first=True)
     assert all(line in turn for line in wordy.private("recommender")["candidates"])
+
+
+def test_a_seed_deals_the_same_users_whatever_their_persona():
+    deals = []
+    for persona in ("cooperative", "terse", "forgetful", "impatient"):
+        game = Recommender(persona=persona, split="test")
+        game.reset(seed=11)
+        record, visitor = game.service.deal.records[0], game.service.visitor
+        deals.append((record.taste, record.cap, record.patience, game.service.deal.key, game.service.candidates))
+        assert visitor.mindset.patience == record.patience * (0.75 if persona == "impatient" else 1)
+    assert len(set(deals)) == 1
+
+
+def test_the_order_of_a_page_does_not_matter():
+    one = Recommender()
+    one.reset(seed=6)
+    two = one.clone()
+    while not one.ended:
+        one.step("SHOW 3 9 4")
+        two.step("SHOW 9 4 3")
+        assert two.service.candidates == one.service.candidates and two.service.worth == one.service.worth
