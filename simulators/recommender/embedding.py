@@ -104,7 +104,15 @@ def _sentence_transformer() -> Any:
         raise ValueError(
             f"embedding minilm needs sentence-transformers: pip install 'arena-selfplay[recommender]' ({error})"
         ) from None
-    return SentenceTransformer(str(MODEL_DIR), device="cpu", local_files_only=True)
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        return SentenceTransformer(str(MODEL_DIR), device="cpu", local_files_only=True)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -19,8 +19,8 @@ from simulators.recommender.words import GENRES
 
 FLAT = 20_000
 """Items up to which the index is exact."""
-PROBES = 16
-"""Inverted lists that a query looks into, of 4 sqrt(n)."""
+PROBES = 12
+"""Inverted lists that a query looks into, of 2 sqrt(n)."""
 NEIGHBOURS = 32
 LEVELS, CODES = 3, 16
 """Of semantic ids: residual k-means of this many levels, each of this many centroids."""
@@ -94,7 +94,7 @@ def build(vectors: Vectors) -> Any:
     if count <= FLAT:
         flat.add(vectors)
         return flat
-    index = faiss.IndexIVFFlat(flat, width, int(4 * count**0.5), faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexIVFFlat(flat, width, int(2 * count**0.5), faiss.METRIC_INNER_PRODUCT)
     index.train(vectors)
     index.add(vectors)
     index.nprobe = PROBES
