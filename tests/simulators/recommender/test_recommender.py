@@ -21,7 +21,7 @@ VARIANTS = [
     {"persona": "mixed"}, {"terse": True, "split": "train"}, {"person": "free"}, {"terse": True, "person": "free"},
     {"person": "render", "persona": "mixed", "split": "test"}, {"ids": "semantic"},
     {"users": 6, "days": 2}, {"candidates": 20, "slate": 5, "illegal": "end", "steepness": 1.0},
-    {"days": 1, "pages": 2, "slate": 1, "candidates": 5}, {"catalogue": 20},
+    {"days": 1, "pages": 2, "slate": 1, "candidates": 5}, {"catalogue": 60},
 ]  # fmt: skip
 
 
