@@ -66,6 +66,11 @@ class Recommender(Simulator):
 
     name = "recommender"
     metadata: ClassVar[dict[str, Any]] = {"name": "recommender_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
+        "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
+        "reading": "the user's words had to be replaced",
+    }  # fmt: skip
     personas = MANNERS
     players: ClassVar[Mapping[str, Callable[[Recommender, int], Answer]]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
