@@ -1,9 +1,10 @@
-"""From run folders to tables, plots and readable matches; never loads torch.
+"""From run folders to tables, SQL, plots and readable matches; never loads torch.
 
->>> run = analysis.load("runs/latest")
->>> run.matches.groupby("iteration")["report.deal"].mean()
+>>> log = analysis.load("runs/latest")
+>>> log.turns.groupby("role")["advantage"].mean().to_dict()
+{'the_opener': 0.125, 'the_responder': 0.125}
 """
 
-from analysis.frames import Run, load
+from analysis.frames import Frames, load
 
-__all__ = ["Run", "load"]
+__all__ = ["Frames", "load"]
