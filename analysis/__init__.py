@@ -5,6 +5,19 @@
 {'the_opener': 0.125, 'the_responder': 0.125}
 """
 
-from analysis.frames import Frames, load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Frames", "load"]
+if TYPE_CHECKING:
+    from analysis.frames import Frames, load
+    from analysis.query import sql
+
+__all__ = ["Frames", "load", "sql"]
+_HOMES = {"Frames": "frames", "load": "frames", "sql": "query"}
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for, loaded then: the commands are told of without pandas."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'analysis' has no attribute '{name}'")
+    return getattr(import_module(f"analysis.{_HOMES[name]}"), name)

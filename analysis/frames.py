@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic_core import from_json
 
 from analysis import flatten
 from analysis.columns import TABLES
@@ -45,7 +46,7 @@ class Frames:
     policies: Names = None
 
     def table(self, name: str, columns: Names = None) -> Any:
-        """One of the tables as an Arrow table, with these of its columns and no others read.
+        """One of the tables as an Arrow table, of these of its columns, with no more read than they need.
 
         StoreError, with the nearest name, for a table or a column that there is not.
 
@@ -54,13 +55,21 @@ class Frames:
         """
         if name not in TABLES:
             raise StoreError(f"there is no table '{_shown(name)}'{_near(name, TABLES)} (tables: {', '.join(TABLES)})")
-        found = self._small(name) if name in ("runs", "iterations") else self._logged(name, columns)
+        found = self.among(name, columns)
         if columns is None:
             return found
         for column in columns:
             if column not in found.column_names:
                 raise StoreError(f"{name} has no column '{_shown(column)}'{_near(column, found.column_names)}")
         return found.select(list(columns))
+
+    def among(self, name: str, columns: Names) -> Any:
+        """One of the tables with at least those of its columns that are among these, which it need not have.
+
+        >>> log.among("matches", ["status", "nothing"]).column_names
+        ['run', 'match', 'iteration', 'game', 'status']
+        """
+        return self._small(name) if name in ("runs", "iterations") else self._logged(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
         """The same in pandas, with Arrow's types.
@@ -122,7 +131,7 @@ class Frames:
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
-        needed = wanted | ({nested} if grown else set()) | ({"policy"} if self.policies is not None else set())
+        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if self._by_turn else set())
         parts = [
             part.append_column("run", pa.array([run] * len(part), pa.string()))
             for run, numbers in self.numbers.items()
@@ -136,6 +145,10 @@ class Frames:
             for column, values in more.items():
                 table = table.append_column(column, values)
         return table
+
+    @property
+    def _by_turn(self) -> bool:
+        return self.of_seats is not None or self.policies is not None
 
     def _part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
         """One iteration's rows; None where no game is wanted."""
@@ -238,8 +251,8 @@ def _reports(texts: Any) -> dict[str, Any]:
 
 def _report(text: str) -> dict[str, Any]:
     try:
-        report = json.loads(text)
-    except (ValueError, RecursionError):
+        report = from_json(text)
+    except ValueError:
         report = None
     if not isinstance(report, dict):
         raise LogError("a match's report is no JSON object: restore the log from a copy")

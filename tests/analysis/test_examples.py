@@ -12,8 +12,8 @@ import analysis
 from tests.analysis.made_run import make_run
 
 MODULES = [f"analysis.{m.name}" for m in pkgutil.iter_modules(analysis.__path__) if m.name != "notebooks"]
-ELSEWHERE = {"analysis.calibration", "analysis.flatten", "analysis.panels", "analysis.stats"}
-"""Shown in docs/simulators.md, used by `frames`, by all pictures, and by the notebook."""
+ELSEWHERE = {"analysis.calibration", "analysis.commands", "analysis.flatten", "analysis.panels", "analysis.stats"}
+"""Shown in docs/simulators.md, as commands, by `frames`, by all pictures, and by the notebook."""
 
 
 @pytest.mark.parametrize("name", ["analysis", *(name for name in MODULES if name != "analysis.calibration")])

@@ -102,6 +102,7 @@ def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
         analysis.load(tmp_path / "run", iterations=[7]),
     ):
         assert {len(getattr(none, name)) for name in ("matches", "seats", "turns", "messages", "tokens")} == {0}
+    assert few.frame("turns", ["action"])["action"].tolist() == ["OFFER 1 0 2"] * 8
     strangers = analysis.load(tmp_path / "run", policies=["nobody"])
     assert (
         len(strangers.matches) == 12 and strangers.turns.empty and strangers.tokens.empty and strangers.messages.empty
