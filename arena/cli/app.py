@@ -24,7 +24,7 @@ from rich.text import Text
 
 from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve, weights
+from arena.cli import catalogue, check, credit, evaluate, fork, init, matrix, play, serve, weights
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
 from arena.cli.offered import Commands
@@ -54,6 +54,7 @@ app.command("tournament")(evaluate.tournament_)
 app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
 app.command("credit")(credit.credit)
+app.command("fork")(fork.fork)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("export")(weights.export)

@@ -13,7 +13,7 @@ from tests.arena.tiny import unbroken
 __all__ = ["unbroken"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def log(unbroken: Path) -> analysis.Frames:
     return analysis.load(unbroken)
 

@@ -6,9 +6,9 @@
 The run is made in a temporary folder: 100 iterations, the last of them still open and without credit, with token
 streams and messages, that differ in their matches' names only. Arms, in turn, each in a process of its own: all turns
 as a frame with every column (`frames`), the query in SQL, ten million tokens with every column, the loader of another
-checkout, and pandas over JSON lines (made of the same log without streams and messages, which that arm would not bear;
-once). All group advantages by iteration and role, and must say the same; `tokens` log-probabilities by seat. Wall and
-CPU time from the call to the groups, and the largest memory that the whole process ever had. Writes
+checkout, and, once, pandas over JSON lines (of the same log without streams and messages, which that arm would not
+bear). All group advantages by iteration and role, and must say the same; `tokens` log-probabilities by seat. Wall and
+CPU time from the call to the groups, imports left out, and the largest memory that the whole process ever had. Writes
 results/loading.json.
 """
 
@@ -46,27 +46,22 @@ WORDS = "I can not take that offer you want two books and a ball for it but hats
 
 ARMS = {
     "frames": """
-import analysis
 log = analysis.load(run)
 groups = log.turns.groupby(["iteration", "role"])["advantage"].mean()
 """,
     "sql": """
-import analysis
 asked = "select iteration, role, avg(advantage) a from turns group by all order by all"
 groups = analysis.sql(run, asked).set_index(["iteration", "role"])["a"]
 """,
     "tokens": """
-import analysis
 tokens = analysis.load(run, iterations=range(19)).tokens
 rows = len(tokens)
 groups = tokens.groupby("seat")["logprob"].mean()
 """,
     "before": """
-import analysis
 groups = analysis.load(run).turns.groupby(["iteration", "role"])["advantage"].mean()
 """,
     "json lines": """
-import pandas as pd
 matches = pd.read_json(f"{run}.jsonl", lines=True)
 turns = matches[["id", "iteration"]].join(matches["turns"].explode())
 of_match = turns.drop(columns="turns").reset_index(drop=True)
@@ -78,6 +73,8 @@ groups = turns.groupby(["iteration", "role"])["advantage"].mean()
 }
 LOAD = """
 import json, resource, sys, time
+import analysis, duckdb, pandas as pd
+analysis.load  # which loads what it needs
 run, rows = sys.argv[1], None
 wall, cpu = time.perf_counter(), time.process_time()
 {arm}
