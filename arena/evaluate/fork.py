@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from agents.engines.loop import wait
 from agents.names import nearest
@@ -21,7 +20,7 @@ from arena.chance import number
 from arena.config.experiment import Experiment, GameSpec
 from arena.config.kept import experiment_of
 from arena.config.own_files import at_home, same_game
-from arena.errors import ConfigError
+from arena.errors import ConfigError, PlayError
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.specs import Contenders, kept
 from arena.league.pool import version_of
@@ -112,6 +111,8 @@ def fork(
         found[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
     tables = [{seat: found[name] for seat, name in arm.items()} for arm in arms]
     played, failed = _play(parting, tables, experiment.seed, n, ended)
+    if not all(any(records) for records in played):
+        raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why])}")
     figures = [_figures(records) for records in played]
     unchanged = figures[0] if len(arms) > 1 else {}
     return Forked(parting, sat, others, _told(record), unchanged, figures[-1], dict(failed))

@@ -20,7 +20,9 @@ def log(unbroken: Path) -> analysis.Frames:
 
 def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbroken: Path) -> None:
     """MARS's estimator (design.md): the return from here on, less its mean over the role's turns of the iteration."""
-    assert experiment_of(unbroken).credit.estimator.plain() == "mars"
+    assert experiment_of(unbroken).credit.estimator.plain() == {
+        "mars": {"gamma": 1.0, "by": ["game", "role", "policy"], "std": False}
+    }
     turns = log.turns.dropna(subset=["advantage"])[::-1]
     worth = turns.groupby(["match", "seat"])["reward"].cumsum()
     mean = worth.groupby([turns[name] for name in ("iteration", "game", "role", "policy")]).transform("mean")
