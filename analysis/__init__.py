@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analysis.comparison import compare
     from analysis.frames import Frames, load
     from analysis.query import sql
 
-__all__ = ["Frames", "load", "sql"]
-_HOMES = {"Frames": "frames", "load": "frames", "sql": "query"}
+__all__ = ["Frames", "compare", "load", "sql"]
+_HOMES = {"compare": "comparison", "Frames": "frames", "load": "frames", "sql": "query"}
 
 
 def __getattr__(name: str) -> Any:

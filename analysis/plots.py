@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.comparison import TOGETHER, Comparison
 from analysis.frames import Frames
 from analysis.panels import FEW, MOST, colours, curve, fit, legend, points, sheet
 from arena.errors import StoreError
@@ -99,6 +100,32 @@ def compare(arms: Mapping[str, Frames], metric: str) -> Figure:
         else:
             curve(axis, steps, tables[label].to_numpy().T, means[-1], label, colour, place)
     _finish(axis, bounds)
+    legend(figure)
+    return figure
+
+
+def compared(comparison: Comparison) -> Figure:
+    """A panel per figure of a comparison, the first few: each arm's runs, their mean, and where they end.
+
+    >>> two = analysis.comparison.compare([first, second], last=1, figures=["payoff opener"])
+    >>> [axis.get_title() for axis in compared(two).axes]
+    ['payoff opener']
+    """
+    rows = [row for row in comparison.rows if row.game != TOGETHER][:MOST]
+    palette = colours(arm.label for arm in comparison.arms).values()
+    several = len({row.game for row in rows}) > 1
+    titles = [f"{row.game}: {row.figure}" if several else row.figure for row in rows]
+    figure, axes = sheet(titles, f"ends: last {comparison.last} iterations, 95 % over {comparison.unit}")
+    for axis, row in zip(axes, rows, strict=True):
+        own = comparison.values[comparison.values["game"] == row.game]
+        table = own.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
+        for place, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
+            seeds = table[list(arm.runs)].dropna()
+            if len(seeds) < FEW:
+                points(axis, [seeds.index.max()], [row.means[place]], arm.label, colour, place)
+            else:
+                curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
+        _finish(axis, row.bounds)
     legend(figure)
     return figure
 

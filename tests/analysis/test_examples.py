@@ -22,7 +22,9 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     log = analysis.load("runs/latest")
-    known = {"analysis": analysis, "log": log, **vars(module)}
+    make_run(tmp_path / "other", live=False, shift=1.0)
+    pair = {"first": "runs/latest", "second": tmp_path / "other"}
+    known = {"analysis": analysis, "log": log, **pair, **vars(module)}
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert doctest.testmod(module, extraglobs=known, optionflags=flags).failed == 0
 
