@@ -47,7 +47,7 @@ TABLES: Mapping[str, Any] = {
     "matches": pa.schema(
         [
             *_KEY,
-            *_logged("game status reason attempt seed", MATCHES),
+            *_logged("game rules status reason attempt seed", MATCHES),
             _field("turns", pa.int32(), "how many turns it had"),
             _field("started", pa.timestamp("us", "UTC"), "when it began"),
             *_logged("seconds", MATCHES),

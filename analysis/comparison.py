@@ -126,7 +126,7 @@ def _stem(runs: tuple[str, ...]) -> str:
 
 
 def figures_of(log: Frames) -> pd.DataFrame:
-    """A row per finished match: `valid` (share of acts), `learners payoff` (their mean), `payoff SEAT`, the report's numbers.
+    """A row per finished match: share of `valid` acts, `learners payoff` (mean), `payoff SEAT`, the report's numbers.
 
     >>> figures_of(log).loc[0, ["match", "valid", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}

@@ -48,7 +48,11 @@ def leaves(table: str, columns: Collection[str]) -> set[str]:
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
     """
     needed = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}
-    own = {"status", "reason", "attempt", "seed", "started", "seconds"} & {*columns} if table == "matches" else set()
+    own = (
+        {"rules", "status", "reason", "attempt", "seed", "started", "seconds"} & {*columns}
+        if table == "matches"
+        else set()
+    )
     return {"id", "iteration", "game", *_ALWAYS[table], *needed, *own}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -142,6 +143,18 @@ def test_a_run_that_has_not_played_yet_has_empty_tables(tmp_path: Path) -> None:
         assert log.table(name).schema.names == schema.names and len(log.table(name)) == (name == "runs")
 
 
+def test_a_log_of_an_older_schema_is_read(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", live=False)
+    known = {name: analysis.load(run.path).table(name) for name in TABLES}
+    for path in run.log.folder.glob("*[0-9].parquet"):
+        table = pq.read_table(path).drop_columns(["rules"])
+        older = table.schema.with_metadata({b"arena.schema_version": b"1"})
+        pq.write_table(table.cast(older), path)
+    for name, table in known.items():
+        assert analysis.load(run.path).table(name).equals(table), name
+    assert analysis.load(run.path).matches["rules"].tolist() == [0] * 12
+
+
 def test_runs_tell_their_experiment(tmp_path: Path) -> None:
     about = {"commands": [{"time": "2026-01-01T00:00:00+00:00"}], "versions": {"arena-selfplay": "0.1.0"}}
     experiment = {"learn": {"lr": 3e-4}, "seed": 1, "roles": None, "stages": ["a"]}
@@ -252,7 +265,7 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
         key = {"run": "run", "match": row["id"], "iteration": row["iteration"]}
         figures = {f"report.{name}": value for name, value in row["report"].items()}
         of_match = {"turns": len(row["turns"]), "started": datetime.fromisoformat(row["started"])}
-        rows["matches"].append(key | _chosen(row, "game status reason attempt seed seconds") | of_match | figures)
+        rows["matches"].append(key | _chosen(row, "game rules status reason attempt seed seconds") | of_match | figures)
         for seat, seating in row["seats"].items():
             rows["seats"].append(key | {"seat": seat, "payoff": row["payoffs"].get(seat)} | seating)
         for turn in row["turns"]:
