@@ -93,7 +93,7 @@ def messages(log: Any) -> Any:
     table = _exploded(log, "turns")
     lists = table["messages"].combine_chunks()
     rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
-    table = table.drop_columns(["messages"]).take(rows)
+    table = table.drop_columns(["game", "messages"]).take(rows)
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
     table = table.append_column("place", _places(lists))
     for name in ("sender", "text"):
@@ -113,7 +113,7 @@ def tokens(log: Any) -> Any:
             raise LogError("the lists of a token stream differ in length: restore the log from a copy")
     flat = {name: pc.list_flatten(table[name].combine_chunks()) for name in ("mask", "logprobs", "turns")}
     rows = pc.list_parent_indices(ids)
-    kept = table.drop_columns(["ids", "mask", "logprobs", "turns"]).take(rows)
+    kept = table.drop_columns(["game", "ids", "mask", "logprobs", "turns"]).take(rows)
     sampled, nothing = flat["mask"], pa.scalar(None)
     columns = {
         "place": _places(ids),

@@ -133,7 +133,7 @@ class Frames:
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
         needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if self._by_turn else set())
         parts = [
-            part.append_column("run", pa.array([run] * len(part), pa.string()))
+            part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
             for k in numbers
             if (part := self._part(name, needed, self.readers[run], k)) is not None

@@ -39,7 +39,9 @@ def fork(
     ] = None,
     act: Annotated[str, typer.Option(help="What is done at that turn instead, such as 'REFUSE' or 'PASS | no'.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, max=10**5, help="How many forks, and as many replays without.")] = 20,
-    role: Annotated[str, typer.Option(help="How models named by --seat are prompted; default their own.")] = "",
+    role: Annotated[
+        str, typer.Option(help="How models named by --seat are prompted; default as their run or this one does.")
+    ] = "",
     endpoint: Endpoint = None,
     trust: Trust = False,
     out: Out = None,

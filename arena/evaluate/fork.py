@@ -21,10 +21,12 @@ from arena.config.experiment import Experiment, GameSpec
 from arena.config.kept import experiment_of
 from arena.config.own_files import at_home, same_game
 from arena.errors import ConfigError, PlayError
+from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
+from arena.evaluate.matrix import in_role
 from arena.evaluate.specs import Contenders, kept
 from arena.league.pool import version_of
-from arena.play.contenders import HUMAN, Contender, play_one
+from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
 from arena.play.joining import Joining, Parting, strayed
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
@@ -109,7 +111,10 @@ def fork(
         if name not in found:
             raise ConfigError(f"nobody can be asked to play {seat}: name somebody other than {HUMAN}")
         found[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
-    tables = [{seat: found[name] for seat, name in arm.items()} for arm in arms]
+    roles = {} if loader.role else _roles(experiment, record.game)
+    tables = [
+        {seat: _as(roles.get(seat), found[name], record.game, seat) for seat, name in arm.items()} for arm in arms
+    ]
     played, failed = _play(parting, tables, experiment.seed, n, ended)
     if not all(any(records) for records in played):
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why])}")
@@ -148,6 +153,18 @@ def _who(run: Path, experiment: Experiment, held: Seating, told: dict[str, None]
         )
         told.setdefault(line)
     return f"{run}@{nearest_kept}:{name}"
+
+
+def _roles(experiment: Experiment, game: str) -> dict[str, str]:
+    """By seat, the role in which the run plays the game."""
+    tables = [table for table in experiment.all_tables() if table.game.name == game]
+    return {seat: held.role for table in tables[:1] for seat, held in table.seats.items()}
+
+
+def _as(role: str | None, who: Contender, game: str, seat: str) -> Contender:
+    """Whoever brings no role of its own plays the run's: the same words are asked for, of somebody else."""
+    bare = isinstance(who, ModelContender) and isinstance(who.cast, Casting) and who.cast.experiment is None
+    return in_role(who, game, seat, role) if role and (bare or isinstance(who, EndpointContender)) else who
 
 
 # -- playing -----------------------------------------------------------------------------------------------

@@ -204,6 +204,15 @@ def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatc
     assert last.index == 2 and [m["content"] for m in chat if m["role"] == "assistant"][-1] == record.turns[0].action
 
 
+def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(says(completion("BET"))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1)
+        chat = server.asked[-1][2]["messages"]
+    assert not any("PLAY 4" in message["content"] for message in chat), "those are the examples of the role player"
+
+
 def test_where_no_fork_is_finished_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with Server(says({"error": {"message": "out of order"}}, 400)) as server:
