@@ -152,11 +152,10 @@ class Frames:
 
     def _part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
         """One iteration's rows; None where no game is wanted."""
-        if (
-            self.games is not None
-            and not pc.any(_among(reader.log.table(k, ["id", "game"])["game"], self.games)).as_py()
-        ):
-            return None
+        if self.games is not None:
+            known = reader.log.table(k, ["id", "game"])["game"]
+            if not pc.any(_among(known, self.games)).as_py():
+                return None
         log = reader.log.table(k, flatten.leaves(name, columns))
         if self.games is not None:
             log = log.filter(_among(log["game"], self.games))
