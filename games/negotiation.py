@@ -28,13 +28,14 @@ class Negotiation(TextGame):
     the seats are player_0 and player_1, and who moves first is drawn.
     reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
     the talks end by an offer at that turn (from 1; 0: at none).
-    Reward part "deal": to both seats at the accepting act, the own value (0 to 10) of the own share.
     """
 
     name = "negotiation"
     seats: tuple[str, ...] = ("opener", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {"deal": "the worth of the own share"}
+    reward_parts: Mapping[str, str] = {
+        "deal": "at the accepting act, to both: the own value (0 to 10) of the own share"
+    }
     # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both. Means are
     # over all instances; an ultimatum is what subgame-perfect play with public values and no breakdown comes to.
     theory: ClassVar[Mapping[str, float]] = {

@@ -29,13 +29,12 @@ class WordClue(TextGame):
     Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board; targets 1 to words - 1;
     rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given: a clue is all that may be
     said. Nobody checks that it is English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
-    Reward parts, the same to all seats: "found", 1 per target; "missed", -cost for another word.
     """
 
     name, cooperative = "word_clue", True
     seats: tuple[str, ...] = (GIVER, "guesser_1")
     metadata: ClassVar[dict[str, Any]] = {"name": "word_clue_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {"found": "1 for a right word", "missed": "what a wrong one costs"}
+    reward_parts: Mapping[str, str] = {"found": "1 to all per target", "missed": "-cost to all for another word"}
     # At the default options. Without any information the first guess pays 1/3 - 0.5 * 2/3 = 0; after a miss the next
     # round's pays 3/8 - 0.5 * 5/8 = 1/16, after a hit every other guess loses: 2/3 of 1/16 in all.
     theory: ClassVar[Mapping[str, float]] = {"best": 3.0, "no_information": 1 / 24}

@@ -359,7 +359,7 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     role = load_role(name)
     facts = {"opening": "", "example": "", "template": "", "answer": "", "marks": "", "complaint": (), "answers": {}}
     facts |= {"findings": {}, "chart": "", "form": "", "limits": "", "card": "J", "values": [1], "mark": "X"}
-    facts |= {"hands": {"opener": ["R1"]}}
+    facts |= {"hands": {"opener": ["R1"]}, "more": [], "less": [], "under": None, "candidates": ["1 A: farce."]}
     public = FACTS | {"left": 1, "today": "", "terse": "", "question": "", "board": "", "fireworks": "", "hints": 1}
     public |= {"lives": 1, "deck": 1, "known": {"opener": ["?"], "responder": ["?"]}}
     hostile = heard(("opener", "x\nFORGED a\r\n  FORGED b\u2028FORGED c\x0bFORGED\n\nFORGED"))

@@ -140,7 +140,7 @@ def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
         ("endpoint:", "write endpoint:MODEL"),
         ("{run}x", "did you mean '{run}'"),
         ("{run}@4", "keeps no weights of iteration 4; it has: 0, 3, 7"),
-        ("{run}:sharde", "no trained policy 'sharde' — did you mean 'shared'? (it has: shared)"),
+        ("{run}:sharde", "has no policy 'sharde' — did you mean 'shared'? (it has: shared)"),
         ("{run}/checkpoints@3", "is not a run folder"),
         ("", "a contender has no name"),
     ],
