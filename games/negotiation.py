@@ -33,9 +33,7 @@ class Negotiation(TextGame):
     name = "negotiation"
     seats: tuple[str, ...] = ("opener", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {
-        "deal": "at the accepting act, to both: the own value (0 to 10) of the own share"
-    }
+    reward_parts: Mapping[str, str] = {"deal": "to both at the accepting act: the own value of the own share"}
     # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both. Means are
     # over all instances; an ultimatum is what subgame-perfect play with public values and no breakdown comes to.
     theory: ClassVar[Mapping[str, float]] = {
