@@ -23,6 +23,7 @@ STUDIES = [
     "learning-adapters",
     "learning-hanabi",
     "learning-proposer_solver",
+    "learning-clinic",
     "strength-kuhn",
     "strength-collapse",
     "strength-mars",
