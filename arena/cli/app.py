@@ -24,7 +24,7 @@ from rich.text import Text
 
 from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve, weights
+from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve, study, weights
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, OutOfMemory, PlayError, StoreError
@@ -51,6 +51,7 @@ app.command("eval")(evaluate.eval_)
 app.command("tournament")(evaluate.tournament_)
 app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
+app.command("study")(study.study)
 app.command("credit")(credit.credit)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
@@ -148,6 +149,7 @@ def run_selfplay(
     config: Annotated[
         Path | None, typer.Option(help="A YAML file laid over the recipe; without --game, a whole experiment.")
     ] = None,
+    arm: Annotated[str, typer.Option(help="One of the arms that its section `study` names, such as a control.")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over all; repeatable.")
     ] = None,
@@ -166,12 +168,12 @@ def run_selfplay(
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     if not (game or recipe or config):
-        if any((set_, policies, engine, roles, iterations, seed, out)):
+        if any((arm, set_, policies, engine, roles, iterations, seed, out)):
             raise ConfigError("what is to be played? Add --game, --recipe or --config (arena run selfplay lists them)")
         _print_rows(catalogue.to_play(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    experiment = _experiment(game, recipe, config, settings, policies, roles, iterations, seed)
+    experiment = _experiment(game, recipe, config, arm, settings, policies, roles, iterations, seed)
     from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
@@ -215,6 +217,7 @@ def _experiment(
     game: str,
     recipe: str,
     config: Path | None,
+    arm: str,
     assignments: Iterable[str],
     policies: str,
     roles: Path | None,
@@ -223,6 +226,7 @@ def _experiment(
 ) -> Experiment:
     """The experiment that the options describe, checked."""
     import games
+    from arena.config.arms import arm_layers
     from arena.config.layers import compose, file_layer, recipe_layer, set_layer, with_policies
     from arena.config.recipe import recipe_of
 
@@ -231,6 +235,7 @@ def _experiment(
     own = [file_layer(config)] if config else []
     whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
     layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game), *own]
+    layers += arm_layers(compose(layers), arm) if arm else []
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
     flags["game.name"] = game if recipe and game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
