@@ -19,7 +19,7 @@ TENSORS = ("losses", "clips", "corrections", "regularisers")
 """What is listed from functions of tensors."""
 COMMANDS = (
     *([name] for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check")),
-    *([name] for name in ("show", "export", "list", "models", "doctor")),
+    *([name] for name in ("show", "study", "export", "list", "models", "doctor")),
     *(["run", "selfplay"], ["check", "role"], ["check", "game"]),
 )
 RUN = f"""

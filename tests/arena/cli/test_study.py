@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from arena.config.layers import compose, file_layer, recipe_layer, set_layer, to_yaml
 from arena.store.reader import RunReader
 from tests.arena.tiny import SETTINGS, Child, arena, refused
 
@@ -22,8 +23,6 @@ ITERATIONS = 3
 
 def written(folder: Path, **changed: object) -> Path:
     """A tiny experiment with a study."""
-    from arena.config.layers import compose, recipe_layer, set_layer, to_yaml
-
     layers = [recipe_layer("negotiation-nano"), *map(set_layer, [*SETTINGS, f"iterations={ITERATIONS}"])]
     data = yaml.safe_load(to_yaml(compose(layers)))
     data["study"] = {**SECTION, **changed}
@@ -105,7 +104,7 @@ def test_one_arm_runs_by_itself(tmp_path: Path) -> None:
     run = tmp_path / "run"
     told = Child(tmp_path / "it", "run", "selfplay", "--config", written(tmp_path), "--arm", "zero", "--out", run).end()
     assert told.code == 0, told.err
-    assert yaml.safe_load(RunReader(run).config())["credit"]["estimator"] == {"zero": {}}
+    assert compose([file_layer(run / "config.yaml")]).credit.estimator.name == "zero"
     assert {row["learn"]["shared"]["advantage_size"] for row in RunReader(run).metrics()} == {0.0}
 
 
