@@ -85,6 +85,15 @@ def test_a_run_that_fails_is_a_line_and_the_others_go_on(tmp_path: Path) -> None
     assert len(RunReader(folder / "zero-0").metrics()) == ITERATIONS
 
 
+def test_a_figure_that_there_is_none_of_ends_it_after_an_iteration(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    file = written(tmp_path, figure="valid_rat")
+    told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
+    assert told.code == 2
+    assert told.line.startswith("study.figure: no figure 'valid_rat' — did you mean 'valid_rate'?")
+    assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS and not (folder / "zero-0").exists()
+
+
 def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "study"]
     assert "no section `study`" in refused("study", "tic_tac_toe-nano", *out)
