@@ -235,7 +235,9 @@ def _experiment(
     own = [file_layer(config)] if config else []
     whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
     layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game), *own]
-    layers += arm_layers(compose(layers), arm) if arm else []
+    if arm:
+        below = compose(layers)
+        layers += arm_layers(below, arm, below.seed if seed is None else seed)
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
     flags["game.name"] = game if recipe and game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]

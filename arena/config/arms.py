@@ -17,26 +17,34 @@ def study_of(experiment: Experiment) -> StudySpec:
     return experiment.study
 
 
-def arm_layers(experiment: Experiment, arm: str) -> list[Layer]:
-    """What an arm lays over the experiment: nothing for the first; ConfigError for one that it does not have."""
+def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:
+    """What an arm lays over the experiment: the first only what each run of a study has.
+
+    ConfigError for one that it does not have.
+    """
     study = study_of(experiment)
     if arm not in study.names:
         known = ", ".join(study.names)
         raise ConfigError(f"{experiment.name} has no arm '{arm}'{nearest(arm, study.names)} (its arms: {known})")
-    layers = [set_layer(setting) for setting in study.arms.get(arm, ())]
-    return [replace(layer, source=layer.source.replace("--set", f"study.arms.{arm}:", 1)) for layer in layers]
+    each = [_layer("study.each", setting.replace("{seed}", str(seed))) for setting in study.each]
+    return each + [_layer(f"study.arms.{arm}", setting) for setting in study.arms.get(arm, ())]
 
 
-def with_arm(experiment: Experiment, arm: str) -> Experiment:
+def _layer(place: str, setting: str) -> Layer:
+    layer = set_layer(setting)
+    return replace(layer, source=layer.source.replace("--set", f"{place}:", 1))
+
+
+def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
     """The experiment as one of its arms."""
-    layers = arm_layers(experiment, arm)
+    layers = arm_layers(experiment, arm, seed)
     return compose([Layer(experiment.name, "", as_plain(experiment)), *layers]) if layers else experiment
 
 
 def check_arms(experiment: Experiment) -> None:
     """ConfigError where an arm is no experiment, or plays more or fewer matches than the first unless it may."""
     study = study_of(experiment)
-    most = budget(experiment)
+    most = budget(with_arm(experiment, study.arm))
     for arm in study.arms:
         other = budget(with_arm(experiment, arm))
         if other != most and arm not in study.uneven:

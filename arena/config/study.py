@@ -50,6 +50,8 @@ class StudySpec(BaseModel):
     """What the recipe itself is called: the first arm."""
     arms: Annotated[dict[Name, list[str]], Field(min_length=1)]
     """The other arms: settings laid over the recipe, as `--set` takes them."""
+    each: list[str] = []
+    """Settings of every run, the first arm's too, in which {seed} is its seed: `policies.shared.model=nano-{seed}`."""
     warm: list[Name] = []
     """Arms that begin with the weights with which the first arm's imitation of the same seed ended, and need not
     imitate anew; by themselves (`--arm`) they do."""

@@ -66,6 +66,14 @@ def test_an_arm_is_the_recipe_with_its_settings_and_nothing_else() -> None:
         with_arm(recipe, "zeor")
 
 
+def test_each_run_may_have_something_of_its_seed() -> None:
+    recipe = experiment("  last: 2\n", '  last: 2\n  each: ["policies.shared.model=nano-{seed}"]\n')
+    assert with_arm(recipe, "mars", 3).policies["shared"].model == "nano-3"
+    assert with_arm(recipe, "zero", 4).policies["shared"].model == "nano-4"
+    with pytest.raises(ConfigError, match=r"study\.each: policies.shared.modl=nano-0"):
+        check_arms(experiment("  last: 2\n", '  last: 2\n  each: ["policies.shared.modl=nano-{seed}"]\n'))
+
+
 def test_an_arm_s_bad_setting_names_the_arm() -> None:
     with pytest.raises(ConfigError, match=r"study\.arms\.zero: credit.estimatr=zero"):
         with_arm(experiment("credit.estimator=zero", "credit.estimatr=zero"), "zero")
