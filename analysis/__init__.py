@@ -1,9 +1,24 @@
-"""From run folders to tables, plots and readable matches; never loads torch.
+"""From run folders to tables, SQL, plots and readable matches; never loads torch.
 
->>> run = analysis.load("runs/latest")
->>> run.matches.groupby("iteration")["report.deal"].mean()
+>>> log = analysis.load("runs/latest")
+>>> log.turns.groupby("role")["advantage"].mean().to_dict()
+{'the_opener': 0.125, 'the_responder': 0.125}
 """
 
-from analysis.frames import Run, load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Run", "load"]
+if TYPE_CHECKING:
+    from analysis.comparison import compare
+    from analysis.frames import Frames, load
+    from analysis.query import sql
+
+__all__ = ["Frames", "compare", "load", "sql"]
+_HOMES = {"compare": "comparison", "Frames": "frames", "load": "frames", "sql": "query"}
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for, loaded then: the commands are told of without pandas."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'analysis' has no attribute '{name}'")
+    return getattr(import_module(f"analysis.{_HOMES[name]}"), name)

@@ -1,138 +1,225 @@
-"""A run folder, finished or live, as three pandas frames."""
+"""Runs, finished or live, as tables: Arrow from the log to pandas, each read when it is first asked for."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic_core import from_json
 
+from analysis import flatten
+from analysis.columns import TABLES
+from arena.errors import StoreError
+from arena.plain import printable
+from arena.store.lines import LogError
 from arena.store.reader import RunReader
 
-MATCH_COLUMNS = (
-    "id",
-    "iteration",
-    "game",
-    "status",
-    "reason",
-    "attempt",
-    "seed",
-    "turns",
-    "started",
-    "seconds",
-)
-TURN_COLUMNS = (
-    "match",
-    "iteration",
-    "index",
-    "seat",
-    "role",
-    "policy",
-    "version",
-    "action",
-    "public",
-    "private",
-    "raw",
-    "valid",
-    "reward",
-    "advantage",
-    "finish",
-    "tokens",
-    "seconds",
-)
-_OF_TURN = [name for name in TURN_COLUMNS if name not in ("match", "iteration", "reward", "advantage")]
-_OF_MATCH = [name for name in MATCH_COLUMNS if name != "turns"]
-_LOGGED = [*_OF_MATCH, "payoffs", "report", "turns.rewards", *(f"turns.{name}" for name in _OF_TURN)]
+Names = Collection[str] | None
+"""Only these; None is all."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run did.
+class Frames:
+    """Some runs as tables of Arrow's types: `runs`, `iterations`, `matches`, `seats`, `turns`, `messages`, `tokens`.
 
-    `iterations`: a row per iteration, the metrics with nested names joined by dots. `matches`: a row per
-    match, failed ones included, with `payoff.<seat>` and `report.<name>` (missing where it failed).
-    `turns`: a row per turn with `reward.<name>` (0 where none arrived), `reward` (credit's weighted sum; the
-    plain sum before credit) and `advantage` (NaN before credit, and in failed matches).
+    `analysis.columns.TABLES` says what every column means. Of a live run a table is what the log held when it was read:
+    `load` again for what came since.
     """
 
-    path: Path
-    iterations: pd.DataFrame
-    matches: pd.DataFrame
-    turns: pd.DataFrame
+    readers: Mapping[str, RunReader]
+    """By the name of the run."""
+    numbers: Mapping[str, Sequence[int]]
+    """By run, the iterations whose matches are read."""
+    chosen: Collection[int] | None = None
+    """Only these; None is all, those without a match log too."""
+    games: Names = None
+    of_seats: Names = None
+    policies: Names = None
+
+    def table(self, name: str, columns: Names = None) -> Any:
+        """One of the tables as an Arrow table, of these of its columns, with no more read than they need.
+
+        StoreError, with the nearest name, for a table or a column that there is not.
+
+        >>> log.table("turns", ["role", "advantage"]).num_columns
+        2
+        """
+        if name not in TABLES:
+            raise StoreError(f"there is no table '{_shown(name)}'{_near(name, TABLES)} (tables: {', '.join(TABLES)})")
+        found = self.among(name, columns)
+        if columns is None:
+            return found
+        for column in columns:
+            if column not in found.column_names:
+                raise StoreError(f"{name} has no column '{_shown(column)}'{_near(column, found.column_names)}")
+        return found.select(list(columns))
+
+    def among(self, name: str, columns: Names) -> Any:
+        """One of the tables with at least those of its columns that are among these, which it need not have.
+
+        >>> log.among("matches", ["status", "nothing"]).column_names
+        ['run', 'match', 'iteration', 'game', 'status']
+        """
+        return self._small(name) if name in ("runs", "iterations") else self._logged(name, columns)
+
+    def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
+        """The same in pandas, with Arrow's types.
+
+        >>> log.frame("turns", ["role", "valid"]).groupby("role")["valid"].mean().index.tolist()
+        ['the_opener', 'the_responder']
+        """
+        frame: pd.DataFrame = self.table(name, columns).to_pandas(types_mapper=pd.ArrowDtype)
+        return frame
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """A row per run: where it is, when it began, its experiment as `config.…`."""
+        return self.frame("runs")
+
+    @cached_property
+    def iterations(self) -> pd.DataFrame:
+        """A row per iteration: its metrics, nested names joined by dots."""
+        return self.frame("iterations")
+
+    @cached_property
+    def matches(self) -> pd.DataFrame:
+        """A row per match, failed ones included, with the game's own figures as `report.…`."""
+        return self.frame("matches")
+
+    @cached_property
+    def seats(self) -> pd.DataFrame:
+        """A row per seat of a match: who sat there, and what it was paid."""
+        return self.frame("seats")
+
+    @cached_property
+    def turns(self) -> pd.DataFrame:
+        """A row per turn with its rewards, and `advantage` where credit was given."""
+        return self.frame("turns")
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        """A row per message that a seat read before it moved."""
+        return self.frame("messages")
+
+    @cached_property
+    def tokens(self) -> pd.DataFrame:
+        """A row per token of a model's stream, read or sampled."""
+        return self.frame("tokens")
+
+    def _small(self, name: str) -> Any:
+        """A table that is no part of the match log."""
+        rows = [row for run, reader in self.readers.items() for row in self._rows(name, run, reader)]
+        return _table(rows, TABLES[name])
+
+    def _rows(self, name: str, run: str, reader: RunReader) -> Iterable[dict[str, Any]]:
+        if name == "runs":
+            return [_about(run, reader)]
+        rows = (row for row in reader.metrics() if self.chosen is None or row["iteration"] in self.chosen)
+        return [{"run": run, **dict(_flat(row))} for row in rows]
+
+    def _logged(self, name: str, columns: Names) -> Any:
+        """A table of the match log: iteration by iteration made flat and filtered, then put together."""
+        nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
+        wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
+        grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
+        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if self._by_turn else set())
+        parts = [
+            part.append_column("run", pa.repeat(run, len(part)))
+            for run, numbers in self.numbers.items()
+            for k in numbers
+            if (part := self._part(name, needed, self.readers[run], k)) is not None
+        ]
+        whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
+        table = pa.table({f.name: whole[f.name].cast(f.type) for f in TABLES[name] if f.name in whole.column_names})
+        if grown and nested in whole.column_names:
+            more = _reports(whole["report"]) if nested == "report" else flatten.named(whole["rewards"], "reward.")
+            for column, values in more.items():
+                table = table.append_column(column, values)
+        return table
+
+    @property
+    def _by_turn(self) -> bool:
+        return self.of_seats is not None or self.policies is not None
+
+    def _part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
+        """One iteration's rows; None where no game is wanted."""
+        if self.games is not None:
+            known = reader.log.table(k, ["id", "game"])["game"]
+            if not pc.any(_among(known, self.games)).as_py():
+                return None
+        log = reader.log.table(k, flatten.leaves(name, columns))
+        if self.games is not None:
+            log = log.filter(_among(log["game"], self.games))
+        table = flatten.turns(log, reader.log.credit_table(k)) if name == "turns" else getattr(flatten, name)(log)
+        if name != "matches":
+            for column, chosen in (("seat", self.of_seats), ("policy", self.policies)):
+                table = table if chosen is None else table.filter(_among(table[column], chosen))
+        return table
 
 
-def load(path: str | Path) -> Run:
-    """The run at `path` as frames; StoreError, one line, when there is no run or its log is damaged."""
-    reader = RunReader(path)
-    log = reader.table(_LOGGED)
-    return Run(
-        path=reader.path,
-        iterations=_from_rows([dict(_flat(row)) for row in reader.metrics()], "iteration"),
-        matches=_matches(log),
-        turns=_turns(log, reader.credit_table()),
-    )
+def load(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    iterations: Collection[int] | None = None,
+    games: Names = None,
+    seats: Names = None,
+    policies: Names = None,
+) -> Frames:
+    """A run, or several beside each other, as tables; StoreError, one line, for what is no run or damaged.
+
+    Only matches of these `iterations` and `games` are read, and of them only seats, turns, messages and tokens
+    of these `seats` and `policies`.
+
+    >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
+    ['opener']
+    """
+    paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
+    readers = dict(zip(_names(paths), map(RunReader, paths), strict=True))
+    numbers = {
+        run: [k for k in reader.iterations() if iterations is None or k in iterations]
+        for run, reader in readers.items()
+    }
+    return Frames(readers, numbers, None if iterations is None else {*iterations}, games, seats, policies)
 
 
-def _matches(log: Any) -> pd.DataFrame:
-    frame = _frame({name: log[name] for name in _OF_MATCH} | {"turns": pc.list_value_length(log["turns"])})
-    frame["started"] = pd.to_datetime(frame["started"], format="ISO8601", utc=True)
-    if (frame["seed"] < 2**63).all():  # unsigned only where a seed needs it
-        frame["seed"] = frame["seed"].astype("int64")
-    payoffs = _named(log["payoffs"], "seat", float("nan")).add_prefix("payoff.")
-    report = _from_rows(json.loads(f"[{','.join(log['report'].to_pylist())}]")).add_prefix("report.")
-    ends = pd.concat([payoffs, report], axis="columns")
-    in_order = sorted(ends, key=lambda name: int(ends[name].notna().to_numpy().argmax()))  # of the first that has it
-    return pd.concat([frame[[*MATCH_COLUMNS]], ends[in_order]], axis="columns")
+def _names(paths: Sequence[Path]) -> list[str]:
+    """What the runs are called: as their folders, or by their paths where folders are called alike."""
+    if not paths:
+        raise StoreError("there is no run to load: name one, such as runs/latest")
+    whole = [path.resolve() for path in paths]
+    if twin := next((path for path, same in zip(paths, whole, strict=True) if whole.count(same) > 1), None):
+        raise StoreError(f"{twin} is given twice: take one out")
+    names = [path.name for path in whole]
+    return names if len({*names}) == len(names) else [str(path) for path in whole]
 
 
-def _turns(log: Any, credit: Any) -> pd.DataFrame:
-    turns, match = pc.list_flatten(log["turns"]), pc.list_parent_indices(log["turns"])
-    of_match = {"match": log["id"].take(match), "iteration": log["iteration"].take(match)}
-    frame = _frame(of_match | {name: pc.struct_field(turns, name) for name in _OF_TURN})
-    rewards = pc.struct_field(turns, "rewards")
-    place = ["match", "index"]
-    credited = frame[place].merge(credit.to_pandas().rename(columns={"turn": "index"}), "left", place)
-    frame["reward"] = credited["reward"].fillna(_sums(rewards))
-    frame["advantage"] = credited["advantage"]
-    return pd.concat([frame[[*TURN_COLUMNS]], _named(rewards, "name", 0.0).add_prefix("reward.")], axis="columns")
+def _about(run: str, reader: RunReader) -> dict[str, Any]:
+    """The row of a run; what an older Arena did not note is missing."""
+    about = reader.environment()
+    commands: list[dict[str, Any]] = about.get("commands") or [{}]
+    known = {
+        "run": run,
+        "path": str(reader.path),
+        "started": _instant(commands[0].get("time")),
+        "arena": (about.get("versions") or {}).get("arena-selfplay"),
+    }
+    return known | dict(_flat(about.get("experiment") or {}, "config."))
 
 
-def _named(lists: Any, key: str, missing: float) -> pd.DataFrame:
-    """A row for each list of named values, a column for each name in the order in which they first appear."""
-    pairs, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
-    codes, names = pd.factorize(pc.struct_field(pairs, key).to_pandas())
-    values = pc.struct_field(pairs, "value").to_numpy()
-    columns = {name: np.full(len(lists), missing) for name in names}
-    for code, column in enumerate(columns.values()):
-        column[rows[codes == code]] = values[codes == code]
-    return pd.DataFrame(columns, index=range(len(lists)))
-
-
-def _sums(lists: Any) -> pd.Series[float]:
-    values = pc.struct_field(pc.list_flatten(lists), "value")
-    return pd.Series(np.bincount(pc.list_parent_indices(lists).to_numpy(), values.to_numpy(), len(lists)))
-
-
-def _frame(cells: Mapping[str, Any]) -> pd.DataFrame:
-    """Arrow's columns with the types that pandas gives to Python's values."""
-    frame: pd.DataFrame = pa.table(cells).to_pandas()
-    return frame.astype(dict.fromkeys(frame.select_dtypes(["int16", "int32"]), "int64"))
-
-
-def _from_rows(rows: list[dict[str, Any]], *first: str) -> pd.DataFrame:
-    """Rows with names of their own, `first` among them; truth values with gaps become pandas' nullable booleans."""
-    frame = pd.DataFrame(rows, columns=[*dict.fromkeys([*first, *(name for row in rows for name in row)])])
-    for name in frame.select_dtypes(include="object").columns:
-        known = frame[name].dropna()
-        if len(known) and known.map(lambda value: isinstance(value, bool)).all():
-            frame[name] = frame[name].astype("boolean")
-    return frame
+def _instant(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -141,3 +228,61 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
+    """Rows with names of their own, those of the schema first."""
+    names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
+    return pa.table(own | {name: typed(values) for name, values in columns.items()})
+
+
+def _reports(texts: Any) -> dict[str, Any]:
+    """The games' own figures, a column each in the order in which they first appear; LogError for what is no report.
+
+    Text by text, as no text may change how the next one is read.
+    """
+    rows = [_report(text) for text in texts.to_pylist()]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {f"report.{name}": typed([row.get(name) for row in rows]) for name in names}
+
+
+def _report(text: str) -> dict[str, Any]:
+    try:
+        report = from_json(text)
+    except ValueError:
+        report = None
+    if not isinstance(report, dict):
+        raise LogError("a match's report is no JSON object: restore the log from a copy")
+    return report
+
+
+def typed(values: Sequence[Any]) -> Any:
+    """Values as an Arrow array: truth values where all are, numbers where all are either, else text; with gaps.
+
+    >>> str(typed([True, None]).type), str(typed([1, 2.5, True]).type), typed(["a", [1]]).to_pylist()
+    ('bool', 'double', ['a', '[1]'])
+    """
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool) for value in known):
+        return pa.array(values, pa.bool_())
+    if known and all(type(value) is int and abs(value) < 2**63 for value in known):
+        return pa.array(values, pa.int64())
+    if all(isinstance(value, int | float) for value in known):
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    return pa.array(texts, pa.string())
+
+
+def _among(column: Any, chosen: Collection[str]) -> Any:
+    return pc.is_in(column, value_set=pa.array(sorted(chosen), pa.string()))
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name[:64], list(known), n=1)
+    return f" — did you mean '{printable(near[0])}'?" if near else ""
+
+
+def _shown(name: str) -> str:
+    return printable(name[:64])

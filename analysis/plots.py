@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.frames import Run
+from analysis.comparison import TOGETHER, Comparison
+from analysis.frames import Frames
 from analysis.panels import FEW, MOST, colours, curve, fit, legend, points, sheet
 from arena.errors import StoreError
 from arena.plain import printable
@@ -39,9 +40,13 @@ CHOSEN = (
 far from its reference, how random, how often clipped); how long matches are, how many fail, how fast it goes."""
 
 
-def chosen(run: Run) -> list[str]:
-    """The metrics that `curves` draws where none are named: the first of each kind in `CHOSEN`, then the others."""
-    names = _numeric(run.iterations)
+def chosen(log: Frames) -> list[str]:
+    """The metrics that `curves` draws where none are named: the first of each kind in `CHOSEN`, then the others.
+
+    >>> chosen(log)
+    ['valid_rate', 'reward.opener']
+    """
+    names = _numeric(log.iterations)
     kinds = [[name for name in names if re.fullmatch(pattern, name)] for pattern in CHOSEN]
     first = [kind[0] for kind in kinds if kind]
     more = [name for kind in kinds for name in kind[1:]] if len(first) < MOST else []
@@ -49,32 +54,43 @@ def chosen(run: Run) -> list[str]:
     return [name for kind in kinds for name in kind if name in kept]
 
 
-def curves(run: Run, metrics: Sequence[str] | None = None) -> Figure:
-    """A panel per metric over the iterations: those named, or the few that tell most (`chosen`).
+def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
+    """A panel per metric over the iterations, a colour per run: those named, or the few that tell most (`chosen`).
 
     Bars are 95 % intervals over an iteration's matches (of valid acts: over turns), where the match log has the
-    figure. All that can be named are the columns of `run.iterations`; KeyError, with the nearest, for an unknown one.
+    figure. All that can be named are the columns of `log.iterations`; KeyError, with the nearest, for an unknown one.
+
+    >>> len(curves(log, ["valid_rate", "reward.opener"]).axes)
+    2
     """
-    frame = run.iterations
-    names = chosen(run) if metrics is None else [_known(frame, name) for name in metrics]
+    frame = log.iterations
+    names = chosen(log) if metrics is None else [_known(frame, name) for name in metrics]
     figure, axes = sheet(names)
     for axis, name in zip(axes, names, strict=True):
-        numbers, values = frame["iteration"].tolist(), frame[name].astype(float).tolist()
-        intervals, untold = _intervals(run, name), Interval(np.nan, np.nan, np.nan)
-        ends = [intervals.get(number, untold)[1:] for number in numbers]
-        if numbers:
-            points(axis, numbers, [Interval(v, *end) for v, end in zip(values, ends, strict=True)], "", "tab:blue")
-        _finish(axis, range_of(name, values))
+        intervals, untold = _intervals(log, name), Interval(np.nan, np.nan, np.nan)
+        for place, (run, colour) in enumerate(colours(log.readers).items()):
+            own = frame[frame["run"] == run]
+            numbers, values = own["iteration"].tolist(), _floats(own[name])
+            ends = [intervals.get((run, number), untold)[1:] for number in numbers]
+            label = run if len(log.readers) > 1 else ""
+            if numbers:
+                told = [Interval(v, *end) for v, end in zip(values, ends, strict=True)]
+                points(axis, numbers, told, label, colour, place)
+        _finish(axis, range_of(name, _floats(frame[name])))
+    legend(figure)
     return figure
 
 
-def compare(runs: Mapping[str, Sequence[Run]], metric: str) -> Figure:
-    """One metric for several kinds of runs: the seeds' curves, their mean, and its end with a 95 % interval over them.
+def compare(arms: Mapping[str, Frames], metric: str) -> Figure:
+    """One metric for several arms: the seeds' curves, their mean, and its end with a 95 % interval over them.
 
-    `runs` maps a label to that label's runs, one per seed; KeyError when a run lacks the metric.
+    Each arm's runs are its seeds; KeyError when an arm lacks the metric.
+
+    >>> compare({"mars": log}, "valid_rate").axes[0].get_title()
+    'valid_rate'
     """
     figure, (axis,) = sheet([metric])
-    tables = {label: _table(seeds, metric) for label, seeds in runs.items()}
+    tables = {label: _table(log.iterations, metric) for label, log in arms.items()}
     bounds = range_of(metric, [value for table in tables.values() for value in table.to_numpy().flat])
     for place, (label, colour) in enumerate(colours(tables).items()):
         rows = [row[np.isfinite(row)].tolist() for row in tables[label].to_numpy()]
@@ -88,47 +104,76 @@ def compare(runs: Mapping[str, Sequence[Run]], metric: str) -> Figure:
     return figure
 
 
-def payoffs(run: Run) -> Figure:
-    """Mean payoff of every seat in the finished matches of each iteration, with 95 % intervals."""
-    finished = run.matches[run.matches["status"] == "finished"]
+def compared(comparison: Comparison) -> Figure:
+    """A panel per figure of a comparison, the first few: each arm's runs, their mean, and where they end.
+
+    >>> two = analysis.comparison.compare([first, second], last=1, figures=["payoff opener"])
+    >>> [axis.get_title() for axis in compared(two).axes]
+    ['payoff opener']
+    """
+    rows = [row for row in comparison.rows if row.game != TOGETHER][:MOST]
+    palette = colours(arm.label for arm in comparison.arms).values()
+    several = len({row.game for row in rows}) > 1
+    titles = [f"{row.game}: {row.figure}" if several else row.figure for row in rows]
+    figure, axes = sheet(titles, f"ends: last {comparison.last} iterations, 95 % over {comparison.unit}")
+    for axis, row in zip(axes, rows, strict=True):
+        own = comparison.values[comparison.values["game"] == row.game]
+        table = own.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
+        for place, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
+            seeds = table[list(arm.runs)].dropna()
+            if len(seeds) < FEW:
+                points(axis, [seeds.index.max()], [row.means[place]], arm.label, colour, place)
+            else:
+                curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
+        _finish(axis, row.bounds)
+    legend(figure)
+    return figure
+
+
+def payoffs(log: Frames) -> Figure:
+    """Mean payoff of every seat in the finished matches of each iteration, with 95 % intervals.
+
+    >>> [line.get_label() for line in payoffs(log).axes[0].containers]
+    ['opener', 'responder']
+    """
     figure, (axis,) = sheet(["payoff by seat"])
-    seats = {column: column[7:] for column in finished.columns if column.startswith("payoff.")}
-    for place, (name, colour) in enumerate(colours(seats).items()):
-        means = _means(finished.dropna(subset=[name]), name)
-        if means:
-            points(axis, list(means), list(means.values()), seats[name], colour, place)
+    paid = log.seats.dropna(subset=["payoff"])
+    for place, (name, colour) in enumerate(colours(paid["seat"].unique()).items()):
+        means = _means(paid[paid["seat"] == name], "payoff", ["iteration"])
+        points(axis, [number for (number,) in means], list(means.values()), name, colour, place)
     _finish(axis, ANY)
     legend(figure)
     return figure
 
 
-def _table(seeds: Sequence[Run], metric: str) -> pd.DataFrame:
-    """A row per iteration and a column per seed."""
-    columns = [run.iterations.set_index("iteration")[_known(run.iterations, metric)] for run in seeds]
-    return pd.concat(columns, axis=1).astype(float)
+def _table(iterations: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """A row per iteration and a column per run."""
+    return iterations.pivot(index="iteration", columns="run", values=_known(iterations, metric)).astype("float64")
 
 
-def _intervals(run: Run, metric: str) -> dict[int, Interval]:
-    """By iteration, where the match log holds what the metric is the mean of."""
-    finished = run.matches[run.matches["status"] == "finished"]
+def _intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
+    """By run and iteration, where the match log holds what the metric is the mean of."""
+    by, finished = ["run", "iteration"], log.matches[log.matches["status"] == "finished"]
     if metric == "valid_rate":
-        counts = run.turns[run.turns["match"].isin(finished["id"])].groupby("iteration")["valid"].agg(["sum", "size"])
-        return {number: rate_ci(int(valid), int(turns)) for number, valid, turns in counts.itertuples()}
-    seats = [column for column in finished.columns if column.startswith("payoff.")]
-    if metric == "mean_payoff" and seats:
-        return _means(finished.assign(mean_payoff=finished[seats].mean(axis=1)), metric)
-    if metric.startswith(("report.", "payoff.")) and metric in finished.columns:
-        return _means(finished[pd.to_numeric(finished[metric], errors="coerce").notna()], metric)
+        turns = log.turns.merge(finished[["run", "match"]], on=["run", "match"])
+        counts = turns.groupby(by)["valid"].agg(["sum", "size"])
+        return {place: rate_ci(int(valid), int(size)) for place, valid, size in counts.itertuples()}
+    if metric == "mean_payoff":
+        by_match = log.seats.dropna(subset=["payoff"]).groupby([*by, "match"])["payoff"].mean()
+        return _means(by_match.reset_index(), "payoff", by)
+    if metric.startswith("report.") and metric in _numeric(finished):
+        return _means(finished.dropna(subset=[metric]), metric, by)
     return {}
 
 
-def _means(matches: pd.DataFrame, name: str) -> dict[int, Interval]:
-    """By iteration, over its matches."""
-    by_number: dict[int, list[float]] = {}
-    for number, value in zip(matches["iteration"], matches[name].astype(float), strict=True):
-        by_number.setdefault(int(number), []).append(value)
-    bounds = range_of(name, matches[name].tolist())
-    return {number: mean_ci(values, bounds) for number, values in sorted(by_number.items())}
+def _means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
+    """By run and iteration, over what was played there."""
+    bounds = range_of(name, rows[name].tolist())
+    return {place: mean_ci(_floats(own), bounds) for place, own in rows.groupby(by)[name]}
+
+
+def _floats(values: pd.Series[Any]) -> list[float]:
+    return values.astype("float64").tolist()
 
 
 def _finish(axis: Axes, bounds: Bounds) -> None:
@@ -138,44 +183,48 @@ def _finish(axis: Axes, bounds: Bounds) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
-def dialogue(run: Run, match: str) -> str:
+def dialogue(log: Frames, match: str) -> str:
     """A match as plain text: who said what, what it earned and was credited; StoreError for an unknown id.
 
     Control characters are removed, so the text is safe to print; it holds no markup.
+
+    >>> print(dialogue(log, "0001-0002").splitlines()[0])
+    match 0001-0002 of negotiation, iteration 1
     """
-    rows = run.matches[run.matches["id"] == match]
+    rows = log.matches[log.matches["match"] == match]
+    runs = ", ".join(log.readers)
     if rows.empty:
-        near = get_close_matches(match[:64], run.matches["id"].tolist(), n=1)
+        near = get_close_matches(match[:64], log.matches["match"].tolist(), n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
-        raise StoreError(f"{run.path} has no match '{printable(match[:64])}'{hint}")
+        raise StoreError(f"{runs} has no match '{printable(match[:64])}'{hint}")
+    if len(rows) > 1:
+        raise StoreError(f"several of {runs} have a match '{printable(match)}': load one of them")
     head = rows.iloc[0]
     lines = [f"match {printable(match)} of {printable(head['game'])}, iteration {head['iteration']}"]
-    for turn in run.turns[run.turns["match"] == match].to_dict("records"):
+    for turn in log.turns[log.turns["match"] == match].to_dict("records"):
         lines += _spoken({str(name): value for name, value in turn.items()})
-    return "\n".join([*lines, *_ending(head)])
+    paid = log.seats[log.seats["match"] == match].dropna(subset=["payoff"])
+    return "\n".join([*lines, *_ending(head, dict(zip(paid["seat"], paid["payoff"], strict=True)))])
 
 
 def _spoken(turn: Mapping[str, Any]) -> list[str]:
     mark = "" if turn["valid"] else "  (not a valid act)"
-    lines = [f"{turn['index'] + 1:>3}  {printable(turn['seat'])}: {printable(turn['action']) or '…'}{mark}"]
+    lines = [f"{turn['turn'] + 1:>3}  {printable(turn['seat'])}: {printable(turn['action']) or '…'}{mark}"]
     lines += [f"       says    {printable(turn['public'])}"] if turn["public"] else []
     lines += [f"       thinks  {printable(turn['private'])}"] if turn["private"] else []
     parts = {name: value for name, value in turn.items() if name.startswith("reward.") and value}
     named = ", ".join(f"{printable(name[7:])} {value:+.2f}" for name, value in parts.items())
-    credit = "not credited" if np.isnan(turn["advantage"]) else f"advantage {turn['advantage']:+.3f}"
+    credit = "not credited" if pd.isna(turn["advantage"]) else f"advantage {turn['advantage']:+.3f}"
     return [*lines, f"       earned  {turn['reward']:+.2f}{f' ({named})' if named else ''}, {credit}"]
 
 
-def _ending(match: pd.Series[Any]) -> list[str]:
+def _ending(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[str]:
     if match["status"] != "finished":
         return [f"failed: {printable(match['reason'])}"]
-    lines = []
-    for kind in ("payoff", "report"):
-        cells = {name: match[name] for name in match.index if name.startswith(f"{kind}.")}
-        figures = {name[len(kind) + 1 :]: value for name, value in cells.items() if not pd.isna(value)}
-        listed = ", ".join(f"{printable(name)} {_figure(value)}" for name, value in figures.items())
-        lines += [f"{kind}: {listed}"] if figures else []
-    return lines
+    report = {name[7:]: match[name] for name in match.index if name.startswith("report.") and not pd.isna(match[name])}
+    told = {"payoff": payoffs, "report": report}
+    lines = {kind: [f"{printable(name)} {_figure(value)}" for name, value in own.items()] for kind, own in told.items()}
+    return [f"{kind}: {', '.join(own)}" for kind, own in lines.items() if own]
 
 
 def _figure(value: Any) -> str:

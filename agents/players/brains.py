@@ -47,7 +47,8 @@ class Kind:
 
 OWN: Mapping[str, str] = {
     "noop": "simulators", "oracle": "simulators", "asker": "clinic", "random_asker": "clinic",
-    "obedient": "desk", "refuser": "desk", "nash_bargaining": "negotiation with public values",
+    "obedient": "desk", "refuser": "desk", "popular": "recommender", "deaf": "recommender",
+    "listening": "recommender", "nash_bargaining": "negotiation with public values",
     "subgame_perfect": "negotiation with public values",
 }  # fmt: skip
 """Players that come with their games, for listings; a game may have more, which only its own matches know."""

@@ -32,7 +32,7 @@ RUN = os.environ.get("ARENA_RUN", "runs/latest")
 # %%
 # %matplotlib inline
 run = analysis.load(RUN)
-print(f"{run.path}: {len(run.iterations)} iterations, {len(run.matches)} matches, {len(run.turns)} turns")
+print(f"{RUN}: {len(run.iterations)} iterations, {len(run.matches)} matches, {len(run.turns)} turns")
 
 # %% [markdown]
 # ## Did it learn?
@@ -69,7 +69,7 @@ print(f"iteration {first} to {last}: {change.estimate:+.2f} per turn [{change.lo
 
 # %%
 finished = run.matches[run.matches["status"] == "finished"]
-print(plots.dialogue(run, finished["id"].iloc[-1]) if len(finished) else "no match is finished yet")
+print(plots.dialogue(run, finished["match"].iloc[-1]) if len(finished) else "no match is finished yet")
 
 # %% [markdown]
 # ## Who earns what?
@@ -81,4 +81,4 @@ plots.payoffs(run)
 # And what became of the matches that could not be finished.
 
 # %%
-run.matches.loc[run.matches["status"] == "failed", ["id", "reason"]]
+run.matches.loc[run.matches["status"] == "failed", ["match", "reason"]]

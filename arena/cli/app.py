@@ -24,9 +24,10 @@ from rich.text import Text
 
 from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, init, matrix, play, serve, study, weights
+from arena.cli import catalogue, check, credit, evaluate, fork, init, matrix, play, serve, study, weights
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
+from arena.cli.offered import Commands
 from arena.errors import ConfigError, DivergedError, GateError, Interrupted, OutOfMemory, PlayError, StoreError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ LONGEST = 1000
 """Characters of a complaint, whatever name or value it repeats."""
 
 app = typer.Typer(
+    cls=Commands,
     help="The lab where language models learn by talking and playing with each other.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -53,6 +55,7 @@ app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
 app.command("study")(study.study)
 app.command("credit")(credit.credit)
+app.command("fork")(fork.fork)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("export")(weights.export)

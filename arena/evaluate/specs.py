@@ -103,10 +103,9 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
     experiment = at_home(run, experiment_of(run, trust=trust), trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
-    if policy is not None and policy not in trained:
-        raise StoreError(
-            f"{run} has no trained policy '{policy}'{nearest(policy, trained)} (it has: {', '.join(trained)})"
-        )
+    if policy is not None and policy not in experiment.policies:
+        names = list(experiment.policies)
+        raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, names)} (it has: {', '.join(names)})")
     number = newest(run) if iteration is None else int(iteration)
     folders = {name: _weights(run, experiment, name, number) for name in known}
     return Source(spec, "weights", folders, experiment, number, run)
@@ -124,7 +123,9 @@ def kept(run: Path) -> list[int]:
 
 
 def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
-    """From the checkpoint, else from the league's pool, else (0) from where the run began."""
+    """From the checkpoint, else from the league's pool, else (0, and all of a frozen one) from where the run began."""
+    if not experiment.policies[policy].train:
+        return resolve(experiment.policies[policy].model)
     if iteration in checkpoints.iterations(run):
         return checkpoints.given(run, iteration).policy(policy)
     if pooled := past_weights(run, policy, iteration):

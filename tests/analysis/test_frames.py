@@ -1,76 +1,183 @@
-"""A run folder as pandas frames."""
+"""Run folders as tables: every cell is that of a plain reading, row by row."""
 
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from functools import reduce
-from itertools import chain
 from operator import add
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
-from analysis.frames import MATCH_COLUMNS, TURN_COLUMNS
+from agents.stream import Stream
+from analysis.columns import GROWN, TABLES, doc
+from analysis.frames import typed
 from arena.errors import StoreError
 from arena.records import MatchRecord, trajectories
 from arena.store.lines import LogError
-from arena.store.reader import RunReader
+from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from tests.analysis.made_run import make_run, match
+from tests.arena.store.test_store import write_as
 
 
 def test_a_live_run_is_read_whole(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
-    run = analysis.load(tmp_path / "run")
-    assert run.iterations.columns.tolist() == ["iteration", "reward.opener", "kl", "note", "valid_rate"]
-    assert run.iterations["reward.opener"].tolist() == [0.0, 1.0]
-    assert len(run.matches) == 12 and len(run.turns) == 3 * (3 * 2 + 1)
-    assert tuple(run.matches.columns[: len(MATCH_COLUMNS)]) == MATCH_COLUMNS
-    assert tuple(run.turns.columns[: len(TURN_COLUMNS)]) == TURN_COLUMNS
+    log = analysis.load(tmp_path / "run")
+    assert log.iterations.columns.tolist() == ["run", "iteration", "reward.opener", "kl", "note", "valid_rate"]
+    assert log.iterations["reward.opener"].tolist() == [0.0, 1.0]
+    sizes = {name: len(getattr(log, name)) for name in TABLES}
+    assert sizes == {"runs": 1, "iterations": 2, "matches": 12, "seats": 24, "turns": 21, "messages": 21, "tokens": 48}
 
 
-def test_matches_hold_payoffs_and_report(tmp_path: Path) -> None:
+def test_every_column_is_one_of_those_that_are_described(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
-    matches = analysis.load(tmp_path / "run").matches.set_index("id")
+    log = analysis.load(tmp_path / "run")
+    for name, schema in TABLES.items():
+        table = log.table(name)
+        known = pa.schema([field.remove_metadata() for field in schema])
+        assert pa.schema(list(table.schema)[: len(known)]).equals(known), name
+        grown = GROWN.get(name, ("", ""))[0].rstrip("…")
+        assert name in GROWN or len(table.schema) == len(known)
+        assert all(column.startswith(grown) for column in table.column_names[len(known) :])
+        assert all(dtype.kind for dtype in getattr(log, name).dtypes) and all(map(doc, schema))
+
+
+def test_matches_hold_the_report_and_seats_the_payoffs(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    log = analysis.load(tmp_path / "run")
+    matches, seats = log.matches.set_index("match"), log.seats.set_index(["match", "seat"])
     won = matches.loc["0001-0002"]
-    assert (won["payoff.opener"], won["payoff.responder"], won["turns"]) == (3.0, 7.0, 2)
     assert won["report.end"] == "accept" and won["started"] == pd.Timestamp("2026-01-01T00:00:00.250Z")
-    failed = matches.loc["0001-0003"]
-    assert failed["reason"].startswith("time limit") and pd.isna(failed["payoff.opener"])
-    assert matches["report.deal"].dtype == "boolean" and matches["report.deal"].mean() == pytest.approx(2 / 3)
+    assert won["turns"] == 2 and won["run"] == "run"
+    assert (
+        seats.loc[("0001-0002", "opener"), "payoff"] == 3.0 and seats.loc[("0001-0002", "responder"), "payoff"] == 7.0
+    )
+    assert seats.loc[("0001-0002", "opener"), ["role", "trained", "kind"]].tolist() == ["the_opener", True, "model"]
+    assert matches.loc["0001-0003", "reason"].startswith("time limit")
+    assert pd.isna(seats.loc[("0001-0003", "opener"), "payoff"]) and pd.isna(matches.loc["0001-0003", "report.deal"])
+    assert matches["report.deal"].mean() == pytest.approx(2 / 3)
 
 
 def test_turns_hold_rewards_and_credit(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
-    turns = analysis.load(tmp_path / "run").turns.set_index(["match", "index"])
+    turns = analysis.load(tmp_path / "run").turns.set_index(["match", "turn"])
     credited, waiting = turns.loc[("0001-0002", 1)], turns.loc[("0002-0002", 1)]
     failed = turns.loc[("0001-0003", 0)]
     assert (credited["reward.deal"], credited["reward.illegal"], credited["reward"]) == (7.0, -1.0, 6.0)
     assert credited["advantage"] == 0.125 and not credited["valid"] and credited["role"] == "the_responder"
     assert waiting["reward"] == 5.0 and pd.isna(waiting["advantage"])
     assert pd.isna(failed["advantage"]) and failed["reward.illegal"] == 0.0
-    assert turns["valid"].dtype == bool and turns["reward.deal"].dtype == "float64"
 
 
-def test_a_run_that_has_not_played_yet_has_empty_frames(tmp_path: Path) -> None:
+def test_messages_and_tokens_are_those_that_were_read_and_sampled(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    log = analysis.load(tmp_path / "run")
+    said = log.messages[log.messages["match"] == "0001-0002"]
+    assert said[["turn", "seat", "place", "sender", "text"]].to_numpy().tolist() == [
+        [0, "opener", 0, "referee", "Your turn."],
+        [1, "responder", 0, "referee", "Your turn."],
+    ]
+    tokens = log.table("tokens", ["seat", "segment", "place", "turn", "id", "sampled", "logprob"]).slice(0, 2)
+    assert tokens.to_pylist() == [
+        {"seat": "opener", "segment": 0, "place": 0, "turn": None, "id": 1, "sampled": False, "logprob": None},
+        {"seat": "opener", "segment": 0, "place": 1, "turn": 0, "id": 2, "sampled": True, "logprob": -0.5},
+    ]
+
+
+def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    few = analysis.load(tmp_path / "run", iterations=[1, 2], seats=["opener"], policies=["shared"])
+    assert few.matches["iteration"].unique().tolist() == [1, 2] and few.iterations["iteration"].tolist() == [1]
+    for name in ("seats", "turns", "messages", "tokens"):
+        assert getattr(few, name)["seat"].unique().tolist() == ["opener"], name
+    for none in (
+        analysis.load(few.readers["run"].path, games=["chess"]),
+        analysis.load(tmp_path / "run", iterations=[7]),
+    ):
+        assert {len(getattr(none, name)) for name in ("matches", "seats", "turns", "messages", "tokens")} == {0}
+    assert few.frame("turns", ["action"])["action"].tolist() == ["OFFER 1 0 2"] * 8
+    strangers = analysis.load(tmp_path / "run", policies=["nobody"])
+    assert (
+        len(strangers.matches) == 12 and strangers.turns.empty and strangers.tokens.empty and strangers.messages.empty
+    )
+
+
+def test_only_the_columns_that_are_asked_for_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "run")
+    asked: list[set[str]] = []
+    known = LogReader.table
+    monkeypatch.setattr(
+        LogReader, "table", lambda self, k, columns: asked.append({*columns}) or known(self, k, columns)
+    )
+    frame = analysis.load(tmp_path / "run").frame("turns", ["role", "reward.deal"])
+    assert frame.columns.tolist() == ["role", "reward.deal"]
+    assert set().union(*asked) == {"id", "iteration", "game", "turns.index", "turns.role", "turns.rewards"}
+
+
+def test_several_runs_lie_beside_each_other(tmp_path: Path) -> None:
+    paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
+    for path in paths:
+        make_run(path)
+    log = analysis.load(paths)
+    assert log.runs["run"].tolist() == [str(path) for path in paths]
+    assert log.turns.groupby("run").size().tolist() == [21, 21, 21]
+    assert analysis.load(paths[1:]).runs["run"].tolist() == ["run", "other"]
+    with pytest.raises(StoreError, match="is given twice: take one out"):
+        analysis.load([paths[0], paths[0]])
+    with pytest.raises(StoreError, match="there is no run to load"):
+        analysis.load([])
+
+
+def test_a_run_that_has_not_played_yet_has_empty_tables(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "a: 1\n", {})
-    run = analysis.load(str(tmp_path / "run"))
-    assert run.iterations.empty and run.matches.empty and run.turns.empty
-    assert tuple(run.turns.columns) == TURN_COLUMNS and tuple(run.matches.columns) == MATCH_COLUMNS
+    log = analysis.load(str(tmp_path / "run"))
+    for name, schema in TABLES.items():
+        assert log.table(name).schema.names == schema.names and len(log.table(name)) == (name == "runs")
 
 
-def test_empty_frames_have_the_types_of_full_ones(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "empty", "a: 1\n", {})
-    make_run(tmp_path / "full")
-    empty, full = analysis.load(tmp_path / "empty"), analysis.load(tmp_path / "full")
-    assert empty.turns.dtypes.equals(full.turns.dtypes[list(TURN_COLUMNS)])
-    plain = [name for name in MATCH_COLUMNS if name != "started"]
-    assert empty.matches.dtypes[plain].equals(full.matches.dtypes[plain])
+def test_a_log_of_an_older_schema_is_read(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", live=False)
+    known = {name: analysis.load(run.path).table(name) for name in TABLES}
+    for path in run.log.folder.glob("*[0-9].parquet"):
+        write_as(pq.read_table(path), 1, path)
+    for name, table in known.items():
+        assert analysis.load(run.path).table(name).equals(table), name
+    assert analysis.load(run.path).matches["rules"].tolist() == [0] * 12
+
+
+def test_runs_tell_their_experiment(tmp_path: Path) -> None:
+    about = {"commands": [{"time": "2026-01-01T00:00:00+00:00"}], "versions": {"arena-selfplay": "0.1.0"}}
+    experiment = {"learn": {"lr": 3e-4}, "seed": 1, "roles": None, "stages": ["a"]}
+    RunFolder.create(tmp_path / "run", "a: 1\n", about | {"experiment": experiment})
+    (row,) = analysis.load(tmp_path / "run").runs.to_dict("records")
+    assert row["config.learn.lr"] == 3e-4 and row["config.stages"] == '["a"]' and row["config.seed"] == 1
+    assert row["started"] == pd.Timestamp("2026-01-01", tz="UTC") and row["arena"] == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "line"),
+    [
+        ("turn", None, "there is no table 'turn' — did you mean 'turns'?"),
+        ("turns", ["advantag"], "turns has no column 'advantag' — did you mean 'advantage'?"),
+        ("matches", ["report.del"], "matches has no column 'report.del' — did you mean 'report.deal'?"),
+    ],
+)
+def test_what_there_is_not_is_told_with_what_is_near(
+    tmp_path: Path, name: str, columns: list[str] | None, line: str
+) -> None:
+    make_run(tmp_path / "run")
+    with pytest.raises(StoreError) as error:
+        analysis.load(tmp_path / "run").table(name, columns)
+    assert str(error.value).startswith(line)
 
 
 # Against reading row by row
@@ -83,6 +190,17 @@ GAMES: dict[str, Any] = {
 }
 """Seats, names of rewards, and report of each game."""
 NUMBERS = st.floats(-1e9, 1e9)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    """A few tokens, some of them sampled."""
+    stream = Stream()
+    for turn in range(draw(st.integers(0, 2))):
+        stream.observe(draw(st.lists(st.integers(0, 99), max_size=3)))
+        size = draw(st.integers(0, 3))
+        stream.wrote([7] * size, draw(st.lists(st.sampled_from([-0.5, 0.0]), min_size=size, max_size=size)), turn)
+    return stream
 
 
 @st.composite
@@ -111,7 +229,7 @@ def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
         payoffs={} if failed else {seat: draw(NUMBERS) for seat in seats},
         report={} if failed else draw(st.fixed_dictionaries(report)),
         turns=tuple(turns),
-        streams={},
+        streams={seat: (draw(streams()),) for seat in seats},
         started=draw(st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.250+00:00"])),
     )
 
@@ -137,47 +255,67 @@ def write(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
     run.log.close()
 
 
-def by_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The matches and turns of a run, one Python dictionary after the other."""
+def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the tables should hold, one Python dictionary after the other."""
     reader = RunReader(path)
-    rows = list(reader.matches())
     credit = {(c.match, c.turn): (c.reward, c.advantage) for k in reader.iterations() for c in reader.credit(k)}
-    matches, turns = [], []
-    for row in rows:
-        ends = chain(_named("payoff", row["payoffs"]), _named("report", row["report"]))
-        matches.append({name: row[name] for name in MATCH_COLUMNS} | {"turns": len(row["turns"])} | dict(ends))
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("matches", "seats", "turns", "messages", "tokens")}
+    for row in reader.matches():
+        key = {"run": "run", "match": row["id"], "iteration": row["iteration"]}
+        figures = {f"report.{name}": value for name, value in row["report"].items()}
+        of_match = {"turns": len(row["turns"]), "started": datetime.fromisoformat(row["started"])}
+        rows["matches"].append(key | _chosen(row, "game rules status reason attempt seed seconds") | of_match | figures)
+        for seat, seating in row["seats"].items():
+            rows["seats"].append(key | {"seat": seat, "payoff": row["payoffs"].get(seat)} | seating)
         for turn in row["turns"]:
-            plain = (reduce(add, turn["rewards"].values(), 0.0), float("nan"))
+            at = key | {"turn": turn["index"]}
+            plain = (reduce(add, turn["rewards"].values(), 0.0), None)
             reward, advantage = credit.get((row["id"], turn["index"]), plain)
-            known = {"match": row["id"], "iteration": row["iteration"], "reward": reward, "advantage": advantage}
-            cells = {name: (turn | known)[name] for name in TURN_COLUMNS}
-            turns.append(cells | dict(_named("reward", turn["rewards"])))
-    frame, made = _frame(matches, MATCH_COLUMNS), _frame(turns, TURN_COLUMNS)
-    parts = {name: made[name].fillna(0.0) for name in made.columns if name.startswith("reward.")}
-    return frame.assign(started=pd.to_datetime(frame["started"], format="ISO8601", utc=True)), made.assign(**parts)
+            known = {"game": row["game"], "reward": reward, "advantage": advantage}
+            named = {f"reward.{name}": value for name, value in turn["rewards"].items()}
+            rows["turns"].append(
+                at | _chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"})) | known | named
+            )
+            for place, message in enumerate(turn["messages"]):
+                rows["messages"].append(at | {"seat": turn["seat"], "place": place} | message)
+        for seat, streams in row["streams"].items():
+            for segment, stream in enumerate(streams):
+                where = key | {"seat": seat, "segment": segment}
+                tokens = zip(stream["ids"], stream["mask"], stream["logprobs"], stream["turns"], strict=True)
+                for place, (id, sampled, logprob, turn) in enumerate(tokens):
+                    told = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
+                    rows["tokens"].append(where | {"place": place, "id": id, "sampled": sampled} | told)
+    return rows
 
 
-def _named(kind: str, values: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(f"{kind}.{name}", value) for name, value in values.items()]
-
-
-def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=list(dict.fromkeys([*columns, *chain.from_iterable(rows)])))
-    truths = [name for name in frame if {*map(type, frame[name].dropna())} == {bool} and frame[name].dtype == object]
-    return frame.astype(dict.fromkeys(truths, "boolean"))
+def _chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names.split()}
 
 
 @given(iterations())
 @settings(max_examples=50, deadline=None)
-def test_any_log_makes_the_frames_that_its_rows_make(
+def test_any_log_makes_the_tables_that_its_rows_make(
     tmp_path_factory: pytest.TempPathFactory, log: list[tuple[bool, bool, list[MatchRecord]]]
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "run"
     write(path, log)
-    run = analysis.load(path)
-    for frame, known in zip((run.matches, run.turns), by_rows(path), strict=True):
-        # A frame without rows has types all the same.
-        pd.testing.assert_frame_equal(frame, known, check_exact=True, check_dtype=len(known) > 0)
+    frames = analysis.load(path)
+    for name, known in by_rows(path).items():
+        columns = dict.fromkeys([*TABLES[name].names, *(column for row in known for column in row)])
+        gaps = {column: 0.0 if column.startswith("reward.") else None for column in columns}
+        table = frames.table(name)
+        assert table.column_names == list(columns)
+        assert table.to_pylist() == [gaps | row for row in known]
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)))
+def test_values_of_any_kind_become_one_column(values: list[Any]) -> None:
+    column = typed(values)
+    assert len(column) == len(values) and [value is None for value in column.to_pylist()] == [v is None for v in values]
+    if not any(isinstance(value, str) for value in values):
+        assert all(
+            a == b or float(a) == float(b) for a, b in zip(column.to_pylist(), values, strict=True) if b is not None
+        )
 
 
 def test_a_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
@@ -186,9 +324,9 @@ def test_a_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
         whole = (run.log.folder / name).read_bytes()
         (run.log.folder / name).write_bytes(whole.replace(b"{", b"#", 1) if name.endswith("l") else whole[:-9])
         with pytest.raises(LogError, match=f"{name}.*{reason}"):
-            analysis.load(run.path)
+            _ = analysis.load(run.path).turns
         (run.log.folder / name).write_bytes(whole)
-    analysis.load(run.path)
+    _ = analysis.load(run.path).turns
 
 
 def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
@@ -202,7 +340,7 @@ def test_neither_torch_nor_the_players_nor_matplotlib_are_loaded(tmp_path: Path)
     make_run(tmp_path / "run")
     code = """if True:
         import analysis, analysis.plots, analysis.stats, sys
-        analysis.load(sys.argv[1])
+        analysis.load(sys.argv[1]).turns
         heavy = {"torch", "transformers", "agents", "games", "matplotlib", "IPython"}
         assert not heavy & {name.split(".")[0] for name in sys.modules}
     """

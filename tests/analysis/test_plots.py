@@ -15,12 +15,12 @@ from tests.legible import complaints, joined
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> analysis.Run:
+def run(tmp_path: Path) -> analysis.Frames:
     make_run(tmp_path / "run")
     return analysis.load(tmp_path / "run")
 
 
-def test_curves_show_every_number(run: analysis.Run) -> None:
+def test_curves_show_every_number(run: analysis.Frames) -> None:
     figure = plots.curves(run)
     assert [axis.get_title() for axis in figure.axes] == ["valid_rate", "reward.opener"]
     assert figure.axes[1].lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
@@ -29,14 +29,14 @@ def test_curves_show_every_number(run: analysis.Run) -> None:
         plots.curves(run, ["valid_rat"])
 
 
-def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.Run) -> None:
+def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.Frames) -> None:
     names = [
         "seconds.play", "report.pareto_distance", "report.deal", "learn.shared.loss", "learn.shared.kl", "mean_payoff",
         "report.efficiency", "report.turns", "learn.shared.entropy", "learn.shared.clipped", "failed_rate", "tokens",
         "reward.a", "reward.b", "win_rate.shared vs past",
     ]  # fmt: skip
-    frame = run.iterations[["iteration", "valid_rate"]].assign(**dict.fromkeys(names, 0.5))
-    many = analysis.Run(run.path, frame, run.matches, run.turns)
+    many = run
+    many.__dict__["iterations"] = run.iterations[["run", "iteration", "valid_rate"]].assign(**dict.fromkeys(names, 0.5))
     assert plots.chosen(many) == [
         "valid_rate", "report.deal", "win_rate.shared vs past", "mean_payoff", "report.efficiency", "reward.a",
         "learn.shared.kl", "learn.shared.entropy",
@@ -48,23 +48,23 @@ def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.R
     assert named.get_title() == "report.pareto_distance"
 
 
-def test_rates_have_the_intervals_of_their_matches(run: analysis.Run) -> None:
+def test_rates_have_the_intervals_of_their_matches(run: analysis.Frames) -> None:
     bars = plots.curves(run, ["valid_rate"]).axes[0].collections[0].get_segments()
     # three finished matches of two acts, one of each valid
     assert [end for _, end in bars[0]] == pytest.approx(rate_ci(3, 6)[1:])
 
 
-def test_no_line_goes_through_a_few_points(run: analysis.Run) -> None:
-    for figure in (plots.curves(run), plots.payoffs(run), plots.compare({"a": [run]}, "valid_rate")):
+def test_no_line_goes_through_a_few_points(run: analysis.Frames) -> None:
+    for figure in (plots.curves(run), plots.payoffs(run), plots.compare({"a": run}, "valid_rate")):
         assert not joined(figure, few=5) and figure.axes[0].lines
 
 
 def test_seeds_are_compared_with_intervals(tmp_path: Path) -> None:
-    seeds = []
-    for seed in range(3):
-        make_run(tmp_path / str(seed), iterations=6, live=False, shift=float(seed))
-        seeds.append(analysis.load(tmp_path / str(seed)))
-    figure = plots.compare({"credit": seeds, "control": seeds[:1]}, "reward.opener")
+    folders = [tmp_path / str(seed) for seed in range(3)]
+    for seed, folder in enumerate(folders):
+        make_run(folder, iterations=6, live=False, shift=float(seed))
+    seeds, one = analysis.load(folders), analysis.load(folders[0])
+    figure = plots.compare({"credit": seeds, "control": one}, "reward.opener")
     (axis,) = figure.axes
     thick = [line.get_ydata().tolist() for line in axis.lines if line.get_linewidth() > 1.5]
     assert thick == [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]]
@@ -78,7 +78,7 @@ def test_seeds_are_compared_with_intervals(tmp_path: Path) -> None:
         plots.compare({"credit": seeds}, "los")
 
 
-def test_payoffs_are_means_of_finished_matches(run: analysis.Run) -> None:
+def test_payoffs_are_means_of_finished_matches(run: analysis.Frames) -> None:
     figure = plots.payoffs(run)
     (axis,) = figure.axes
     assert not complaints(figure)
@@ -91,15 +91,13 @@ def test_a_run_without_anything_yet_gives_an_empty_picture(tmp_path: Path, draw:
     draw(analysis.load(tmp_path / "run")).savefig(io.BytesIO())  # type: ignore[operator]
 
 
-def test_hostile_names_are_drawn_as_they_are(run: analysis.Run) -> None:
+def test_hostile_names_are_drawn_as_they_are(run: analysis.Frames) -> None:
     name = "$\\frac{$ _x\x1b " + "long " * 100
-    hostile = run.iterations.rename(columns={"valid_rate": name})
-    assert not complaints(
-        plots.curves(analysis.Run(run.path, hostile, run.matches, run.turns), [name, "reward.opener"])
-    )
+    run.__dict__["iterations"] = run.iterations.rename(columns={"valid_rate": name})
+    assert not complaints(plots.curves(run, [name, "reward.opener"]))
 
 
-def test_a_match_is_a_readable_dialogue(run: analysis.Run) -> None:
+def test_a_match_is_a_readable_dialogue(run: analysis.Frames) -> None:
     assert plots.dialogue(run, "0001-0002").splitlines() == [
         "match 0001-0002 of negotiation, iteration 1",
         "  1  opener: OFFER 1 0 2",
@@ -118,6 +116,16 @@ def test_a_match_is_a_readable_dialogue(run: analysis.Run) -> None:
     ]
 
 
-def test_an_unknown_match_is_told(run: analysis.Run) -> None:
+def test_several_runs_are_told_apart(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_run(tmp_path / name)
+    both = analysis.load([tmp_path / "one", tmp_path / "two"])
+    figure = plots.curves(both, ["valid_rate"])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two"]
+    with pytest.raises(StoreError, match="several of one, two have a match '0001-0002': load one of them"):
+        plots.dialogue(both, "0001-0002")
+
+
+def test_an_unknown_match_is_told(run: analysis.Frames) -> None:
     with pytest.raises(StoreError, match="has no match '0001-000' — did you mean '0001-000"):
         plots.dialogue(run, "0001-000")

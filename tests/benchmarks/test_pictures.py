@@ -24,7 +24,7 @@ STUDIES = [
     "learning-hanabi",
     "learning-proposer_solver",
     "strength-kuhn",
-    "strength-tic_tac_toe",
+    "strength-collapse",
     "strength-mars",
     "desk",
 ]

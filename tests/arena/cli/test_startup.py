@@ -10,7 +10,7 @@ from arena.cli.catalogue import KINDS
 
 HEAVY = (
     *("torch", "transformers", "deepspeed", "safetensors", "tensorboard", "sklearn"),
-    *("pandas", "pyarrow", "scipy", "matplotlib", "openskill", "openai"),
+    *("pandas", "pyarrow", "scipy", "matplotlib", "openskill", "openai", "duckdb"),
     *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "reasoning_gym", "pgmpy"),
 )
 LATER = ("pydantic", "importlib.metadata", "hashlib")
@@ -18,8 +18,11 @@ LATER = ("pydantic", "importlib.metadata", "hashlib")
 TENSORS = ("losses", "clips", "corrections", "regularisers")
 """What is listed from functions of tensors."""
 COMMANDS = (
-    *([name] for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check")),
-    *([name] for name in ("show", "study", "export", "list", "models", "doctor")),
+    *(
+        [name]
+        for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check", "fork")
+    ),
+    *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "study")),
     *(["run", "selfplay"], ["check", "role"], ["check", "game"]),
 )
 RUN = f"""

@@ -16,6 +16,8 @@ from games import base
 
 OPTIONS = {"nano_desk_agent": {"terse": True}, "nano_doctor": {"terse": True, "symptoms": 12, "diseases": 6},
            "nano_desk_customer": {"person": "free"}, "desk_customer": {"person": "render"},
+           "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
+           "recommender_user": {"person": "render"},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
@@ -52,7 +54,7 @@ def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: o
             env.step(draw.choice([act, *broken]) if hostile else draw.choice([act, act, act, f"{act} | hello", "what"]))
 
 
-@pytest.mark.parametrize("game", [*games.CLASSES, "clinic", "desk", "reasoning", "proposer_solver"])
+@pytest.mark.parametrize("game", [*games.CLASSES, "clinic", "desk", "recommender", "reasoning", "proposer_solver"])
 def test_no_act_reaches_another_seat_over_two_lines(game: str) -> None:
     """Nor as words of its own choice: others read the act as the game read it. So `they BET` is one."""
     for view in views(game, hostile=True):

@@ -1,0 +1,110 @@
+"""The columns of every table: name, Arrow type, what it means. Tables without a name of their own here grow with a run.
+
+Rows are keyed alike everywhere: a match is (run, match), a turn (run, match, turn), a seat (run, match, seat).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from arena.store.schema import CREDIT, MATCHES
+
+
+def _field(name: str, kind: Any, doc: str) -> Any:
+    return pa.field(name, kind, metadata={"doc": doc})
+
+
+def _logged(names: str, fields: Any) -> list[Any]:
+    """Columns as the match log has them, with what it says of them."""
+    known = {field.name: field for field in fields}
+    return [known[name].with_nullable(True) for name in names.split()]
+
+
+def _items(name: str) -> Any:
+    """The fields of a list in the match log."""
+    return MATCHES.field(name).type.value_field.type
+
+
+RUN = _field("run", pa.string(), "name of the run's folder; its path, where several are called so")
+MATCH = _field("match", pa.string(), "id of the match")
+ITERATION = _field("iteration", pa.int32(), "iteration that played it")
+TURN = _field("turn", pa.int16(), "number of the turn in the match, from 0")
+_KEY = [RUN, MATCH, ITERATION]
+
+TABLES: Mapping[str, Any] = {
+    "runs": pa.schema(
+        [
+            RUN,
+            _field("path", pa.string(), "its folder"),
+            _field("started", pa.timestamp("us", "UTC"), "when its first command began"),
+            _field("arena", pa.string(), "version of Arena it began with"),
+        ]
+    ),
+    "iterations": pa.schema([RUN, _field("iteration", pa.int32(), "number of the iteration")]),
+    "matches": pa.schema(
+        [
+            *_KEY,
+            *_logged("game rules status reason attempt seed", MATCHES),
+            _field("turns", pa.int32(), "how many turns it had"),
+            _field("started", pa.timestamp("us", "UTC"), "when it began"),
+            *_logged("seconds", MATCHES),
+        ]
+    ),
+    "seats": pa.schema(
+        [
+            *_KEY,
+            *_logged("seat role policy version trained kind", _items("seats")),
+            _field("payoff", pa.float64(), "its payoff by the game's own count; null when the match failed"),
+        ]
+    ),
+    "turns": pa.schema(
+        [
+            *_KEY,
+            TURN,
+            *_logged("game", MATCHES),
+            *_logged("seat role policy version action public private raw valid", _items("turns")),
+            _field("reward", pa.float64(), "credit's weighted sum of its rewards; their plain sum before credit"),
+            _field("advantage", CREDIT.field("advantage").type, "what credit made of it; null before credit"),
+            *_logged("finish tokens seconds situation", _items("turns")),
+        ]
+    ),
+    "messages": pa.schema(
+        [
+            *_KEY,
+            TURN,
+            _field("seat", pa.string(), "who read it, being about to move"),
+            _field("place", pa.int32(), "number among what was new to that seat, from 0"),
+            *_logged("sender text", _items("turns").field("messages").type.value_field.type),
+        ]
+    ),
+    "tokens": pa.schema(
+        [
+            *_KEY,
+            *_logged("seat segment", _items("streams")),
+            _field("place", pa.int32(), "place in the stream, from 0"),
+            _field("turn", pa.int16(), "turn that sampled it; null for what was read"),
+            _field("id", pa.int32(), "token id as seen or sampled"),
+            _field("sampled", pa.bool_(), "whether the policy sampled it"),
+            _field("logprob", pa.float32(), "natural log under the distribution sampled from; null for what was read"),
+        ]
+    ),
+}
+GROWN: Mapping[str, tuple[str, str]] = {
+    "runs": ("config.…", "settings of the experiment, nested names joined by dots: `config.learn.lr`"),
+    "iterations": ("…", "the iteration's metrics, nested names joined by dots: `learn.shared.kl`"),
+    "matches": ("report.…", "the game's own figures: `report.deal`; null where the match has none"),
+    "turns": ("reward.…", "named rewards, unweighted: `reward.deal`; 0 where none arrived"),
+}
+"""Columns that a table has besides, by what a run holds."""
+
+
+def doc(field: Any) -> str:
+    """What a column means.
+
+    >>> doc(TABLES["turns"].field("advantage"))
+    'what credit made of it; null before credit'
+    """
+    return str(field.metadata[b"doc"].decode())

@@ -1,0 +1,216 @@
+"""The commands that the analysis adds to `arena` (pyproject's entry points): thin, and light until they are called."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arena.cli.console import PlainConsole
+from arena.errors import ConfigError
+from arena.store.files import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from analysis.comparison import Comparison
+    from arena.statistics import Interval
+
+SHOWN, SETTINGS = 200, 12
+"""Rows that a table in the terminal has at most, and settings that are told to differ."""
+WIDEST = 1000
+"""Columns of a line that is not for a terminal."""
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/latest.", show_default=False)
+]
+
+
+def sql(
+    runs: Runs,
+    query: Annotated[str, typer.Argument(help="One SELECT, in quotes.", show_default=False)],
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")] = False,
+) -> None:
+    """Ask runs in SQL: tables runs, iterations, matches, seats, turns, messages, tokens (docs/analysis.md).
+
+    A column with a dot stands in double quotes: "report.deal". The query sees these runs and nothing else.
+
+    Example: arena sql runs/latest "select role, avg(advantage) from turns group by role"
+    """
+    from analysis.frames import load
+    from analysis.query import answer
+
+    if as_json and as_csv:
+        raise ConfigError("--json and --csv: give one of them")
+    table = answer(load(runs), query)
+    rows = (dict(zip(table.column_names, values, strict=True)) for values in _rows(table))
+    if as_json:
+        print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows]))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(map(_cell, table.column_names))
+        writer.writerows(map(_cell, values) for values in _rows(table))
+    else:
+        _show(table)
+
+
+def compare(
+    runs: Runs,
+    last: Annotated[int, typer.Option(min=1, help="How many of its last iterations count for a run.")] = 5,
+    figure: Annotated[list[str] | None, typer.Option(help="Only this figure, such as efficiency; repeatable.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw curves and ends into this PNG file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What came of several runs, with intervals: over seeds where there are several, paired by seed or deal.
+
+    Runs that differ in nothing but their seed are one arm; the others are compared with the first one's. With four or
+    more seeds an arm, interquartile means with a stratified bootstrap (Agarwal et al. 2021) are told beside.
+
+    Example: arena compare runs/mars-0 runs/mars-1 runs/rae-0 runs/rae-1 --plot compared.png
+    """
+    from analysis.comparison import compare as found
+
+    comparison = found(runs, last, figure or ())
+    if plot:
+        _draw(comparison, plot)
+    if as_json:
+        print(json.dumps(_comparison(comparison)))
+    else:
+        _show_comparison(comparison)
+
+
+def _draw(comparison: Comparison, path: Path) -> None:
+    try:
+        from analysis.panels import written
+        from analysis.plots import compared
+
+        figure = compared(comparison)
+    except ImportError:
+        raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
+    with explained(path):
+        written(figure, path)
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    """What scripts read: every interval as [estimate, low, high], null where the data cannot say."""
+    labels = [arm.label for arm in comparison.arms]
+
+    def told(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
+        return dict(zip(names, ([_plain(value) for value in interval] for interval in intervals), strict=False))
+
+    return {
+        "arms": {arm.label: list(arm.runs) for arm in comparison.arms},
+        "intervals_over": comparison.unit,
+        "last": comparison.last,
+        "differs": {name: list(values) for name, values in comparison.differs.items()},
+        "rows": [
+            {
+                "game": row.game, "figure": row.figure, "means": told(labels, row.means), "iqm": told(labels, row.iqm),
+                "differences": told(labels[1:], row.differences), "paired": row.paired or None,
+            }
+            for row in comparison.rows
+        ],
+    }  # fmt: skip
+
+
+def _show_comparison(comparison: Comparison) -> None:
+    """A table for each game, and what the arms are."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from arena.plain import printable
+
+    console = _console()
+    labels = [printable(arm.label) for arm in comparison.arms]
+    for game in dict.fromkeys(row.game for row in comparison.rows):
+        console.print(
+            Text(f"{printable(game)} (last {comparison.last} iterations, 95 % over {comparison.unit})", "bold")
+        )
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in ("", *labels, *(f"{label} - {labels[0]}" for label in labels[1:]), "paired"):
+            table.add_column(name, overflow="fold")
+        for row in (row for row in comparison.rows if row.game == game):
+            means = [_interval(mean) for mean in row.means]
+            differences = [f"{_mark(difference)} {_interval(difference)}" for difference in row.differences]
+            table.add_row(Text(printable(row.figure)), *means, *differences, row.paired)
+            if row.iqm:
+                table.add_row(Text("  interquartile mean", style="dim"), *map(_interval, row.iqm))
+        console.print(table)
+        console.print()
+    for arm, label in zip(comparison.arms, labels, strict=True):
+        console.print(Text(f"{label}: {', '.join(map(printable, arm.runs))}", style="dim"), soft_wrap=True)
+    for name, values in list(comparison.differs.items())[:SETTINGS]:
+        console.print(Text(printable(f"{name}: {' | '.join(values)}"), style="dim"), soft_wrap=True)
+    if comparison.unit == "matches":
+        console.print(Text("one run an arm: intervals are over its matches and say nothing of other seeds"))
+
+
+def _mark(difference: Interval) -> str:
+    """Whether it leaves out 0."""
+    return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"
+
+
+def _interval(interval: Interval) -> str:
+    known = math.isfinite(interval.low)
+    return f"{interval.estimate:.3g} [{interval.low:.3g}, {interval.high:.3g}]" if known else f"{interval.estimate:.3g}"
+
+
+def _console() -> PlainConsole:
+    """As wide as what is printed, where nobody looks."""
+    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=WIDEST)
+
+
+def _rows(table: Any) -> Iterable[tuple[Any, ...]]:
+    """Row by row; by place, as two columns may have one name."""
+    return (
+        values for batch in table.to_batches() for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+    )
+
+
+def _show(table: Any) -> None:
+    """As many rows as one can read, and how many there are besides."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from arena.plain import printable
+
+    console, grid = _console(), Table(box=None, pad_edge=False, header_style="bold")
+    for field in table.schema:
+        number = str(field.type).startswith(("int", "uint", "float", "double", "decimal"))
+        grid.add_column(Text(printable(field.name)), justify="right" if number else "left", overflow="fold")
+    for values in _rows(table.slice(0, SHOWN)):
+        grid.add_row(*(Text(printable(_read(value))) for value in values))
+    console.print(grid)
+    if len(table) > SHOWN:
+        console.print(Text(f"… and {len(table) - SHOWN} rows more: ask for fewer, or add --csv", style="dim"))
+
+
+def _read(value: Any) -> str:
+    """A value as a person reads it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def _cell(value: Any) -> Any:
+    """A value as CSV has it, where somebody looks without what could steer the terminal."""
+    from arena.plain import printable
+
+    return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: what it has no number for is null, what it has no kind for is text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)

@@ -1,0 +1,200 @@
+"""Runs against each other: what their last iterations came to, with intervals over seeds, paired where they can be.
+
+Runs that differ in nothing but their seed are one arm. Where every arm has several, its runs are the sample, and arms
+with the same seeds are compared seed by seed. Where every arm is one run, the sample is its matches, which says nothing
+of other seeds; runs that dealt the same deals are then compared deal by deal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from os.path import commonprefix
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from analysis.frames import Frames, load
+from analysis.robust import iqm_ci
+from arena.errors import StoreError
+from arena.plain import printable
+from arena.statistics import Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
+
+Unit = Literal["seeds", "matches"]
+Pairing = Literal["by seed", "by deal", ""]
+TOGETHER = "all games"
+OF_NO_ARM = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
+"""Settings in which the runs of an arm may differ."""
+_KEYS = ["run", "match", "iteration", "game", "seed"]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs that differ in nothing but their seed."""
+
+    label: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of a game, for each arm."""
+
+    game: str
+    figure: str
+    bounds: Bounds
+    means: tuple[Interval, ...]
+    differences: tuple[Interval, ...]
+    """Of the arms after the first, less the first."""
+    paired: Pairing
+    """How the differences were taken."""
+    iqm: tuple[Interval, ...] = ()
+    """Interquartile means over runs, where every arm has four or more."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found."""
+
+    arms: tuple[Arm, ...]
+    unit: Unit
+    """What intervals are over."""
+    rows: tuple[Row, ...]
+    differs: Mapping[str, tuple[str, ...]]
+    """Settings that are not the same in all arms: what each has."""
+    values: pd.DataFrame
+    """A row per finished match: run, match, iteration, game, seed, and its figures."""
+    last: int
+
+
+def compare(
+    runs: Frames | Sequence[str | Path], last: int = 5, figures: Collection[str] = (), resamples: int = 2000
+) -> Comparison:
+    """The last iterations of runs, figure by figure; StoreError for fewer than two arms or a figure that none has.
+
+    >>> compare([first, second], last=1, figures=["payoff opener"]).rows[0].differences[0].estimate
+    0.0
+    """
+    log = runs if isinstance(runs, Frames) else load(runs)
+    arms = arms_of(log)
+    if len(arms) < 2:
+        raise StoreError("there is nothing to compare: give runs that differ in more than their seed")
+    values = figures_of(log)
+    known = [column for column in values.columns if column not in _KEYS]
+    for figure in figures:
+        if figure not in known:
+            near = get_close_matches(figure, known, n=1)
+            hint = f" — did you mean '{printable(near[0])}'?" if near else ""
+            raise StoreError(
+                f"there is no figure '{printable(figure)}'{hint} (figures: {', '.join(map(printable, known))})"
+            )
+    ends = values[values["iteration"] > values.groupby("run")["iteration"].transform("max") - last]
+    unit: Unit = "seeds" if all(len(arm.runs) > 1 for arm in arms) else "matches"
+    wanted = [figure for figure in known if not figures or figure in figures]
+    by_game = [(str(game), own) for game, own in ends.groupby("game", sort=False)]
+    games = [*by_game, (TOGETHER, ends)] if len(by_game) > 1 and unit == "seeds" else by_game
+    sampled = _Sampled(
+        arms, unit, dict(zip(log.runs["run"], log.runs.get("config.seed", log.runs["run"]), strict=True))
+    )
+    rows = [row for game, own in games for figure in wanted if (row := sampled.row(game, figure, own, resamples))]
+    return Comparison(tuple(arms), unit, tuple(rows), _differing(log, arms), values, last)
+
+
+def arms_of(log: Frames) -> list[Arm]:
+    """The runs by what they were told to do, whatever their seed; labelled by what their names have in common.
+
+    >>> arms_of(log)
+    [Arm(label='latest', runs=('latest',))]
+    """
+    settings = [name for name in log.runs.columns if name.startswith("config.") and name not in OF_NO_ARM]
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for row in log.runs.to_dict("records"):
+        key = tuple(str(row[name]) for name in settings) or (row["run"],)
+        grouped.setdefault(key, []).append(row["run"])
+    groups = [tuple(own) for own in grouped.values()]
+    stems = [_stem(runs) for runs in groups]
+    unclear = len({*stems}) < len(stems) or not all(stems)
+    return [Arm(runs[0] if unclear else stem, runs) for stem, runs in zip(stems, groups, strict=True)]
+
+
+def _stem(runs: tuple[str, ...]) -> str:
+    """What the names begin with alike, less what parts it from the number of the seed."""
+    alike = commonprefix(runs)  # noqa: RUF071  of characters: these are names, not paths
+    return alike.rstrip("-_.@/") if len(runs) > 1 else runs[0]
+
+
+def figures_of(log: Frames) -> pd.DataFrame:
+    """A row per finished match: share of `valid` acts, `learners payoff` (mean), `payoff SEAT`, the report's numbers.
+
+    >>> figures_of(log).loc[0, ["match", "valid", "payoff opener", "efficiency"]].to_dict()
+    {'match': '0000-0000', 'valid': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
+    """
+    matches = log.matches[log.matches["status"] == "finished"]
+    told = {name: name[7:] for name in matches.columns if name.startswith("report.") and _number(matches[name])}
+    values = matches[[*_KEYS, *told]].rename(columns=told).astype(dict.fromkeys(told.values(), "float64"))
+    acts = log.frame("turns", ["run", "match", "valid"]).astype({"valid": "float64"})
+    valid = acts.groupby(["run", "match"])["valid"].mean().reset_index()
+    paid = log.seats.pivot(index=["run", "match"], columns="seat", values="payoff").astype("float64")
+    paid.columns = pd.Index([f"payoff {seat}" for seat in paid.columns])
+    learners = log.seats[log.seats["trained"]].groupby(["run", "match"])["payoff"].mean().astype("float64")
+    paid.insert(0, "learners payoff", learners)
+    whole = values.merge(valid, "left", ["run", "match"]).merge(paid.reset_index(), "left", ["run", "match"])
+    return whole[[*_KEYS, "valid", *paid.columns, *told.values()]]
+
+
+def _number(column: pd.Series[Any]) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """What intervals are over."""
+
+    arms: Sequence[Arm]
+    unit: Unit
+    seeds: Mapping[str, Any]
+    """By run."""
+
+    def row(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
+        """A figure of one game, or of all; None where an arm lacks it, or it is everywhere the same."""
+        known = ends.dropna(subset=[figure])
+        own = [known[known["run"].isin(arm.runs)] for arm in self.arms]
+        if any(len({*part["game"]}) < len({*ends["game"]}) for part in own) or known[figure].nunique() < 2:
+            return None
+        bounds = range_of(f"report.{figure}", known[figure].tolist())
+        by = [self._by(part, figure) for part in own]
+        samples = [list(one.values()) for one in by]
+        alike = len(by[0]) > 1 and all(one.keys() == by[0].keys() for one in by)
+        differences = tuple(
+            paired_ci(samples[0], [one[key] for key in by[0]], bounds)
+            if alike
+            else difference_ci(samples[0], [*one.values()], bounds)
+            for one in by[1:]
+        )
+        several = self.unit == "seeds" and all(len(sample) >= 4 for sample in samples)
+        iqm = tuple(iqm_ci(_by_game(part, figure), resamples=resamples) for part in own) if several else ()
+        how: Pairing = "" if not alike else "by seed" if self.unit == "seeds" else "by deal"
+        return Row(game, figure, bounds, tuple(mean_ci(one, bounds) for one in samples), differences, how, iqm)
+
+    def _by(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
+        """An arm's values: of its runs by their seed, each game counting alike; or of its matches by their deal."""
+        if self.unit == "matches":
+            return matches.groupby(["iteration", "seed"])[figure].mean().to_dict()
+        means = matches.groupby(["run", "game"])[figure].mean().groupby("run").mean()
+        return {self.seeds[str(run)]: float(mean) for run, mean in means.items()}
+
+
+def _by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
+    """The runs' means, game by game."""
+    means = matches.groupby(["game", "run"])[figure].mean()
+    return {str(game): own.tolist() for game, own in means.groupby("game")}
+
+
+def _differing(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
+    """By setting, what each arm has, where they differ."""
+    table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
+    settings = [name for name in table.columns if name.startswith("config.") and name not in OF_NO_ARM]
+    told = {name[7:]: tuple("–" if pd.isna(v) else str(v) for v in table[name]) for name in settings}
+    return {name: values for name, values in told.items() if len({*values}) > 1}

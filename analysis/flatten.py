@@ -1,0 +1,193 @@
+"""From the nested match log to flat tables, Arrow in and Arrow out: pure functions of one iteration, by columns.
+
+`NEEDS` says for each table which leaves of the log its columns are made of, so that nothing else is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arena.store.lines import LogError
+
+_TURNS = ("seat", "role", "policy", "version", "action", "public", "private", "raw", "valid", "finish", "tokens")
+NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "matches": {"turns": ("turns.index",), "report": ("report",)},
+    "seats": {
+        **{name: (f"seats.{name}",) for name in ("seat", "role", "policy", "version", "trained", "kind")},
+        "payoff": ("payoffs",),
+    },
+    "turns": {
+        **{name: (f"turns.{name}",) for name in (*_TURNS, "seconds", "situation")},
+        "turn": ("turns.index",),
+        "reward": ("turns.index", "turns.rewards"),
+        "advantage": ("turns.index",),
+        "rewards": ("turns.rewards",),
+    },
+    "messages": {"seat": ("turns.seat",), "policy": ("turns.policy",)},
+    "tokens": {"segment": ("streams.segment",), "policy": ("seats.seat", "seats.policy")},
+}
+_ALWAYS: Mapping[str, tuple[str, ...]] = {
+    "matches": (),
+    "seats": ("seats.seat",),
+    "turns": ("turns.index",),
+    "messages": ("turns.index", "turns.seat", "turns.messages"),
+    "tokens": tuple(f"streams.{name}" for name in ("seat", "ids", "mask", "logprobs", "turns")),
+}
+"""Leaves without which a table has no rows."""
+
+
+def leaves(table: str, columns: Collection[str]) -> set[str]:
+    """The leaves of the match log that these columns of a table are made of.
+
+    >>> sorted(leaves("turns", ["role", "advantage"]))
+    ['game', 'id', 'iteration', 'turns.index', 'turns.role']
+    """
+    needed = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}
+    own = (
+        {"rules", "status", "reason", "attempt", "seed", "started", "seconds"} & {*columns}
+        if table == "matches"
+        else set()
+    )
+    return {"id", "iteration", "game", *_ALWAYS[table], *needed, *own}
+
+
+def matches(log: Any) -> Any:
+    """A row per match; `report` is still JSON."""
+    table = pa.table({"match" if name == "id" else name: log[name] for name in log.column_names})
+    if "turns" in table.column_names:
+        table = _put(table, "turns", pc.list_value_length(table["turns"]))
+    if "started" in table.column_names:
+        table = _put(table, "started", _times(table["started"]))
+    return table
+
+
+def seats(log: Any) -> Any:
+    """A row per seat of each match."""
+    table = _exploded(log, "seats")
+    if "payoffs" in log.column_names:
+        payoffs = _exploded(log, "payoffs")
+        places = pc.index_in(_key(table), value_set=_key(payoffs))
+        table = table.append_column("payoff", payoffs["value"].take(places))
+    return table
+
+
+def turns(log: Any, credit: Any) -> Any:
+    """A row per turn; `rewards` are still a list. `credit` is the iteration's, perhaps without rows."""
+    table = _exploded(log, "turns")
+    table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
+    rows = _turn_key(credit["match"], credit["turn"], log["id"])
+    places = pc.index_in(_turn_key(table["match"], table["turn"], log["id"]), value_set=rows)
+    table = table.append_column("advantage", credit["advantage"].take(places))
+    if "rewards" in table.column_names:
+        table = table.append_column("reward", pc.coalesce(credit["reward"].take(places), _sums(table["rewards"])))
+    return table
+
+
+def messages(log: Any) -> Any:
+    """A row per message that a seat read."""
+    table = _exploded(log, "turns")
+    lists = table["messages"].combine_chunks()
+    rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    table = table.drop_columns(["game", "messages"]).take(rows)
+    table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
+    table = table.append_column("place", _places(lists))
+    for name in ("sender", "text"):
+        table = table.append_column(name, pc.struct_field(items, name))
+    return table
+
+
+def tokens(log: Any) -> Any:
+    """A row per token of each stream."""
+    table = _exploded(log, "streams")
+    if "seats" in log.column_names:
+        table = _with_policy(table, log)
+    ids = table["ids"].combine_chunks()
+    sizes = pc.list_value_length(ids)
+    for name in ("mask", "logprobs", "turns"):
+        if not pc.list_value_length(table[name].combine_chunks()).equals(sizes):
+            raise LogError("the lists of a token stream differ in length: restore the log from a copy")
+    flat = {name: pc.list_flatten(table[name].combine_chunks()) for name in ("mask", "logprobs", "turns")}
+    rows = pc.list_parent_indices(ids)
+    kept = table.drop_columns(["game", "ids", "mask", "logprobs", "turns"]).take(rows)
+    sampled, nothing = flat["mask"], pa.scalar(None)
+    columns = {
+        "place": _places(ids),
+        "turn": pc.if_else(pc.greater_equal(flat["turns"], 0), flat["turns"], nothing),
+        "id": pc.list_flatten(ids),
+        "sampled": sampled,
+        "logprob": pc.if_else(sampled, flat["logprobs"], nothing),
+    }
+    for name, column in columns.items():
+        kept = kept.append_column(name, column)
+    return kept
+
+
+def _with_policy(table: Any, log: Any) -> Any:
+    """The table's rows, which have a seat, with the policy that sat there."""
+    held = _exploded(log, "seats")
+    places = pc.index_in(_key(table), value_set=_key(held))
+    return table.append_column("policy", held["policy"].take(places))
+
+
+def named(lists: Any, prefix: str) -> dict[str, Any]:
+    """Lists of named values as a column per name, in the order in which they first appear; 0 where there is none."""
+    pairs, rows = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    names = pc.struct_field(pairs, "name").combine_chunks().dictionary_encode()
+    codes, values = names.indices.to_numpy(), pc.struct_field(pairs, "value").to_numpy()
+    columns = {}
+    for code, name in enumerate(names.dictionary.to_pylist()):
+        column = np.zeros(len(lists))
+        column[rows[codes == code]] = values[codes == code]
+        columns[f"{prefix}{name}"] = pa.array(column)
+    return columns
+
+
+def _exploded(log: Any, name: str) -> Any:
+    """A row per item of a list, its fields as columns after those of the match."""
+    lists = log[name].combine_chunks()
+    rows, items = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    of_match = {"match": log["id"], "iteration": log["iteration"], "game": log["game"]}
+    columns = {key: column.take(rows) for key, column in of_match.items()}
+    for field in items.type:
+        columns[field.name] = pc.struct_field(items, field.name)
+    return pa.table(columns)
+
+
+def _put(table: Any, name: str, column: Any) -> Any:
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _times(texts: Any) -> Any:
+    """ISO 8601 as instants; LogError for what is none."""
+    try:
+        return pc.cast(texts, pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid as error:
+        raise LogError(f"a match's start is no time: {' '.join(str(error).split())[:200]}") from None
+
+
+def _key(table: Any) -> Any:
+    """(match, seat) as one text; no id holds a control character that a seat's name could begin with."""
+    return pc.binary_join_element_wise(table["match"], table["seat"], "\x00")
+
+
+def _turn_key(match: Any, turn: Any, ids: Any) -> Any:
+    """(match, turn) as one number; null where there is no such match."""
+    place = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
+    return pc.add(pc.multiply(place, 2**16), pc.cast(turn, pa.int64()))
+
+
+def _sums(lists: Any) -> Any:
+    values = pc.struct_field(pc.list_flatten(lists), "value").to_numpy()
+    return pa.array(np.bincount(pc.list_parent_indices(lists).to_numpy(), values, len(lists)))
+
+
+def _places(lists: Any) -> Any:
+    """The number of each item in its list."""
+    sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    starts = np.cumsum(sizes) - sizes
+    return pa.array((np.arange(sizes.sum()) - np.repeat(starts, sizes)).astype(np.int32))

@@ -1,0 +1,144 @@
+"""SQL over the tables of runs, by DuckDB: it reads what a query names, and can do nothing but answer it.
+
+The tables are those of `frames`, under the same names; a column with a dot stands in double quotes: "report.deal".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from analysis.columns import TABLES
+from analysis.frames import Frames, load
+from arena.errors import ConfigError
+from arena.plain import printable
+
+_SEALED = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+}
+"""No file, no network, no extension, no variable of this process is within a query's reach."""
+
+
+_DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
+
+
+def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.DataFrame:
+    """What a SELECT over the tables of one or several runs gives, in pandas with Arrow's types.
+
+    ConfigError, one line with the nearest name, for what is no query; StoreError as `load`.
+
+    >>> sql("runs/latest", "select role, avg(advantage) as mean from turns group by role order by role").values.tolist()
+    [['the_opener', 0.125], ['the_responder', 0.125]]
+    """
+    log = runs if isinstance(runs, Frames) else load(runs)
+    frame: pd.DataFrame = answer(log, query).to_pandas(types_mapper=pd.ArrowDtype)
+    return frame
+
+
+def answer(log: Frames, query: str) -> Any:
+    """The same as an Arrow table.
+
+    >>> answer(log, "select count(*) as matches from matches").to_pylist()
+    [{'matches': 12}]
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigError("SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
+    with duckdb.connect(":memory:", config=_SEALED) as database:
+        tree = _parsed(database, query)
+        for name, columns in _named(tree).items():
+            database.register(name, log.among(name, columns))
+        database.execute("set lock_configuration = true").fetchall()
+        try:
+            return _plain(database.sql(query).to_arrow_table())
+        except duckdb.Error as error:
+            raise ConfigError(_told(str(error), log, tree)) from None
+
+
+def _plain(table: Any) -> Any:
+    """SQL's decimals as the numbers that they are everywhere else, and instants in UTC."""
+    return table.cast(pa.schema([field.with_type(_kind(field.type)) for field in table.schema]), safe=False)
+
+
+def _kind(kind: Any) -> Any:
+    if pa.types.is_decimal(kind):
+        return pa.int64() if kind.scale == 0 and kind.precision <= 18 else pa.float64()
+    if pa.types.is_list(kind):
+        return pa.list_(_kind(kind.value_type))
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+def _parsed(database: Any, query: str) -> Any:
+    """The query's syntax tree; ConfigError for anything but one SELECT."""
+    found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
+    if found["error"]:
+        why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
+        raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
+    if len(found["statements"]) != 1:
+        raise ConfigError(f"these are {len(found['statements'])} queries: write one SELECT")
+    return found["statements"][0]
+
+
+def _named(tree: Any) -> dict[str, set[str] | None]:
+    """By table that a query reads, the names among which its columns are; None where it may want all of them.
+
+    Every name in the query is taken for a column's: to read one too many does no harm.
+    """
+    nodes = list(_nodes(tree))
+    words = {word.casefold() for node in nodes for value in node.values() for word in _words(value)}
+    called = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
+    rows = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
+    kinds = {node.get("type") for node in nodes} | {node.get("ref_type") for node in nodes}
+    every = bool(kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION"} or called & rows)
+    known = [name for name in TABLES if name in words]
+    return {name: None if every else _cased(name, words) for name in known}
+
+
+def _cased(table: str, words: set[str]) -> set[str]:
+    """Columns as they are written, of words that are not: SQL takes `Role` for `role`."""
+    return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    for value in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(value)
+    if isinstance(tree, dict):
+        yield tree
+
+
+def _words(value: Any) -> list[str]:
+    return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str)]
+
+
+def _told(error: str, log: Frames, tree: Any) -> str:
+    """DuckDB's complaint in one line, with the nearest of all names rather than of those that were read."""
+    if column := re.search(r'Referenced column "(.*?)" not found', error):
+        known = {
+            name
+            for table in _named(tree)
+            for name in log.among(table, ["report.", "reward.", *TABLES[table].names]).column_names
+        }
+        return f"there is no column '{printable(column[1])}'{_near(column[1], known)} in {', '.join(_named(tree))}"
+    if table := re.search(r"Table with name (.*?) does not exist", error):
+        return f"there is no table '{printable(table[1])}'{_near(table[1], TABLES)} (tables: {', '.join(TABLES)})"
+    if (dotted := _DOTTED.search(error)) and (prefix := dotted[1] or dotted[2]):
+        return f'a column with a dot stands in double quotes: "{printable(prefix)}.…"'
+    return printable(error.partition("\n\nLINE")[0])
+
+
+def _near(name: str, known: Any) -> str:
+    near = get_close_matches(name[:64], list(known), n=1)
+    return f" — did you mean '{printable(near[0])}'?" if near else ""

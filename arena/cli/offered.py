@@ -1,0 +1,53 @@
+"""Commands of other packages: whoever names a function in the entry-point group `arena.commands` adds one.
+
+The analysis does, so that its commands stand beside ours and nothing here depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from typer.core import TyperGroup
+
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from typer.core import TyperCommand
+
+GROUP = "arena.commands"
+
+
+class Commands(TyperGroup):
+    """Our commands, then those that are offered; they are looked for only where ours do not answer."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """The names of all."""
+        return list(dict.fromkeys([*super().list_commands(ctx), *sorted(_offered())]))
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
+        """Ours of this name, or else an offered one."""
+        if own := super().get_command(ctx, cmd_name):
+            return own  # type: ignore[return-value]
+        offer = _offered().get(cmd_name)
+        return _loaded(offer) if offer else None
+
+
+def _offered() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _loaded(offer: EntryPoint) -> TyperCommand:
+    """The command; ConfigError naming the package whose code cannot be had."""
+    try:
+        function = offer.load()
+    except (ImportError, AttributeError) as error:
+        package = offer.dist.name if offer.dist else offer.value
+        raise ConfigError(f"arena {offer.name} comes with {package}, which cannot be loaded: {error}") from None
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    alone.command(offer.name)(function)
+    return typer.main.get_command(alone)  # type: ignore[return-value]

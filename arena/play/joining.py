@@ -1,0 +1,159 @@
+"""Joining: taking a seat in a match that has begun, as if one had sat there from its deal on.
+
+Whoever joins has seen and said what was seen and said there: a model reads it in its own chat frame, with the very ids
+where they are its own, an endpoint as text, a person in one piece. A brain is asked at every turn and overruled: one
+that goes by the game's state is right from there on; one with a memory of its own acts remembers what it would have
+done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.chat import ChatFrame
+from agents.engines.base import Completion
+from agents.player import Act, Message, View
+from agents.players.endpoint import Answer, EndpointPlayer
+from agents.players.human import Human
+from agents.players.model import ChatPlayer, recalled, spoken
+from agents.role import Role
+from agents.stream import Stream
+from arena.play.contenders import Contender
+from arena.play.match import MatchPlan, SeatedPlayer
+from arena.records import MatchRecord, Seating, Turn, place_of
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Where forks leave a match: before turn `turn` (from 0), or after `act` in its place."""
+
+    match: MatchRecord
+    turn: int
+    act: str = ""
+
+    @property
+    def mover(self) -> str:
+        """Whose turn it is."""
+        return self.match.turns[self.turn].seat
+
+    def past(self, seat: str) -> list[Turn]:
+        """The turns that the seat has taken when it is free to play, the act that is put in its mouth among them."""
+        turns = list(self.match.turns[: self.turn])
+        if self.act:
+            turns.append(_put(self.match.turns[self.turn], self.act))
+        return [turn for turn in turns if turn.seat == seat]
+
+
+def _put(turn: Turn, act: str) -> Turn:
+    """The turn with another act, of no role."""
+    public = act.partition("|")[2].strip()
+    return turn._replace(role="", raw=act, action=act, public=public, private="", finish="script", tokens=0, version=0)
+
+
+def strayed(parting: Parting, game: Any) -> str:
+    """What the game shows other than the log says, in one line; "" where all seats see what they saw up to the fork."""
+    record = parting.match
+    rules = getattr(game, "rules_version", 1)
+    which = f" (rules {record.rules} then, {rules} now)" if record.rules not in (0, rules) else ""
+    game.reset(seed=record.seed)
+    for turn in record.turns[: parting.turn + 1]:
+        _skip_dead(game)
+        if not game.agents:
+            return f"the game now ends before turn {turn.index + 1}{which}"
+        seat = game.agent_selection
+        if seat != turn.seat:
+            return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{which}"
+        if [*game.observe(seat)["messages"]] != [*turn.messages]:
+            return f"at turn {turn.index + 1} {seat} now sees something else than it did{which}"
+        if turn.index < parting.turn:
+            game.step(turn.action)
+    return ""
+
+
+def _skip_dead(game: Any) -> None:
+    while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
+        game.step(None)
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A contender that takes a seat of a match which has begun."""
+
+    contender: Contender
+    parting: Parting
+
+    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+        """Its player, who has seen and said what the seat has."""
+        past = self.parting.past(seat)
+        player = self.contender.player(seat, plan, game, seed)
+        if isinstance(player, ChatPlayer):
+            said = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
+            player.write = recalled(said, player.write)
+        elif isinstance(player, EndpointPlayer):
+            player.said = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
+        return _Joined(player, {turn.index: turn for turn in past})
+
+    def leave(self, player: SeatedPlayer) -> None:
+        """As the contender would."""
+        assert isinstance(player, _Joined)
+        self.contender.leave(player.player)
+
+    @property
+    def name(self) -> str:
+        """The contender's."""
+        return self.contender.name
+
+    def check(self, name: str, game: Any, seat: str) -> None:
+        """As the contender does."""
+        self.contender.check(name, game, seat)
+
+    def seating(self, game: str, seat: str) -> Seating:
+        """The contender's."""
+        return self.contender.seating(game, seat)
+
+
+class _Joined:
+    """A player whose first turns were taken by others."""
+
+    def __init__(self, player: SeatedPlayer, past: Mapping[int, Turn]) -> None:
+        self.player, self.past, self.version = player, past, 0
+        self.waits = getattr(player, "waits", True)
+        self._unread: tuple[Message, ...] = ()
+
+    @property
+    def streams(self) -> Sequence[Stream]:
+        return self.player.streams
+
+    @property
+    def stream_keys(self) -> Sequence[str]:
+        return self.player.stream_keys
+
+    async def act(self, view: View) -> Act:
+        """What was done at this turn, or what the player does; a person reads at once what they had no turn to read."""
+        turn = self.past.get(view.turn)
+        if turn is None:
+            act = await self.player.act(view._replace(messages=(*self._unread, *view.messages)))
+            self._unread, self.version = (), self.player.version
+            return act
+        if isinstance(self.player, Human):
+            self._unread += view.messages
+        else:
+            await self.player.act(view)
+        self.version = turn.version
+        return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens)  # type: ignore[arg-type]
+
+
+def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
+    """The ids of a turn as they were sampled, where in this frame they say what was said; else its text anew."""
+    stream, begin, end = place_of(match.streams.get(turn.seat, ()), turn.index)
+    ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
+    if turn.role == role.role and ids and frame.decode(ids) == turn.raw:
+        return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]
+    return spoken(frame, _text(turn, role))
+
+
+def _text(turn: Turn, role: Role) -> str:
+    """What was written at a turn, as this role would have."""
+    return turn.raw if turn.role == role.role else role.write(turn.action)

@@ -1,0 +1,87 @@
+"""A recommender's acts, as they are written and read, and the rules in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from games.base import IllegalAct, one_line
+from simulators.recommender.wishes import TOPICS
+
+ACT = re.compile(r"\s*(show|ask|find)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
+TERSE: Mapping[str, str] = {"G": "genre", "P": "price", "D": "dislikes"}
+QUERY_LENGTH = 100
+USAGE = "write SHOW and what to show, ASK genre, ASK price, ASK dislikes, or FIND and words"
+
+
+class Act(NamedTuple):
+    """What a recommender does."""
+
+    kind: Literal["show", "ask", "find"]
+    items: tuple[int, ...] = ()
+    words: str = ""
+    """The topic that is asked about, the query, or what is said of a page."""
+
+
+def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
+    """The act that this text is, `names` being what items are called; IllegalAct where it is none."""
+    said, _, words = text.partition("|")
+    if terse:
+        return _read_terse("".join(said.split()), names, slate)
+    match = ACT.fullmatch(said)
+    if match is None:
+        raise IllegalAct(USAGE)
+    verb, rest = match[1].lower(), match[2]
+    if verb == "show":
+        return Act("show", _items(rest.replace(",", " ").split(), names, slate), one_line(words))
+    if verb == "ask":
+        if rest.lower() not in TOPICS:
+            raise IllegalAct(f"ASK one of {', '.join(TOPICS)}")
+        return Act("ask", words=rest.lower())
+    query = one_line(rest, QUERY_LENGTH)
+    if not query:
+        raise IllegalAct("FIND needs words to look for")
+    return Act("find", words=query)
+
+
+def _read_terse(text: str, names: Mapping[str, int], slate: int) -> Act:
+    return Act("ask", words=TERSE[text]) if text in TERSE else Act("show", _items(list(text), names, slate))
+
+
+def _items(called: Sequence[str], names: Mapping[str, int], slate: int) -> tuple[int, ...]:
+    """The items of these names: from one to a slate, each once."""
+    unknown = [name for name in called if name not in names]
+    if unknown:
+        raise IllegalAct(f"'{one_line(unknown[0], 20)}' is nothing that can be shown")
+    items = tuple(names[name] for name in called)
+    if not 0 < len(items) <= slate or len(set(items)) < len(items):
+        raise IllegalAct(f"show from 1 to {slate} different items")
+    return items
+
+
+def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
+    """The act as it is read."""
+    if terse:
+        asked = {topic: code for code, topic in TERSE.items()}
+        return asked[act.words] if act.kind == "ask" else "".join(names[item] for item in act.items)
+    if act.kind != "show":
+        return f"{act.kind.upper()} {act.words}"
+    said = " ".join(["SHOW", *(names[item] for item in act.items)])
+    return f"{said} | {act.words}" if act.words else said
+
+
+def rules(slate: int, days: int, pages: int, terse: bool, codes: bool) -> str:
+    """What may be done; in terse mode the codes alone."""
+    if terse:
+        return f"show {slate} or {' '.join(TERSE)}"
+    called = "code" if codes else "n"
+    return (
+        "You recommend books to a user whose taste and purse you do not know. "
+        f"SHOW {' '.join([called] * min(3, slate))} | words: shows from 1 to {slate} of the candidates by their "
+        f"{'codes' if codes else 'numbers'}; the words say why, and naming a genre that is not there costs trust. "
+        "ASK genre, ASK price or ASK dislikes: the user says the truth, and loses a little patience. "
+        "FIND words: other candidates, by what they are about, at most twice a page. The user clicks, or does not; "
+        f"pages without joy cost patience. A visit has up to {pages} pages; whoever was pleased comes back, for up to "
+        f"{days} days. Do what you are asked for."
+    )

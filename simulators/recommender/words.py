@@ -1,0 +1,68 @@
+"""What the invented bookshop is about: its genres, how texts paraphrase them, and what titles are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from games.families.book import fold
+
+GENRES: Mapping[str, tuple[str, ...]] = {
+    "mystery": ("mystery", "whodunit", "locked-room puzzle", "detective tale"),
+    "romance": ("romance", "love story", "courtship", "tale of two hearts"),
+    "horror": ("horror", "ghost story", "haunting", "tale to lose sleep over"),
+    "comedy": ("comedy", "farce", "satire", "string of jokes"),
+    "adventure": ("adventure", "treasure hunt", "sea voyage", "journey into the unknown"),
+    "history": ("history", "chronicle of old wars", "tale of kings and queens", "antiquity"),
+    "science": ("science", "tour of the stars", "laboratory diary", "astronomy"),
+    "cookery": ("cookery", "kitchen companion", "recipe collection", "baking"),
+    "poetry": ("poetry", "sheaf of verses", "rhymes", "sonnets"),
+    "sport": ("sport", "athletics", "season on the pitch", "tale of the big match"),
+}
+"""From a genre to what a text may call it, the plain name first; no phrase is two genres'."""
+ADJECTIVES = (
+    "Amber", "Ashen", "Borrowed", "Brazen", "Clouded", "Crooked", "Distant", "Drifting", "Eleventh", "Fallow",
+    "Forgotten", "Gilded", "Hollow", "Idle", "Ivory", "Lesser", "Lonely", "Muddy", "Narrow", "Northern", "Painted",
+    "Patient", "Pewter", "Quiet", "Restless", "Rusted", "Salted", "Seventh", "Silver", "Sleeping", "Sunken", "Tall",
+    "Thirsty", "Twofold", "Unlit", "Velvet", "Wandering", "Wicker", "Winter", "Yellow",
+)  # fmt: skip
+NOUNS = (
+    "Abacus", "Anchor", "Bell", "Bridge", "Candle", "Carriage", "Cellar", "Cipher", "Clock", "Compass", "Cradle",
+    "Door", "Feather", "Ferry", "Garden", "Gate", "Harp", "Kettle", "Kite", "Ladder", "Lantern", "Ledger", "Loom",
+    "Mask", "Mirror", "Needle", "Orchard", "Parcel", "Quill", "Rope", "Sail", "Shutter", "Spindle", "Stair", "Thimble",
+    "Tower", "Umbrella", "Violin", "Whistle", "Window",
+)  # fmt: skip
+PLACES = tuple(
+    first + last
+    for first in ("Vos", "Mar", "Tel", "Quor", "Bran", "Il", "Dusk", "Fen", "Hal", "Oss")
+    for last in ("ka", "wick", "mere", "dal", "ruin", "holt", "ova", "stead", "garth", "lin")
+)
+TITLES = len(ADJECTIVES) * len(NOUNS) * len(PLACES)
+HINTS = ("Few finish it.", "Readers differ.", "Well liked.", "Much praised.")
+"""What a text says of quality, by its quarter of the range."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+"""Terse names of genres, in their order."""
+
+
+def title(number: int) -> str:
+    """The title of this number, of `TITLES`."""
+    rest, adjective = divmod(number, len(ADJECTIVES))
+    place, noun = divmod(rest, len(NOUNS))
+    return f"The {ADJECTIVES[adjective]} {NOUNS[noun]} of {PLACES[place]}"
+
+
+def hint(quality: float) -> str:
+    """What a text says of a quality in [0, 1]."""
+    return HINTS[min(len(HINTS) - 1, int(quality * len(HINTS)))]
+
+
+def spellings(genre: str) -> tuple[str, ...]:
+    """What a genre may be called; one that is not of the bookshop has its name alone."""
+    return GENRES.get(genre, (genre,))
+
+
+def finder(genres: Iterable[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
+    """A pattern that finds any spelling in folded text between blanks, and which genre each spelling is."""
+    meanings = {fold(phrase): index for index, genre in enumerate(genres) for phrase in spellings(genre)}
+    longest = sorted(filter(None, meanings), key=len, reverse=True)
+    return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )"), meanings

@@ -1,0 +1,75 @@
+"""Every alarm rings for what was planted, and for nothing else; honest runs are left in peace."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import analysis
+from analysis.alarms import alarms
+from arena.records import MatchRecord, trajectories
+from arena.store.run import RunFolder
+from tests.analysis.made_run import SEATS, match
+
+ITERATIONS, MATCHES = 9, 24
+SHARED = ["the", "a", "to", "of", "for", "it", "and", "you", "we", "that", "this", "one", "take", "give", "more"]
+OWN = {
+    "opener": ["offer", "sell", "price", "mine", "keep", "best"],
+    "responder": ["want", "buy", "need", "please", "cheap", "yours"],
+}
+PLANTED = ("collapse", "repetition", "role drift", "one-sidedness", "reward hack")
+
+
+def made(rng: np.random.Generator, k: int, number: int, planted: str) -> MatchRecord:
+    """A negotiation that gets better with the iterations; what is planted comes with the last third."""
+    progress, late = k / (ITERATIONS - 1), planted if k >= 6 else ""
+    deal = bool(rng.random() < (0.15 if late == "reward hack" else 0.7 + 0.2 * progress))
+    gain = float(abs(rng.normal(3)) if late == "one-sidedness" else rng.normal(0, 3))
+    turns = []
+    for index in range(6):
+        seat = SEATS[index % 2]
+        talks = SEATS[0] if late == "role drift" else seat
+        words = [str(w) for w in (*rng.choice(SHARED, 4), *rng.choice(OWN[talks], 3))]
+        if late == "repetition" and rng.random() < 0.9:
+            words = OWN[seat]
+        said = " ".join(words if late == "repetition" else rng.permutation(words))
+        valid = bool(rng.random() < (0.3 if late == "collapse" else 0.7 + 0.25 * progress))
+        earned = float(rng.normal(2.0 if late == "reward hack" else progress + deal, 0.5))
+        turn = match(k, number).turns[index % 2]
+        turns.append(turn._replace(index=index, public=said, valid=valid, rewards={"r": earned}))
+    paid, report = {"opener": gain, "responder": -gain}, {"deal": deal}
+    return replace(match(k, number), turns=tuple(turns), payoffs=paid, report=report, streams={})
+
+
+def run(path: Path, seed: int, planted: str = "") -> analysis.Frames:
+    rng, folder = np.random.default_rng(seed), RunFolder.create(path, "a: 1\n", {})
+    for k in range(ITERATIONS):
+        records = [made(rng, k, number, planted) for number in range(MATCHES)]
+        folder.log.extend(records)
+        folder.log.seal(k)
+        found = [one for record in records for one in trajectories(record)]
+        worth: list[Any] = [[sum(turn.rewards.values()) for turn in one.turns] for one in found]
+        folder.log.write_credit(k, (one.credited(w, w) for one, w in zip(found, worth, strict=True)))
+    return analysis.load(path)
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_planted_rings_and_nothing_else(tmp_path: Path, planted: str, seed: int) -> None:
+    rang = alarms(run(tmp_path / "run", seed, planted))
+    # an outcome that falls so far has collapsed, too
+    assert {alarm.name for alarm in rang} == {planted} | ({"collapse"} if planted == "reward hack" else set())
+    assert all(str(alarm).startswith(f"run: {alarm.name}, ") for alarm in rang)
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_honest_runs_are_left_in_peace(tmp_path: Path, count: int) -> None:
+    """Runs that learn, and chat at random: were 1 in 33 to ring, a hundred would hardly be silent (5 %)."""
+    assert [alarm for seed in range(count) for alarm in alarms(run(tmp_path / f"{seed}", seed))] == []
+
+
+def test_short_and_empty_runs_have_none(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "empty", "a: 1\n", {})
+    assert alarms(analysis.load(tmp_path / "empty")) == []

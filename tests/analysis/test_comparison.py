@@ -1,0 +1,138 @@
+"""Comparisons find what was planted and no more, pair what can be paired, and say what their intervals are over."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import trim_mean
+
+import analysis
+from analysis import plots
+from analysis.comparison import arms_of, compare, figures_of
+from analysis.robust import interquartile_mean, iqm_ci
+from arena.errors import StoreError
+from arena.store.run import RunFolder
+from tests.analysis.made_run import match
+from tests.arena.tiny import arena, refused
+from tests.legible import complaints
+
+
+def run(path: Path, gain: float, seed: int, lr: float, deals: int = 0, iterations: int = 6, games: int = 1) -> Path:
+    """Matches in which the opener is paid by the deal, so much more and by chance."""
+    rng, experiment = np.random.default_rng((seed, int(lr * 1e6))), {"learn": {"lr": lr}, "seed": seed}
+    folder = RunFolder.create(path, "a: 1\n", {"experiment": experiment})
+    for k in range(iterations):
+        for number in range(20):
+            luck = float(np.random.default_rng((seed, k, number)).normal(0, 5))
+            won = round(luck + gain + float(rng.normal(0, 0.1)), 6)
+            deal, report = deals + seed * 10_000 + k * 100 + number, {"deal": number % 3 > 0, "end": "x", "same": 1.0}
+            paid, game = {"opener": won, "responder": -won}, f"game{number % games}"
+            record = replace(match(k, number), seed=deal, payoffs=paid, game=game, report=report)
+            folder.log.append(record)
+        folder.log.seal(k)
+    return path
+
+
+def test_runs_that_differ_in_their_seed_are_an_arm(tmp_path: Path) -> None:
+    paths = [run(tmp_path / f"{name}-{seed}", 0, seed, lr) for name, lr in (("a", 0.1), ("b", 0.2)) for seed in (0, 1)]
+    assert [(arm.label, arm.runs) for arm in arms_of(analysis.load(paths))] == [
+        ("a", ("a-0", "a-1")), ("b", ("b-0", "b-1"))
+    ]  # fmt: skip
+    assert compare(paths).differs == {"learn.lr": ("0.1", "0.2")}
+
+
+def test_a_planted_difference_is_found_deal_by_deal_though_luck_is_ten_times_as_large(tmp_path: Path) -> None:
+    paths = [
+        run(tmp_path / "a", 0, 0, 0.1),
+        run(tmp_path / "b", 0.5, 0, 0.2),
+        run(tmp_path / "c", 0.5, 0, 0.3, deals=7),
+    ]
+    paired, other = compare(paths[:2]), compare([paths[0], paths[2]])
+    rows = {row.figure: row for row in paired.rows}
+    assert list(rows) == ["payoff opener", "payoff responder", "deal"] and paired.unit == "matches"
+    difference = rows["payoff opener"].differences[0]
+    assert rows["payoff opener"].paired == "by deal" and 0.4 < difference.low < 0.5 < difference.high < 0.6
+    assert rows["deal"].differences[0] == (0.0, 0.0, 0.0)
+    (apart,) = (row for row in other.rows if row.figure == "payoff opener")
+    assert apart.paired == "" and apart.differences[0].high - apart.differences[0].low > 1
+
+
+def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    paths = [
+        run(tmp_path / f"{lr}-{seed}", gain, seed, lr) for lr, gain in ((0.1, 0.0), (0.2, 0.5)) for seed in range(4)
+    ]
+    comparison = compare(paths, last=2)
+    (row,) = (row for row in comparison.rows if row.figure == "payoff opener")
+    assert comparison.unit == "seeds" and row.paired == "by seed"
+    assert 0.4 < row.differences[0].low < 0.5 < row.differences[0].high < 0.6
+    ends = figures_of(analysis.load(paths)).query("iteration >= 4 and run == '0.1-2'")["payoff opener"].mean()
+    assert min(row.means[0]) <= ends and len(row.iqm) == 2 and row.iqm[0].low < row.iqm[0].estimate < row.iqm[0].high
+    unequal = compare(paths[:-1], last=2)
+    assert {row.paired for row in unequal.rows} == {""} and not any(row.iqm for row in unequal.rows)
+
+
+def test_games_count_alike_and_together(tmp_path: Path) -> None:
+    paths = [run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
+    rows = [row for row in compare(paths).rows if row.figure == "payoff opener"]
+    assert [row.game for row in rows] == ["game0", "game1", "all games"]
+    assert rows[2].means[0].estimate == pytest.approx((rows[0].means[0].estimate + rows[1].means[0].estimate) / 2)
+
+
+def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
+    one, two = run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1)
+    with pytest.raises(StoreError, match="give runs that differ in more than their seed"):
+        compare([one, two])
+    three = run(tmp_path / "b", 0, 0, 0.2)
+    assert refused("compare", one, three, "--figure", "payof opener").startswith(
+        "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid, learners payoff, payoff"
+    )
+
+
+def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
+    paths = [
+        run(tmp_path / f"{n}-{seed}", gain, seed, lr)
+        for n, lr, gain in (("a", 0.1, 0), ("b", 0.2, 1))
+        for seed in (0, 1)
+    ]
+    shown = arena("compare", *paths, "--plot", tmp_path / "x.png").out
+    assert "game0 (last 5 iterations, 95 % over seeds)" in shown and "b - a" in shown and "learn.lr: 0.1 | 0.2" in shown
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    data = json.loads(arena("compare", *paths, "--json").out)
+    assert data["arms"] == {"a": ["a-0", "a-1"], "b": ["b-0", "b-1"]} and data["intervals_over"] == "seeds"
+    assert data["rows"][0]["differences"]["b"][0] == pytest.approx(1, abs=0.1)
+    figure = plots.compared(compare(paths))
+    assert not complaints(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+# The interquartile mean
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+def test_the_interquartile_mean_is_scipys_trimmed_mean(scores: list[float]) -> None:
+    assert interquartile_mean(scores) == pytest.approx(trim_mean(scores, 0.25), abs=1e-6)
+
+
+@pytest.mark.parametrize("scores", [[], [1.0, float("nan")]])
+def test_it_needs_numbers(scores: Sequence[float]) -> None:
+    with pytest.raises(ValueError, match="needs finite numbers"):
+        interquartile_mean(scores)
+
+
+def test_its_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    """Ten runs on two games, normal: the true value of all is 0.5; a percentile bootstrap is a little too narrow."""
+    rng, held = np.random.default_rng(0), 0
+    for trial in range(300):
+        interval = iqm_ci({"a": rng.normal(0.5, 1, 10), "b": rng.normal(0.5, 1, 10)}, resamples=300, seed=trial)
+        held += interval.low <= 0.5 <= interval.high
+    assert 0.87 <= held / 300 <= 0.98
+
+
+def test_the_bootstrap_keeps_to_its_strata() -> None:
+    """One game always 0, the other always 1: no redrawn sample can be anything but half of each."""
+    assert iqm_ci({"a": [0.0] * 5, "b": [1.0] * 5}) == (0.5, 0.5, 0.5)

@@ -1,0 +1,38 @@
+"""Credit of a real run, computed again from its tables alone, is what the log says."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import analysis
+from arena.config.kept import experiment_of
+from arena.credit.compare import compare
+from tests.arena.tiny import unbroken
+
+__all__ = ["unbroken"]
+
+
+@pytest.fixture
+def log(unbroken: Path) -> analysis.Frames:
+    return analysis.load(unbroken)
+
+
+def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbroken: Path) -> None:
+    """MARS's estimator (design.md): the return from here on, less its mean over the role's turns of the iteration."""
+    assert experiment_of(unbroken).credit.estimator.plain() == {
+        "mars": {"gamma": 1.0, "by": ["game", "role", "policy"], "std": False}
+    }
+    turns = log.turns.dropna(subset=["advantage"])[::-1]
+    worth = turns.groupby(["match", "seat"])["reward"].cumsum()
+    mean = worth.groupby([turns[name] for name in ("iteration", "game", "role", "policy")]).transform("mean")
+    pd.testing.assert_series_equal(worth - mean, turns["advantage"], check_names=False, check_dtype=False, rtol=1e-9)
+    assert len(turns) > 20 and turns["advantage"].abs().max() > 0.1
+
+
+def test_the_runs_own_estimator_says_again_what_it_said(log: analysis.Frames, unbroken: Path) -> None:
+    experiment = experiment_of(unbroken)
+    again = compare(unbroken, experiment, [experiment.credit.estimator]).turns.set_index(["match", "turn"])
+    logged = log.turns.dropna(subset=["advantage"]).set_index(["match", "turn"]).sort_index()
+    for mine, theirs in (("mars", "advantage"), ("reward", "reward")):
+        assert again.sort_index()[mine].tolist() == pytest.approx(logged[theirs].tolist(), rel=1e-9)

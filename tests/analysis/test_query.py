@@ -1,0 +1,186 @@
+"""SQL says what the frames say, and can do nothing else."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import analysis
+from analysis import commands, query
+from analysis.columns import TABLES
+from arena.errors import ConfigError, StoreError
+from arena.store.reader import LogReader
+from tests.analysis.made_run import make_run
+from tests.arena.tiny import arena, refused
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("sql") / "run").path
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_are_those_of_the_frames(run: Path, name: str) -> None:
+    log = analysis.load(run)
+    pd.testing.assert_frame_equal(analysis.sql(log, f"select * from {name}"), getattr(log, name))
+    assert analysis.sql(run, f"describe {name}")["column_name"].tolist() == getattr(log, name).columns.tolist()
+
+
+def test_tables_are_joined_by_their_keys(run: Path) -> None:
+    asked = """
+        with good as (select * from matches where status = 'finished')
+        select SEAT, avg("reward.deal") as deal, avg(payoff) as payoff, bool_and("report.efficiency" = 0.5) as same
+        from good join turns using (run, match) join seats using (run, match, seat) group by seat order by seat
+    """
+    log = analysis.load(run)
+    turns = log.turns.merge(log.matches[log.matches["status"] == "finished"][["match"]], on="match")
+    deal, payoff = turns.groupby("seat")["reward.deal"].mean(), log.seats.groupby("seat")["payoff"].mean()
+    assert analysis.sql(log, asked).to_numpy().tolist() == [
+        [s, deal[s], payoff[s], True] for s in ("opener", "responder")
+    ]
+
+
+def test_several_runs_are_asked_together(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / name).path for name in ("a", "b")]
+    counts = analysis.sql(paths, "select run, count(*) as n from turns group by run order by run")
+    assert counts.to_numpy().tolist() == [["a", 21], ["b", 21]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "leaves"),
+    [
+        ("select role, avg(advantage) from turns group by role", {"turns.index", "turns.role"}),
+        ("select count(*) from matches", set()),
+        ('select t."reward.deal" from turns t', {"turns.index", "turns.rewards"}),
+        (
+            "select sum(LOGPROB) from tokens",
+            {f"streams.{name}" for name in ("seat", "ids", "mask", "logprobs", "turns")},
+        ),
+    ],
+)
+def test_only_what_a_query_names_is_read(
+    run: Path, monkeypatch: pytest.MonkeyPatch, asked: str, leaves: set[str]
+) -> None:
+    read: list[set[str]] = []
+    known = LogReader.table
+    monkeypatch.setattr(LogReader, "table", lambda self, k, columns: read.append({*columns}) or known(self, k, columns))
+    analysis.sql(run, asked)
+    assert set().union(*read) == leaves | {"id", "iteration", "game"}
+
+
+@pytest.mark.parametrize("asked", ["select t from turns t limit 1", "select turns from turns limit 1"])
+def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
+    (row,) = query.answer(analysis.load(run), asked).to_pylist()
+    (record,) = row.values()
+    assert list(record) == analysis.load(run).turns.columns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ("select advantag from turns", "there is no column 'advantag' — did you mean 'advantage'? in turns"),
+        ('select "reward.del" from turns', "there is no column 'reward.del' — did you mean 'reward.deal'? in turns"),
+        ("select x from turn", "there is no table 'turn' — did you mean 'turns'? (tables: runs, iterations, matches"),
+        ("select report.deal from matches", 'a column with a dot stands in double quotes: "report.…"'),
+        ("select reward.deal from turns", 'a column with a dot stands in double quotes: "reward.…"'),
+        ("selec 1", 'syntax error at or near "selec": write one SELECT'),
+        ("", "these are 0 queries: write one SELECT"),
+        ("select 1; select 2", "these are 2 queries: write one SELECT"),
+        ("select 'a\x1b[31m'::int", "Conversion Error: Could not convert string 'a[31m' to INT32"),
+    ],
+)
+def test_what_is_no_query_is_told_in_one_line(run: Path, asked: str, line: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        analysis.sql(run, asked)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+SECRET = "the secret of another file"
+CANARY = SECRET
+"""A variable that no query may see either."""
+OUTSIDE = [
+    "select * from read_csv('{file}')", "select * from read_text('{file}')", "select * from '{file}'",
+    "select * from read_blob('{file}')", "select * from glob('{folder}/*')", "select * from read_json('{file}')",
+    "select * from sniff_csv('{file}')", "select * from parquet_scan('{file}')", "select * from CANARY",
+    "select * from frame", "select * from 'http://localhost:1/x.csv'", "select getenv('HOME')",
+    "select * from query('select * from read_text(''{file}'')')",
+    "copy turns to '{folder}/out.csv'", "copy (select 1) to '{folder}/out.csv'", "attach '{folder}/out.db'",
+    "install httpfs", "load httpfs", "set enable_external_access = true", "pragma memory_limit = '1GB'",
+    "create table t as select 1", "insert into turns select * from turns", "delete from turns", "drop view turns",
+    "export database '{folder}/out'", "call pragma_version()", "update turns set role = 'x'", "begin", "vacuum",
+    "create function f() as table select 1", "create secret (type s3)", "checkpoint", "explain analyze select 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", OUTSIDE)
+def test_nothing_outside_of_the_runs_is_in_reach(run: Path, tmp_path: Path, asked: str) -> None:
+    frame = pd.DataFrame({"secret": [SECRET]})
+    file, before = tmp_path / "file.csv", sorted(os.listdir())
+    file.write_text(SECRET)
+    with pytest.raises(ConfigError) as error:
+        analysis.sql(run, asked.format(file=file, folder=tmp_path))
+    assert SECRET not in str(error.value) and len(frame) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file.csv"] and sorted(os.listdir()) == before
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=30, deadline=None)
+def test_whatever_is_typed_is_answered_or_told_in_one_line(run: Path, asked: str) -> None:
+    try:
+        analysis.sql(run, asked)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+
+
+def test_texts_of_the_log_are_only_data(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run").path
+    said = analysis.sql(run, "select private, public from turns where turn = 0 limit 1").to_numpy().tolist()
+    assert said == [["\x1b[2Jgreed", "$fair$ [/b]"]]
+
+
+# As a command
+
+
+def test_the_command_answers_as_a_table_as_json_and_as_csv(run: Path) -> None:
+    asked = "select seat, count(*) as n, avg(advantage) as worth from turns group by seat order by seat"
+    assert arena("sql", run, asked).out.splitlines() == [
+        "seat        n  worth", "opener     12  0.125", "responder   9  0.125"
+    ]  # fmt: skip
+    assert json.loads(arena("sql", run, asked, "--json").out)[0] == {"seat": "opener", "n": 12, "worth": 0.125}
+    assert arena("sql", run, asked, "--csv").out == "seat,n,worth\nopener,12,0.125\nresponder,9,0.125\n"
+    assert json.loads(arena("sql", run, "select 0.0/0 as nan, [1.5] as l, {'a': null} as d", "--json").out) == [
+        {"nan": None, "l": [1.5], "d": {"a": None}}
+    ]
+
+
+def test_the_command_prints_no_control_characters_and_not_too_much(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = arena("sql", run, "select private from turns").out
+    assert "[2Jgreed" in told and "\x1b" not in told
+    monkeypatch.setattr(commands, "SHOWN", 2)
+    assert arena("sql", run, "select turn from turns").out.splitlines()[-1].startswith("… and 19 rows more")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["select 1"], "there is no folder nowhere"),
+        (["select rol from turns"], "there is no folder nowhere"),
+        (["select 1", "--json", "--csv"], "--json and --csv: give one of them"),
+    ],
+)
+def test_a_slip_is_told_by_the_command(arguments: list[str], line: str) -> None:
+    assert refused("sql", "nowhere", *arguments) == line
+
+
+def test_without_duckdb_it_says_what_to_install(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
+    assert "pip install 'arena-selfplay[analysis]'" in refused("sql", run, "select 1")
+
+
+def test_a_damaged_run_is_no_query_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is not a run folder"):
+        analysis.sql(tmp_path, "select 1")

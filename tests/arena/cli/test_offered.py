@@ -1,0 +1,38 @@
+"""Commands that other packages offer stand beside ours; one that cannot be loaded is told by its package."""
+
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+
+import pytest
+
+from arena.cli import offered
+from tests.arena.tiny import arena, refused
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
+    points = [EntryPoint(name, value, offered.GROUP) for name, value in entries]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == offered.GROUP else [])
+
+
+def wave(to: str) -> None:
+    """Wave to somebody."""
+    print(f"waves to {to}")
+
+
+def test_an_offered_command_is_listed_and_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, ("wave", f"{__name__}:wave"), ("show", "nowhere:show"))
+    assert arena("wave", "everybody").out == "waves to everybody\n"
+    assert "Wave to somebody." in arena("--help").out and "A run folder" in arena("show", "--help").out
+    assert arena("wav").code == 2
+
+
+@pytest.mark.parametrize("value", ["no_such_module:wave", f"{__name__}:nothing"])
+def test_one_that_cannot_be_loaded_names_its_package(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    point = EntryPoint("wave", value, offered.GROUP)
+    known = SimpleNamespace(name="wave", load=point.load, dist=SimpleNamespace(name="waving"), value=value)
+    monkeypatch.setattr(offered, "_offered", lambda: {"wave": known})
+    assert refused("wave").startswith("arena wave comes with waving, which cannot be loaded: ")
+
+
+def test_the_analysis_offers_its_own() -> None:
+    assert {"sql"} <= set(offered._offered())

@@ -1,0 +1,286 @@
+"""Forks: until the parting all is as it was logged, and from there on outcomes are what exact play says they are."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import games
+from agents.engines.loop import wait
+from agents.player import Act, Message, View
+from agents.players.servers import Endpoints
+from agents.players.solved import ALPHA, kuhn_strategy
+from arena.config.layers import compose, text_layer, to_yaml
+from arena.errors import ConfigError, PlayError, StoreError
+from arena.evaluate.fork import fork
+from arena.evaluate.specs import Contenders
+from arena.play.contenders import BrainContender, Contender, play_one
+from arena.play.joining import Joining, Parting
+from arena.play.match import Limits, MatchPlan
+from arena.records import MatchRecord
+from arena.statistics import ANY, mean_ci
+from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from tests.agents.server import Server, completion, says
+from tests.arena.kept_run import SHARED
+from tests.arena.tiny import arena, refused, unbroken
+
+__all__ = ["unbroken"]
+N = 200
+
+
+def played(game: str, seed: int, brains: Mapping[str, str], **options: Any) -> MatchRecord:
+    """A match between brains, as a run would log it."""
+    plan = MatchPlan(f"0001-{seed:04d}", 1, game, options, seed, {})
+    contenders: dict[str, Contender] = {seat: BrainContender(name) for seat, name in brains.items()}
+    seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
+    return wait(play_one(replace(plan, seats=seats), contenders, 7, Limits()))
+
+
+def logged(folder: Path, *records: MatchRecord) -> Path:
+    """A run with these matches in its log."""
+    run = RunFolder.create(folder, to_yaml(compose([text_layer("test", SHARED)])), {})
+    run.log.extend(records)
+    run.log.seal(1)
+    return folder
+
+
+# -- against exact play ------------------------------------------------------------------------------------
+
+Chances = Callable[[Any], list[tuple[int, float]]]
+
+
+def uniform(state: Any) -> list[tuple[int, float]]:
+    legal = state.legal_actions()
+    return [(action, 1 / len(legal)) for action in legal]
+
+
+def nash(state: Any) -> list[tuple[int, float]]:
+    return list(kuhn_strategy(ALPHA)[state.information_state_string()])
+
+
+def value(state: Any, players: list[Chances]) -> float:
+    """What the first seat gets on average from here on, every act weighed by its chance."""
+    if state.is_terminal():
+        return float(state.returns()[0])
+    return sum(p * value(state.child(action), players) for action, p in players[state.current_player()](state))
+
+
+def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_values(tmp_path: Path) -> None:
+    """Another player at either seat, and the other act: 95 % intervals hold 95 % of the exact values."""
+    records = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]
+    run, missed, checks = logged(tmp_path / "run", *records), 0, 0
+    assert {len(record.turns) for record in records} == {2, 3}
+    for record in records:
+        game = games.make("kuhn_poker")
+        game.reset(seed=record.seed)
+        for turn in record.turns:
+            state, other = game.state.clone(), "BET" if turn.action == "PASS" else "PASS"
+            checked = False
+            cases: list[tuple[dict[str, str], str, float]] = [
+                ({"first": "nash"}, "", value(state, [nash, uniform])),
+                ({"second": "nash"}, "", value(state, [uniform, nash])),
+                ({}, other, value(state.child(game.word(0) != other), [uniform, uniform])),
+                ({"first": "nash", "second": "nash"}, other, value(state.child(game.word(0) != other), [nash, nash])),
+            ]
+            for others, act, exact in cases:
+                forked = fork(run, record.id, turn.index, others, act, n=N)
+                unchanged = value(state, [uniform, uniform])
+                arms = [(forked.forked, exact)] + [(forked.unchanged, unchanged)] * (not checked)
+                checked = True  # the replays without a change are the same each time
+                for arm, known in arms:
+                    values = arm["payoff first"]
+                    assert len(values) == N
+                    wide, narrow = mean_ci(values, ANY, 0.9999), forked.mean(arm, "payoff first")
+                    assert wide.low - 1e-9 <= known <= wide.high + 1e-9, (record.id, turn.index, others, act)
+                    missed += not narrow.low - 1e-9 <= known <= narrow.high + 1e-9
+                    checks += 1
+                difference = forked.difference("payoff first")
+                assert abs(difference.estimate - (exact - unchanged)) < 0.6
+            game.step(turn.action)
+    assert checks > 80 and missed <= 0.09 * checks
+
+
+def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) -> None:
+    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    run = logged(tmp_path / "run", record)
+    one, two, more = (fork(run, record.id, 0, {"second": "nash"}, n=n).forked["payoff first"] for n in (20, 20, 30))
+    assert one == two == more[:20] and len(set(one)) > 1
+
+
+# -- what is replayed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("game", "brains", "others"),
+    [
+        ("desk", {"agent": "oracle"}, {"agent": "noop"}),
+        ("clinic", {"doctor": "asker"}, {"doctor": "random_asker"}),
+        ("tic_tac_toe", {"first": "mcts:20", "second": "minimax"}, {"first": "random"}),
+        ("negotiation", {"opener": "rubinstein", "responder": "exploiter:random"}, {"responder": "rubinstein"}),
+    ],
+)
+def test_games_and_simulators_with_tools_are_forked_at_every_turn(
+    tmp_path: Path, game: str, brains: dict[str, str], others: dict[str, str]
+) -> None:
+    seats = games.make(game).possible_agents
+    brains = brains if set(brains) == set(seats) else dict(zip(seats, brains.values(), strict=False))
+    others = {seat if seat in seats else seats[0]: who for seat, who in others.items()}
+    record = played(game, 5, brains)
+    assert record.status == "finished" and len(record.turns) > 2, record.reason
+    run = logged(tmp_path / "run", record)
+    for turn in record.turns:
+        forked = fork(run, record.id, turn.index, others, n=3)
+        assert not forked.failed and len(forked.forked[f"payoff {seats[0]}"]) == 3
+    last = fork(run, record.id, len(record.turns) - 1, act=record.turns[-1].action, n=2)
+    told = {name: values[0] for name, values in last.forked.items()}
+    assert {name: last.logged[name] for name in told} == told, "the last act again: the same end"
+
+
+def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> None:
+    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    heard = record.turns[1]._replace(messages=(Message(sender="first", text="RAISE"),))
+    moved = record.turns[1]._replace(seat="first")
+    run = logged(
+        tmp_path / "run",
+        replace(record, id="0001-0001", turns=(record.turns[0], heard, *record.turns[2:])),
+        replace(record, id="0001-0002", turns=(record.turns[0], moved, *record.turns[2:]), rules=9),
+        replace(record, id="0001-0003", turns=(*record.turns, record.turns[0]._replace(index=len(record.turns)))),
+    )
+    for match, turn, line in (
+        ("0001-0001", 1, "0001-0001 cannot be forked: at turn 2 second now sees something else than it did"),
+        ("0001-0002", 1, "0001-0002 cannot be forked: turn 2 is now second's, not first's (rules 9 then, 1 now)"),
+        ("0001-0003", len(record.turns), "0001-0003 cannot be forked: the game now ends before turn"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            fork(run, match, turn, act="PASS")
+        assert str(error.value).startswith(line)
+
+
+def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroken: Path) -> None:
+    """Its stream up to its first new reply is the logged one's, but for the log-probabilities nothing is computed."""
+    reader = RunReader(unbroken)
+    record = next(
+        record
+        for record in map(MatchRecord.from_json, reader.matches())
+        if record.status == "finished" and len(record.turns) >= 3 and record.seats["opener"].trained
+    )
+    last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
+    (contender,) = Contenders().load(f"{unbroken}:shared")
+    parting = Parting(record, last)
+    plan = MatchPlan("f", record.iteration, record.game, record.options, record.seed, record.seats, draws=(1,))
+    again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, Joining(contender, parting)), 0, Limits()))
+    assert again.status == "finished" and again.turns[:last] == tuple(
+        turn._replace(seconds=new.seconds, rewards=new.rewards)
+        for turn, new in zip(record.turns[:last], again.turns, strict=False)
+    )
+    (own,), (new,) = record.streams[record.turns[last].seat], again.streams[record.turns[last].seat]
+    parted = own.turns.index(last)
+    for field in ("ids", "mask", "logprobs", "turns"):
+        assert getattr(new, field)[:parted] == getattr(own, field)[:parted], field
+
+
+def long_match() -> MatchRecord:
+    """One in which the first seat moves twice."""
+    records = (played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))
+    return next(record for record in records if len(record.turns) == 3)
+
+
+def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = long_match()
+    last = [turn for turn in record.turns if turn.seat == "first"][-1]
+    run = logged(tmp_path / "run", record)
+    (tmp_path / "recalls.yaml").write_text('role: recalls\nsystem: ""\nturn: your act?\nreply: {format: free}\n')
+    with Server(says(completion("BET"))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        loader = Contenders(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
+        forked = fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader)
+        assert len(forked.forked["payoff first"]) == 2 and len(server.asked) == 2, "the past is not asked again"
+        chat = server.asked[-1][2]["messages"]
+    assert last.index == 2 and [m["content"] for m in chat if m["role"] == "assistant"][-1] == record.turns[0].action
+
+
+def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(says(completion("BET"))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1)
+        chat = server.asked[-1][2]["messages"]
+    assert not any("PLAY 4" in message["content"] for message in chat), "those are the examples of the role player"
+
+
+def test_where_no_fork_is_finished_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(says({"error": {"message": "out of order"}}, 400)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with pytest.raises(PlayError, match=r"no fork of 0001-0003 was finished: .*out of order"):
+            fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2)
+
+
+def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
+    class Reader(BrainContender):
+        def check(self, name: str, game: Any, seat: str) -> None:
+            pass
+
+        def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> Any:
+            from agents.players.human import Human
+
+            class Reads(Human):
+                async def act(self, view: View) -> Act:
+                    read.append((view.turn, [message["text"] for message in view.messages]))
+                    return Act("PASS", "PASS", "", "", "script")
+
+            return Reads(None)  # type: ignore[arg-type]
+
+    read: list[tuple[int, list[str]]] = []
+    record = long_match()
+    fork(logged(tmp_path / "run", record), record.id, 2, {"first": "human"}, n=1, person=Reader("human"))
+    assert read == [(2, ["BET"])]
+
+
+# -- as a command ------------------------------------------------------------------------------------------
+
+
+def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> None:
+    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    run, out = logged(tmp_path / "run", record), tmp_path / "fork.json"
+    arguments = ["fork", run, record.id, "--turn", "1", "--seat", "first=nash", "-n", "50"]
+    told = arena(*arguments, "--json", "--out", out)
+    data = json.loads(told.out)
+    assert told.code == 0 and json.loads(out.read_text()) == data
+    assert data["sat"] == {"first": "random", "second": "random"} and data["others"] == {"first": "nash"}
+    figure = data["figures"]["payoff first"]
+    assert figure["logged"] == record.payoffs["first"] and len(figure["forked"]) == 3
+    assert figure["difference"][0] == pytest.approx(figure["forked"][0] - figure["unchanged"][0])
+    shown = arena(*arguments).out
+    assert shown.startswith(f"{record.id} of kuhn_poker from turn 1 on (first: was {record.turns[0].action})")
+    assert "50 forks: first = nash, second = random" in shown and "payoff second" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["0001-0003", "--turn", "9", "--act", "BET"], "0001-0003 has turns 1 to"),
+        (["0001-0003", "--turn", "1"], "a fork needs something that is another: somebody at a seat, or an act"),
+        (["0001-0003", "--turn", "1", "--seat", "frist=nash"], "0001-0003 has no seat 'frist' — did you mean 'first'?"),
+        (["0001-0003", "--turn", "1", "--seat", "first=nahs"], "unknown contender 'nahs' — did you mean 'nash'?"),
+        (["0001-0003", "--turn", "1", "--seat", "first"], "--seat first: write SEAT=WHO"),
+        (["0001-0003", "--turn", "1", "--seat", "first=rubinstein"], "rubinstein plays negotiation, not kuhn_poker"),
+        (["0001-0004", "--turn", "1", "--act", "BET"], "{run} has no match '0001-0004' — did you mean '0001-0003'?"),
+    ],
+)
+def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    assert refused("fork", run, *arguments).startswith(line.format(run=run))
+
+
+def test_nobody_is_asked_where_nobody_is(tmp_path: Path) -> None:
+    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with pytest.raises(ConfigError, match="nobody can be asked to play first"):
+        fork(run, "0001-0003", 0, {"first": "human"})
+    with pytest.raises(StoreError, match="has no match"):
+        fork(run, "9", 0, act="BET")

