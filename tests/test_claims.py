@@ -37,7 +37,8 @@ def row(of: Results) -> tuple[str, ...]:
     ours = "; ".join(f"{a.arm} {a.first.estimate:.2f} → {told(a.last)}" for a in of.arms)
     figure = f"[{of.spec.figure}](../tests/benchmarks/results/study-{of.name}.png)"
     said = of.verdict
-    command = f"`arena study {of.name} --seeds {of.seeds}`"
+    some = "" if [*of.curves] == of.spec.names else f" --arms {','.join(of.curves)}"
+    command = f"`arena study {of.name} --seeds {of.seeds}{some}`"
     claim = f"{of.spec.claim} ({of.spec.replicates})"
     return (
         claim,

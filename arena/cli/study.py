@@ -50,14 +50,14 @@ def study(
     Example: arena study negotiation-nano --seeds 3 --arms all --jobs 2
     """
     from arena.evaluate.study import results as found
-    from arena.evaluate.study.plan import plan
+    from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.plot import plot
     from arena.evaluate.study.runs import Runner, cores
 
     experiment = _experiment(recipe)
     folder = out or Path("runs") / f"study-{experiment.name}"
-    if redraw and not folder.is_dir():
-        raise ConfigError(f"--redraw: there is no folder {folder}: name the study's with --out")
+    if redraw and not (folder / EXPERIMENT).exists():
+        raise ConfigError(f"--redraw: there is no study in {folder}: name its folder with --out")
     planned = plan(experiment, folder, _chosen(experiment, arms), seeds, _fitted)
     runner = Runner(planned, jobs or cores())
     if not redraw:

@@ -104,7 +104,7 @@ def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> 
     assert "cannot be read" in refused("study", str(tmp_path / "nowhere.yaml"), *out)
     uneven = written(tmp_path, arms={"zero": ["credit.estimator=zero", "play.matches=8"]})
     assert "study.arms.zero: plays 3 × 8 matches, mars 3 × 4" in refused("study", uneven, *out)
-    assert "there is no folder" in refused("study", "negotiation-nano", "--redraw", *out)
+    assert "--redraw: there is no study in" in refused("study", "negotiation-nano", "--redraw", *out)
     assert "no arm 'zeor'" in refused("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
     assert not (tmp_path / "study").exists()
 
