@@ -229,7 +229,6 @@ def _experiment(
 ) -> Experiment:
     """The experiment that the options describe, checked."""
     import games
-    from arena.config.arms import arm_layers
     from arena.config.layers import compose, file_layer, recipe_layer, set_layer, with_policies
     from arena.config.recipe import recipe_of
 
@@ -239,6 +238,8 @@ def _experiment(
     whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
     layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game), *own]
     if arm:
+        from arena.config.arms import arm_layers
+
         below = compose(layers)
         layers += arm_layers(below, arm, below.seed if seed is None else seed)
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
