@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from arena.config.layers import compose, recipe_layer
+from arena.evaluate.study.plot import drawn
 from arena.evaluate.study.results import Results, read
+from tests.legible import complaints
 
 ROOT = Path(__file__).parents[1]
 PAGE, KEPT = ROOT / "docs" / "claims.md", ROOT / "tests" / "benchmarks" / "results"
@@ -70,6 +72,7 @@ def test_a_kept_study_is_that_of_its_recipe(file: Path) -> None:
     found = read(file)
     assert found.spec == compose([recipe_layer(found.name)]).study
     assert file.stem == f"study-{found.name}" and file.with_suffix(".png").exists()
+    assert not complaints(drawn(found))
 
 
 if __name__ == "__main__":

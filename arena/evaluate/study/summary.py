@@ -1,6 +1,6 @@
 """What the runs of a study come to: first and last values, differences paired by seed, and the verdict by the rule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -101,8 +101,7 @@ def _gain(rule: RuleSpec, difference: Interval) -> Interval:
     return Interval(-estimate, -high, -low) if rule.less_is_better else difference
 
 
-def _word(rule: RuleSpec, gains: Any) -> Word:
-    gains = list(gains)
+def _word(rule: RuleSpec, gains: Collection[Interval]) -> Word:
     if all(gain.low > rule.by for gain in gains):
         return "holds"
     return "contradicted" if any(gain.high < rule.by for gain in gains) else "not shown"
