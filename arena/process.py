@@ -6,11 +6,13 @@ changes a number that is computed. Who would rather save memory than time gives 
 
 import ctypes
 import os
+import signal
 import sys
 from contextlib import suppress
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_PR_SET_PDEATHSIG = 1
 
 
 def prepare() -> None:
@@ -36,6 +38,14 @@ def give_back() -> None:
     """Give the system what was freed and kept for the next step: for who has less memory than time."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+
+
+def end_with(parent: int) -> None:
+    """Have this process, just forked, be told to end (SIGTERM) when its parent is gone, however that came about."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def _keep_buffers() -> None:

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from agents.errors import ChatError, EngineError, RoleError, WeightsError
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, fork, init, matrix, play, serve, weights
+from arena.cli import catalogue, check, credit, evaluate, fork, init, matrix, play, serve, study, weights
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
 from arena.cli.offered import Commands
@@ -53,6 +53,7 @@ app.command("eval")(evaluate.eval_)
 app.command("tournament")(evaluate.tournament_)
 app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
+app.command("study")(study.study)
 app.command("credit")(credit.credit)
 app.command("fork")(fork.fork)
 app.command("init")(init.init)
@@ -151,6 +152,7 @@ def run_selfplay(
     config: Annotated[
         Path | None, typer.Option(help="A YAML file laid over the recipe; without --game, a whole experiment.")
     ] = None,
+    arm: Annotated[str, typer.Option(help="One of the arms that its section `study` names, such as a control.")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over all; repeatable.")
     ] = None,
@@ -169,12 +171,12 @@ def run_selfplay(
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     if not (game or recipe or config):
-        if any((set_, policies, engine, roles, iterations, seed, out)):
+        if any((arm, set_, policies, engine, roles, iterations, seed, out)):
             raise ConfigError("what is to be played? Add --game, --recipe or --config (arena run selfplay lists them)")
         _print_rows(catalogue.to_play(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    experiment = _experiment(game, recipe, config, settings, policies, roles, iterations, seed)
+    experiment = _experiment(game, recipe, config, arm, settings, policies, roles, iterations, seed)
     from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
@@ -218,6 +220,7 @@ def _experiment(
     game: str,
     recipe: str,
     config: Path | None,
+    arm: str,
     assignments: Iterable[str],
     policies: str,
     roles: Path | None,
@@ -234,6 +237,11 @@ def _experiment(
     own = [file_layer(config)] if config else []
     whole = not recipe and not game and any(key in layer.data for layer in own for key in ("game", "tables"))
     layers = own if whole else [recipe_layer(recipe) if recipe else recipe_of(game), *own]
+    if arm:
+        from arena.config.arms import arm_layers
+
+        below = compose(layers)
+        layers += arm_layers(below, arm, below.seed if seed is None else seed)
     flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
     flags["game.name"] = game if recipe and game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]

@@ -65,7 +65,7 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     if kind == "recipes":
         from arena.config.layers import recipe_names
 
-        return [{"recipe": name, "what": _recipe_line(name)} for name in recipe_names()]
+        return [_recipe(name) for name in recipe_names()]
     if kind == "presets":
         return [_preset(name, preset) for name, preset in PRESETS.items()]
     from arena.config.parts import described
@@ -127,6 +127,16 @@ def _first_line(thing: Any) -> str:
     """The first sentence of a docstring; of the class, where a partial makes one with settings."""
     target = getattr(thing, "func", thing)
     return (inspect.getdoc(target) or "").split("\n", 1)[0]
+
+
+def _recipe(name: str) -> dict[str, str]:
+    """A recipe with what its study says: of which family, how long a run takes, which paper."""
+    from arena.config.layers import recipe_layer
+
+    study = recipe_layer(name).data.get("study", {})
+    minutes = f"{study['minutes']:g}" if study else ""
+    of = {"family": study.get("family", ""), "minutes": minutes, "replicates": study.get("replicates", "")}
+    return {"recipe": name, **of, "what": _recipe_line(name)}
 
 
 def _recipe_line(name: str) -> str:

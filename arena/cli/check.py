@@ -66,10 +66,13 @@ def check_experiment(
 
     Example: arena check experiment mine.yaml --set play.matches=64
     """
+    from arena.config.arms import check_arms
     from arena.config.layers import compose, file_layer, set_layer, to_yaml
     from arena.preflight import preflight
 
     experiment = compose([file_layer(file), *map(set_layer, set_ or [])])
+    if experiment.study:
+        check_arms(experiment)
     console = PlainConsole()
     prepared = preflight(experiment, lambda what: None)
     if as_json:

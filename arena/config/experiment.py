@@ -9,10 +9,9 @@ from agents.engines.spec import EngineSpec
 from agents.players.spend import EndpointSpec
 from arena.config.parts import Chosen, Kind, Kinds
 from arena.config.paths import ContenderName, Folder, GameName, ModelName, OptionValue, RoleName
+from arena.config.spec import STRICT, Name, Positive
+from arena.config.study import StudySpec
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Positive = Annotated[int, Field(ge=1, le=10**9)]
-"""Far beyond any use, and still within what torch and NumPy count with."""
 Matches = Annotated[int, Field(ge=1, le=10**6)]
 """All of them are planned, and held, at once."""
 Share = Annotated[float, Field(ge=0, le=1e6)]
@@ -24,9 +23,7 @@ Nonfinite = Literal["stop", "skip"]
 class Spec(BaseModel):
     """Base of all parts of an experiment: unknown keys and wrong types are errors."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    model_config = STRICT
 
 
 class GameSpec(Spec):
@@ -359,6 +356,8 @@ class Experiment(Spec):
     """Further servers by name, for policies written `endpoint@NAME:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
     """When the run is committed."""
+    study: StudySpec | None = None
+    """What runs of it are to show (`arena study`); a run itself does not ask."""
 
     @property
     def bf16(self) -> bool:

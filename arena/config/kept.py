@@ -19,6 +19,7 @@ MAY_CHANGE = (
     "iterations",
     "checkpoint",
     "evaluate",
+    "study",
     "endpoint",
     "threads",
     "engine.max_batch",

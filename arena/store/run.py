@@ -127,6 +127,18 @@ class RunFolder:
         return sorted(dropped)
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process writes in it just now."""
+    if not folder.is_dir():
+        return False
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        with explained(folder / LOCK), lock:
+            return False
+    except Timeout:
+        return True
+
+
 def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
     body = plain(environment, "environment", gaps=True)
     write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")

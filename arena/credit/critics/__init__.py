@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from arena.config.experiment import CreditSpec, Positive
+from arena.config.experiment import CreditSpec
 from arena.config.parts import gives, needs
+from arena.config.spec import Positive
 from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.critics.linear import Linear
 from arena.credit.estimators.gae import discounts

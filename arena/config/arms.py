@@ -1,0 +1,63 @@
+"""Arms of a study: the recipe and, beside it, the same with other settings, all at the same budget."""
+
+from dataclasses import replace
+
+from agents.names import nearest
+from arena.config.experiment import Experiment
+from arena.config.kept import as_plain
+from arena.config.layers import Layer, compose, set_layer
+from arena.config.study import StudySpec
+from arena.errors import ConfigError
+
+
+def study_of(experiment: Experiment) -> StudySpec:
+    """What an experiment is to show; ConfigError where it does not say."""
+    if experiment.study is None:
+        raise ConfigError(f"{experiment.name} has no section `study` that names arms (docs/experiments.md)")
+    return experiment.study
+
+
+def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:
+    """What an arm lays over the experiment: the first only what each run of a study has.
+
+    ConfigError for one that it does not have.
+    """
+    study = study_of(experiment)
+    if arm not in study.names:
+        known = ", ".join(study.names)
+        raise ConfigError(f"{experiment.name} has no arm '{arm}'{nearest(arm, study.names)} (its arms: {known})")
+    each = [_layer("study.each", setting.replace("{seed}", str(seed))) for setting in study.each]
+    return each + [_layer(f"study.arms.{arm}", setting) for setting in study.arms.get(arm, ())]
+
+
+def _layer(place: str, setting: str) -> Layer:
+    layer = set_layer(setting)
+    return replace(layer, source=layer.source.replace("--set", f"{place}:", 1))
+
+
+def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
+    """The experiment as one of its arms."""
+    layers = arm_layers(experiment, arm, seed)
+    return compose([Layer(experiment.name, "", as_plain(experiment)), *layers]) if layers else experiment
+
+
+def check_arms(experiment: Experiment) -> None:
+    """ConfigError where an arm is no experiment, or plays more or fewer matches than the first unless it may."""
+    study = study_of(experiment)
+    most = budget(with_arm(experiment, study.arm))
+    for arm in study.arms:
+        other = budget(with_arm(experiment, arm))
+        if other != most and arm not in study.uneven:
+            raise ConfigError(
+                f"study.arms.{arm}: plays {_told(other)} matches, {study.arm} {_told(most)}: "
+                f"give both the same, or name {arm} in `study.uneven`"
+            )
+
+
+def budget(experiment: Experiment) -> tuple[int, int]:
+    """Iterations, and matches of each, branches among them."""
+    return experiment.iterations, experiment.play.matches * (1 + experiment.play.branch)
+
+
+def _told(budget: tuple[int, int]) -> str:
+    return f"{budget[0]} × {budget[1]}"

@@ -1,0 +1,11 @@
+"""What all parts of an experiment have in common: how strict they are, names, counts."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+"""Unknown keys and wrong types are errors."""
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Positive = Annotated[int, Field(ge=1, le=10**9)]
+"""Far beyond any use, and still within what torch and NumPy count with."""

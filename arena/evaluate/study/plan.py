@@ -1,0 +1,87 @@
+"""What a study runs: every arm with every seed, as one experiment that its folder keeps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.config.arms import check_arms, study_of, with_arm
+from arena.config.experiment import Experiment
+from arena.config.kept import changes
+from arena.config.layers import compose, file_layer, to_yaml
+from arena.config.paths import anchored
+from arena.config.study import StudySpec
+from arena.errors import ConfigError
+from arena.store.files import make_folder, write_atomic
+
+EXPERIMENT = "experiment.yaml"
+"""In a study's folder: what all of its runs are, but for their arms and seeds."""
+
+
+class Run(NamedTuple):
+    """One arm with one seed."""
+
+    arm: str
+    seed: int
+    path: Path
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study's folder, its experiment, and which arms and how many seeds of it are wanted."""
+
+    folder: Path
+    experiment: Experiment
+    arms: Sequence[str]
+    seeds: int
+
+    @property
+    def spec(self) -> StudySpec:
+        """Arms, figure and rule."""
+        return study_of(self.experiment)
+
+    @property
+    def runs(self) -> list[Run]:
+        """Seed by seed, so that whoever stops early has all arms of the first ones."""
+        return [self.run(arm, seed) for seed in range(self.seeds) for arm in self.arms]
+
+    def run(self, arm: str, seed: int) -> Run:
+        """Where this one lies."""
+        return Run(arm, seed, self.folder / f"{arm}-{seed}")
+
+    def iterations(self, arm: str) -> int:
+        """How many a run of the arm has."""
+        return with_arm(self.experiment, arm).iterations if arm in self.spec.uneven else self.experiment.iterations
+
+
+def plan(
+    experiment: Experiment, folder: Path, arms: Sequence[str], seeds: int, fitted: Callable[[Experiment], Experiment]
+) -> Plan:
+    """A study in its folder, begun or gone on with; `fitted` settles what is left to the machine, once for all runs.
+
+    ConfigError where its arms are no experiments or not of one budget, or where the folder has something else.
+    """
+    check_arms(experiment)
+    wanted, kept = anchored(experiment), folder / EXPERIMENT
+    if kept.exists():
+        return Plan(folder, _same(compose([file_layer(kept)]), wanted, kept), arms, seeds)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} is there and no study's folder (it has no {EXPERIMENT}): choose another --out")
+    begun = fitted(wanted)
+    make_folder(folder)
+    write_atomic(kept, to_yaml(begun))
+    return Plan(folder, begun, arms, seeds)
+
+
+def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:
+    """The kept experiment; ConfigError where another one is wanted, be it only another rule of the verdict."""
+    left = {name: getattr(kept, name) for name in ("threads", "precision") if getattr(wanted, name) == "auto"}
+    if other := changes(kept, wanted.model_copy(update=left)):
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        raise ConfigError(f"{place} is another experiment: {other[0]}{more}: restore it, or choose another --out")
+    return kept

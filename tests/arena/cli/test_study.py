@@ -1,0 +1,131 @@
+"""`arena study` as a user types it: from nothing to a verdict, killed on the way, failing, refused."""
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from arena.config.layers import compose, file_layer, recipe_layer, set_layer, to_yaml
+from arena.store.reader import RunReader
+from arena.store.run import in_use
+from tests.arena.tiny import SETTINGS, Child, arena, refused
+
+SECTION = {
+    "replicates": "nobody", "claim": "tiny things learn", "published": "none", "family": "negotiation", "minutes": 0.1,
+    "figure": "valid_rate", "last": 2, "arm": "mars", "arms": {"zero": ["credit.estimator=zero"]},
+    "warm": ["zero"], "verdict": {"better_than": ["zero"]},
+}  # fmt: skip
+ITERATIONS = 3
+
+
+def written(folder: Path, **changed: object) -> Path:
+    """A tiny experiment with a study."""
+    layers = [recipe_layer("negotiation-nano"), *map(set_layer, [*SETTINGS, f"iterations={ITERATIONS}"])]
+    data = yaml.safe_load(to_yaml(compose(layers)))
+    data["study"] = {**SECTION, **changed}
+    file = folder / "tiny.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    words = ["study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
+    child = Child(tmp_path / "first", *words)
+    assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
+    assert in_use(folder / "mars-0")
+    child.signal(signal.SIGKILL)
+    assert child.end().code == -signal.SIGKILL
+    told = Child(tmp_path / "second", *words).end(400)
+    assert told.code == 0, told.err
+    for run in ("mars-0", "zero-0"):
+        reader = RunReader(folder / run)
+        assert [row["iteration"] for row in reader.metrics()] == list(range(1, ITERATIONS + 1))
+        assert len({row["id"] for row in reader.matches()}) == len(list(reader.matches())) == 4 * ITERATIONS
+    assert RunReader(folder / "mars-0").environment()["commands"][1:], "it was gone on with, not begun anew"
+    warm = yaml.safe_load(RunReader(folder / "zero-0").config())["policies"]["shared"]
+    assert warm["imitate"] is None and "mars-0/checkpoints/0000" in warm["model"]
+    data = json.loads(told.out)
+    assert data == json.loads((folder / "study.json").read_text()) and (folder / "study.png").stat().st_size > 5000
+    assert data["verdict"] == {"verdict": "not judged", "because": "one seed has no interval: run two or more"}
+    assert data["summary"]["zero"]["first_arm_minus"]["low"] is None and data["missing"] == []
+    assert [len(run["curve"]) for run in data["runs"]] == [ITERATIONS] * 2 and data["runs"][0]["seconds"] > 0
+    assert data["arms"]["zero"] == {"set": ["credit.estimator=zero"], "iterations": 3, "matches": 4}
+    assert "torch" in data["machine"]["versions"] and data["command"].startswith("arena study")
+    began = time.monotonic()
+    again = arena(*words[:-1], "--redraw")
+    assert again.code == 0 and "mars minus it" in again.out and "tiny things learn" in again.out
+    assert time.monotonic() - began < 30, "what is done is not done again"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they end what they have begun")
+def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    child = Child(tmp_path / "it", "study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder)
+    assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0000").exists())
+    child.signal(signal.SIGKILL)
+    child.end()
+    deadline = time.monotonic() + 60
+    while in_use(folder / "mars-0"):
+        assert time.monotonic() < deadline, "it plays on"
+        time.sleep(0.1)
+    assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS
+
+
+def test_a_run_that_fails_is_a_line_and_the_others_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    (folder / "mars-0").mkdir(parents=True)
+    file = written(tmp_path, warm=[])
+    (folder / "mars-0" / "foreign.txt").write_text("mine")
+    (folder / "experiment.yaml").write_text(file.read_text())
+    told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
+    assert told.code == 1
+    (line,) = [line for line in told.err.splitlines() if "failed" in line]
+    assert (
+        line.startswith("arena: mars, seed 0 failed") and "is not empty" in line and str(folder / "mars-0.log") in line
+    )
+    assert "missing: mars-0" in told.out and "not judged: 0 of 1 runs of mars are there" in told.out
+    assert len(RunReader(folder / "zero-0").metrics()) == ITERATIONS
+
+
+def test_a_figure_that_there_is_none_of_ends_it_after_an_iteration(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    file = written(tmp_path, figure="valid_rat")
+    told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
+    assert told.code == 2
+    assert told.line.startswith("study.figure: no figure 'valid_rat' — did you mean 'valid_rate'?")
+    assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS and not (folder / "zero-0").exists()
+
+
+def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "study"]
+    assert "no section `study`" in refused("study", "tic_tac_toe-nano", *out)
+    assert "unknown recipe 'negotiation-nan'" in refused("study", "negotiation-nan", *out)
+    assert "--arms: no arm 'zeor' — did you mean 'zero'?" in refused(
+        "study", "negotiation-nano", "--arms", "zeor", *out
+    )
+    assert "cannot be read" in refused("study", str(tmp_path / "nowhere.yaml"), *out)
+    uneven = written(tmp_path, arms={"zero": ["credit.estimator=zero", "play.matches=8"]})
+    assert "study.arms.zero: plays 3 × 8 matches, mars 3 × 4" in refused("study", uneven, *out)
+    assert "--redraw: there is no study in" in refused("study", "negotiation-nano", "--redraw", *out)
+    assert "no arm 'zeor'" in refused("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
+    assert not (tmp_path / "study").exists()
+
+
+def test_one_arm_runs_by_itself(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    told = Child(tmp_path / "it", "run", "selfplay", "--config", written(tmp_path), "--arm", "zero", "--out", run).end()
+    assert told.code == 0, told.err
+    assert compose([file_layer(run / "config.yaml")]).credit.estimator.name == "zero"
+    assert {row["learn"]["shared"]["advantage_size"] for row in RunReader(run).metrics()} == {0.0}
+
+
+def test_recipes_are_listed_with_what_they_replicate() -> None:
+    rows = {row["recipe"]: row for row in json.loads(arena("list", "recipes", "--json").out)}
+    assert rows["negotiation-nano"]["family"] == "negotiation" and "MARS" in rows["negotiation-nano"]["replicates"]
+    assert float(rows["negotiation-nano"]["minutes"]) > 0
+    assert rows["tic_tac_toe-nano"]["replicates"] == ""

@@ -1,0 +1,137 @@
+"""Studies on made numbers: the verdict by its rule, differences paired by seed, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config.layers import compose, recipe_layer
+from arena.config.study import StudySpec
+from arena.errors import ConfigError, StoreError
+from arena.evaluate.study import results as kept
+from arena.evaluate.study.plan import EXPERIMENT, Plan, plan
+from arena.evaluate.study.plot import drawn
+from arena.evaluate.study.results import Results
+from arena.evaluate.study.runs import Runner, warm_settings
+from arena.evaluate.study.summary import Ends, figure_in, judged
+from arena.statistics import paired_ci
+from tests.legible import complaints
+
+SPEC: dict[str, Any] = {
+    "replicates": "a paper", "claim": "it learns", "published": "1", "family": "none", "minutes": 1.0,
+    "figure": "mean_payoff", "last": 2, "arm": "mars", "arms": {"zero": ["credit.estimator=zero"], "other": []},
+    "verdict": {"better_than": ["zero"]},
+}  # fmt: skip
+
+
+def spec(**rule: Any) -> StudySpec:
+    return StudySpec.model_validate({**SPEC, "verdict": {**SPEC["verdict"], **rule}})
+
+
+def ends(mars: list[float], zero: list[float], **others: list[float]) -> Ends:
+    curves = {
+        arm: {s: [0.0, v, v] for s, v in enumerate(vs)} for arm, vs in {"mars": mars, "zero": zero, **others}.items()
+    }
+    return Ends(curves, "mean_payoff", 2)
+
+
+def word(of: Ends, seeds: int = 3, **rule: Any) -> str:
+    return judged(spec(**rule), of.last, of.bounds, seeds).verdict
+
+
+def test_the_verdict_follows_the_rule() -> None:
+    better = ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1])
+    worse, alike = ends([1.0, 1.2, 1.1], [3.0, 3.1, 3.2]), ends([1.0, 2.0, 3.0], [2.0, 1.0, 3.1])
+    assert [word(of) for of in (better, worse, alike)] == ["holds", "contradicted", "not shown"]
+    assert [word(of, less_is_better=True) for of in (better, worse, alike)] == ["contradicted", "holds", "not shown"]
+    assert word(better, by=1.9) == "not shown", "2.0 on the mean, and its interval reaches below"
+    assert word(better, by=2.9) == "contradicted"
+    assert word(better, by=1.8) == "not shown" and word(better, by=1.8, interval=0.5) == "holds"
+
+
+def test_all_comparisons_have_to_hold_and_one_is_enough_to_contradict() -> None:
+    both = {"better_than": ["zero", "other"]}
+    assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1], other=[2.0, 4.0, 3.0]), **both) == "not shown"
+    assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1], other=[5.0, 5.2, 5.1]), **both) == "contradicted"
+
+
+def test_nothing_is_judged_before_all_runs_that_it_compares_are_there() -> None:
+    assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2])) == "not judged"
+    assert word(ends([3.0], [1.0]), seeds=1) == "not judged"
+    of = ends([3.0, 3.1], [1.0, 1.2])
+    assert judged(spec(), {"mars": of.last["mars"]}, of.bounds, 2).because == "0 of 2 runs of zero are there"
+
+
+def test_differences_are_paired_by_seed_and_ends_are_means_of_the_last() -> None:
+    curves = {
+        "mars": {0: [0.0, 1.0, 3.0], 2: [0.0, 5.0, 7.0]},
+        "zero": {0: [0.5, 1.0, 1.0], 1: [9.0, 9.0, 9.0], 2: [0, 2.0, 4.0]},
+    }
+    of = Ends(curves, "mean_payoff", 2)
+    assert of.last["mars"] == {0: 2.0, 2: 6.0}
+    zero = of.summary("zero", "mars")
+    assert zero.behind == paired_ci([1.0, 3.0], [2.0, 6.0]), "seed 1 has no partner"
+    assert of.summary("mars", "mars").behind is None
+    assert of.summary("mars", "mars").change == paired_ci([0.0, 0.0], [2.0, 6.0])
+
+
+def test_a_figure_is_found_where_it_is_and_an_unknown_one_is_a_line() -> None:
+    row = {"iteration": 1, "mean_payoff": 0.5, "report": {"deal": 0.25}, "payoff": {"opener": 2.0}}
+    assert [figure_in(row, name) for name in ("mean_payoff", "deal", "payoff.opener")] == [0.5, 0.25, 2.0]
+    with pytest.raises(ConfigError, match=r"no figure 'dael' — did you mean 'deal'.*payoff.opener"):
+        figure_in(row, "dael")
+
+
+def test_a_picture_is_legible() -> None:
+    curves = {arm: {s: [0.1 * s, 0.5, 0.6 + 0.1 * s] for s in range(3)} for arm in ("mars", "zero")}
+    assert not complaints(drawn(Results("a study", spec(), 3, curves)))
+
+
+# -- plans -------------------------------------------------------------------------------------------------
+
+
+def planned(folder: Path, **changed: Any) -> Plan:
+    experiment = compose([recipe_layer("negotiation-nano")]).model_copy(update=changed)
+    return plan(experiment, folder, ["mars", "zero"], 2, lambda it: it)
+
+
+def test_a_study_s_folder_keeps_what_its_runs_are(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    first = planned(folder)
+    assert (folder / EXPERIMENT).exists() and planned(folder) == first
+    assert [run.path.name for run in first.runs] == ["mars-0", "zero-0", "mars-1", "zero-1"]
+    with pytest.raises(ConfigError, match=r"experiment.yaml is another experiment: iterations \(20 → 7\)"):
+        planned(folder, iterations=7)
+    study = first.spec.model_copy(update={"verdict": first.spec.verdict.model_copy(update={"by": -1.0})})
+    with pytest.raises(ConfigError, match=r"study.verdict.by \(0.0 → -1.0\)"):
+        planned(folder, study=study)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="no study's folder"):
+        planned(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None:
+    of = planned(tmp_path / "study")
+    warm = Plan(
+        of.folder, of.experiment.model_copy(update={"study": of.spec.model_copy(update={"warm": ["zero"]})}), of.arms, 1
+    )
+    first, zero = warm.runs
+    runner = Runner(warm, 2)
+    assert runner.left == 40 and not runner._may_begin(zero) and runner._may_begin(first)
+    (first.path / "checkpoints" / "0000").mkdir(parents=True)
+    assert runner._may_begin(zero)
+    assert warm_settings(warm, zero, first) == [
+        "policies.shared.imitate=null", "policies.shared.adapter=null",
+        f'policies.shared.model="{first.path.absolute()}@0:shared"',
+    ]  # fmt: skip
+    assert warm_settings(warm, first, first) == []
+
+
+def test_damaged_results_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(StoreError, match="cannot be read as a study's results"):
+        kept.read(tmp_path / "study.json")

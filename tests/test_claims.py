@@ -1,0 +1,79 @@
+"""docs/claims.md says what the kept results of studies say, judged anew by the rule that each states.
+
+python -m tests.test_claims    # writes the page from tests/benchmarks/results/study-*.json
+"""
+
+from pathlib import Path
+
+import pytest
+
+from arena.config.layers import compose, recipe_layer
+from arena.evaluate.study.plot import drawn
+from arena.evaluate.study.results import Results, read
+from tests.legible import complaints
+
+ROOT = Path(__file__).parents[1]
+PAGE, KEPT = ROOT / "docs" / "claims.md", ROOT / "tests" / "benchmarks" / "results"
+HEAD = """\
+# Published mechanisms, in real games
+
+A row for each recipe whose study was run, made from `tests/benchmarks/results/study-*.json` by
+`python -m tests.test_claims`, never typed. The rule stands in the recipe, written before the runs: in each comparison
+the interval of the difference, paired by seed, has to lie above what is asked for; *contradicted* where it lies below,
+*not shown* otherwise. First and last are means over seeds with 95 % intervals. How a study is run:
+[experiments](experiments.md#a-study-arms-seeds-a-verdict).
+
+| claim | published | ours | verdict | command |
+|---|---|---|---|---|
+"""
+FILES = sorted(KEPT.glob("study-*.json"))
+
+
+def page() -> str:
+    """The page, from what is kept."""
+    return HEAD + "".join(f"| {' | '.join(cell(text) for text in row(read(file)))} |\n" for file in FILES)
+
+
+def row(of: Results) -> tuple[str, ...]:
+    """What one study claims, what was published, what was seen, and what that means."""
+    ours = "; ".join(f"{a.arm} {a.first.estimate:.2f} → {told(a.last)}" for a in of.arms)
+    figure = f"[{of.spec.figure}](../tests/benchmarks/results/study-{of.name}.png)"
+    said = of.verdict
+    some = "" if [*of.curves] == of.spec.names else f" --arms {','.join(of.curves)}"
+    command = f"`arena study {of.name} --seeds {of.seeds}{some}`"
+    claim = f"{of.spec.claim} ({of.spec.replicates})"
+    return (
+        claim,
+        of.spec.published,
+        f"{figure}: {ours}; {of.seeds} seeds",
+        f"**{said.verdict}**: {said.because}",
+        command,
+    )
+
+
+def told(interval: tuple[float, float, float]) -> str:
+    """A mean with its interval."""
+    mean, low, high = (value + 0.0 for value in interval)
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]" if low == low else f"{mean:.2f}"
+
+
+def cell(text: str) -> str:
+    """As it stands in a table."""
+    return text.replace("|", r"\|")
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    assert PAGE.read_text("utf-8") == page(), "renew it: python -m tests.test_claims"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_kept_study_is_that_of_its_recipe(file: Path) -> None:
+    """The rule by which it is judged is the one that the recipe states now, and its picture is there."""
+    found = read(file)
+    assert found.spec == compose([recipe_layer(found.name)]).study
+    assert file.stem == f"study-{found.name}" and file.with_suffix(".png").exists()
+    assert not complaints(drawn(found))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
