@@ -78,18 +78,20 @@ class Policy:
         train: bool,
         adapter: NewAdapter | None = None,
         bases: Callable[[Path], Any] | None = None,
+        narrow: bool = False,
     ) -> "Policy":
         """The policy that began as `source`; if it learns, a module with the weights of `folder`.
 
         It is an adapter where `source` is one, or where a new `adapter` is asked for, which `folder` may hold already;
-        then its base comes from `bases`. WeightsError or ChatError where that cannot be.
+        then its base comes from `bases`. With `narrow` whole weights are held in bfloat16. WeightsError or ChatError
+        where that cannot be.
         """
         tokenizer, frame = speech_of(source)
         policy = Policy(name, source, None, tokenizer, frame, train)
         if not train:
             return policy
         if adapter is None and not is_adapter(source):
-            policy.model = load_module(folder)
+            policy.model = load_module(folder, narrow=narrow)
             return policy
         from agents.adapter import adapted, load_adapter
         from agents.weights import base_folder
@@ -168,12 +170,12 @@ def trainable(model: Any) -> dict[str, Any]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def load_module(folder: Path, frozen: bool = False) -> Any:
-    """The folder's model where it is to compute, in float32."""
+def load_module(folder: Path, frozen: bool = False, narrow: bool = False) -> Any:
+    """The folder's model where it is to compute, its weights in float32, or `narrow` in bfloat16."""
     import torch
 
     from agents.weights import load_model
 
-    model = load_model(folder)
+    model = load_model(folder, torch.bfloat16 if narrow else torch.float32)
     model = model.cuda() if torch.cuda.is_available() else model
     return model.requires_grad_(not frozen)

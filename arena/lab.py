@@ -87,7 +87,7 @@ class Lab:
         self.run_folder, self.experiment, self.watcher = run, experiment, watcher
         if isinstance(experiment.threads, int):
             torch.set_num_threads(experiment.threads)
-        self.engine = make_engine(experiment.engine, experiment.bf16)
+        self.engine = make_engine(experiment.engine, experiment.bf16, experiment.narrow)
         wait(self.engine.open())
         try:
             self.parts = build(run, experiment, self.engine, watcher.note, lambda what: watcher.phase(0, what))

@@ -115,7 +115,8 @@ def _lab(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Iterator[L
         raise OutOfMemory(
             f"the GPU's memory is full ({first_line(error)}): nothing that was committed is lost; {again} with "
             "--set learn.gradient_checkpointing=true, learn.offload_reference=true, or a smaller learn.token_budget or "
-            "engine.cache_mb needs less; so does a new run of adapters, or with learn.offload_optimizer"
+            "engine.cache_mb needs less; so does a new run of adapters, or with precision: bf16-true and "
+            "learn.offload_optimizer"
         ) from None
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None

@@ -37,7 +37,7 @@ class Policies(Mapping[str, Policy]):
         self.engine, self.rule = engine, experiment.learn
         if experiment.engine.kind == "vllm" and experiment.bf16 and self.rule.gate_tolerance is None:
             self.rule = self.rule.model_copy(update={"gate_tolerance": 0.1})
-        self.bf16, self._seed = experiment.bf16, experiment.seed
+        self.bf16, self._narrow, self._seed = experiment.bf16, experiment.narrow, experiment.seed
         self.holds_on = experiment.learn.holds_on or "reference" in experiment.credit.needs
         """Whether something is compared with a policy's own beginning."""
         self.trainers: dict[str, PolicyTrainer] = {}
@@ -128,7 +128,7 @@ class Policies(Mapping[str, Policy]):
         folder = checkpoint.policy(name) if checkpoint and kept else source
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
-        policy = Policy.load(name, source, folder, spec.train, new, self._bases)
+        policy = Policy.load(name, source, folder, spec.train, new, self._bases, self._narrow)
         if spec.train:
             self.trainers[name] = PolicyTrainer(name, policy.model, self.rule, self.bf16)
             if kept:

@@ -153,18 +153,24 @@ def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list
         check_weights(folder)
         if speech_of(folder)[1].forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
-    _check_adapters(experiment)
+    _check_learners(experiment)
     return notes
 
 
-def _check_adapters(experiment: Experiment) -> None:
-    """ConfigError where an adapter, new or from a folder, cannot learn or be served as it is to."""
+def _check_learners(experiment: Experiment) -> None:
+    """ConfigError where weights, or an adapter, new or from a folder, cannot learn or be served as they are to."""
+    if experiment.narrow and experiment.learn.zero_stage < 2:
+        raise ConfigError(
+            "precision: bf16-true leaves float32 masters to ZeRO: set learn.zero_stage to 2 or 3, or bf16"
+        )
     for name, policy in experiment.policies.items():
         given = is_adapter(resolve(policy.model))
         if given and policy.adapter:
             raise ConfigError(f"policies.{name}: {policy.model} is an adapter already, which goes on: remove `adapter`")
         if not policy.train:
             continue
+        if (given or policy.adapter) and experiment.narrow:
+            raise ConfigError(f"policies.{name}: an adapter's base is held in bfloat16 anyway: set precision to bf16")
         if (given or policy.adapter) and experiment.learn.zero_stage == 3:
             raise ConfigError(f"policies.{name}: the base of an adapter stays whole: set learn.zero_stage to 0, 1 or 2")
         if not (given or policy.adapter) and experiment.league and experiment.engine.kind == "vllm":

@@ -72,8 +72,10 @@ class _Row:
 class InProcessEngine:
     """Serves transformers models that live in this process: those that are trained there, and folders."""
 
-    def __init__(self, bf16: bool = False, max_batch: int = 256, cache_bytes: int = 2 << 30) -> None:
-        self.bf16, self.max_batch, self.cache_bytes = bf16, max_batch, cache_bytes
+    def __init__(
+        self, bf16: bool = False, max_batch: int = 256, cache_bytes: int = 2 << 30, narrow: bool = False
+    ) -> None:
+        self.bf16, self.max_batch, self.cache_bytes, self.narrow = bf16, max_batch, cache_bytes, narrow
         self._seconds = 0.0
         self._served: dict[str, _Served] = {}
         self._folders: dict[Path, Lanes] = {}
@@ -126,7 +128,7 @@ class InProcessEngine:
     def _shared(self, folder: Path, base: Any = None) -> Lanes:
         """A folder's model, loaded once for all who are served from there, unless it is given."""
         if folder not in self._folders:
-            model = load_module(folder, frozen=True) if base is None else base
+            model = load_module(folder, frozen=True, narrow=self.narrow) if base is None else base
             self._folders[folder] = Lanes(half(model) if self.bf16 else model, self.bf16)
         return self._folders[folder]
 

@@ -14,13 +14,16 @@ def check_engine(spec: EngineSpec) -> None:
         raise EngineError(f"engine.kind: vLLM is not installed: {wanted}")
 
 
-def make_engine(spec: EngineSpec, bf16: bool = False) -> Engine:
-    """The engine of a spec, not yet open; with `bf16` it computes as a trainer under autocast does."""
+def make_engine(spec: EngineSpec, bf16: bool = False, narrow: bool = False) -> Engine:
+    """The engine of a spec, not yet open; with `bf16` it computes as a trainer under autocast does.
+
+    With `narrow` it also holds the weights that it loads itself in bfloat16, whatever they are in their folders.
+    """
     check_engine(spec)
     if spec.kind == "vllm":
         from agents.engines.vllm import VLLMEngine
 
-        return VLLMEngine(spec, bf16)
+        return VLLMEngine(spec, bf16, narrow)
     from agents.engines.in_process import InProcessEngine
 
-    return InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20)
+    return InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20, narrow)

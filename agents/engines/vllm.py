@@ -72,9 +72,9 @@ class _Served:
 class VLLMEngine:
     """Serves policies through vLLM, on a GPU or through its CPU build."""
 
-    def __init__(self, spec: EngineSpec, bf16: bool = False) -> None:
+    def __init__(self, spec: EngineSpec, bf16: bool = False, narrow: bool = False) -> None:
         self.spec, self.bf16 = spec, bf16
-        self._scorer = InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20)
+        self._scorer = InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20, narrow)
         self._scored: set[str] = set()
         """Whom the scorer serves."""
         self._servers: dict[str, _Server] = {}

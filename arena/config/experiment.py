@@ -322,9 +322,10 @@ class Experiment(Spec):
     """Every random choice comes from it."""
     iterations: Annotated[int, Field(ge=1, le=10**5)]
     """How often to play, learn and publish."""
-    precision: Literal["auto", "fp32", "bf16"] = "fp32"
-    """Of the matrix products in play and learning; weights and optimiser are float32 always. `auto`: bf16 where a short
-    trial when the run begins finds it faster, else fp32; then noted in its config."""
+    precision: Literal["auto", "fp32", "bf16", "bf16-true"] = "fp32"
+    """`bf16` is that of the matrix products in play and learning; `bf16-true` of the weights themselves too, of which
+    the optimiser then holds float32 masters: half the memory of a model beside them. `auto`: bf16 where a short trial
+    when the run begins finds it faster, else fp32; then noted in its config."""
     threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None = "auto"
     """CPU threads of torch. `auto`: as many as are fastest by a short trial when the run begins, and then noted in its
     config; null leaves torch's own choice."""
@@ -364,7 +365,12 @@ class Experiment(Spec):
         """Whether products are bfloat16; ValueError while that is still to be tried (`arena.learn.machine.fitted`)."""
         if self.precision == "auto":
             raise ValueError("precision is still auto: take what arena.learn.machine.fitted makes of the experiment")
-        return self.precision == "bf16"
+        return self.precision != "fp32"
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the weights of whole models are bfloat16."""
+        return self.precision == "bf16-true"
 
     def all_tables(self) -> list[TableSpec]:
         """Every game of the run with who sits at it, one or several."""

@@ -161,8 +161,8 @@ class Contenders:
         )
         self.engine = engine or EngineSpec()
         """What serves their weights."""
-        self._engines: dict[bool, Engine] = {}
-        """By whether they compute in bfloat16."""
+        self._engines: dict[tuple[bool, bool], Engine] = {}
+        """By whether they compute in bfloat16, and whether they hold weights in it."""
         self._policies: dict[Path, Policy] = {}
 
     def load(self, *specs: str) -> list[Contender]:
@@ -199,12 +199,13 @@ class Contenders:
 
     def _engine_for(self, source: Source) -> Engine:
         """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
-        bf16 = source.experiment is not None and source.experiment.bf16
-        if bf16 not in self._engines:
-            engine = self._engines[bf16] = make_engine(self.engine, bf16)
+        run = source.experiment
+        precision = (run.bf16, run.narrow) if run else (False, False)
+        if precision not in self._engines:
+            engine = self._engines[precision] = make_engine(self.engine, *precision)
             wait(engine.open())
             atexit.register(lambda: wait(engine.close()))  # contenders are there as long as their command
-        return self._engines[bf16]
+        return self._engines[precision]
 
     def unload(self, contender: Contender) -> None:
         """Let go of a contender's weights."""

@@ -1,4 +1,4 @@
-"""An AdamW's moments by parameter, under any ZeRO stage: to be saved, loaded, and forgotten."""
+"""What an AdamW remembers of each parameter, under any ZeRO stage: to be saved, loaded, and forgotten."""
 
 from typing import Any
 
@@ -7,10 +7,15 @@ import torch
 from agents.policy import trainable
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+MASTER = "master"
+"""The float32 copy of a bfloat16 parameter that the steps are added to."""
 
 
 class Moments:
-    """The optimiser state of a DeepSpeed engine; whole tensors in, whole tensors out."""
+    """The optimiser state of a DeepSpeed engine; whole tensors in, whole tensors out.
+
+    Of bfloat16 parameters the float32 masters belong to it: what is rounded off would be lost with them.
+    """
 
     def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
         self.engine, self.model, self.zero_stage = engine, model, zero_stage
@@ -18,18 +23,18 @@ class Moments:
             self._make()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Every moment there is, on the CPU, by parameter and moment name."""
+        """Every moment and master there is, float32 on the CPU, by parameter and its own name."""
         moments = {
             f"{name}.{key}": self._get(parameter, key)
             for name, parameter in trainable(self.model).items()
-            for key in MOMENTS
+            for key in _kept(parameter)
         }
         return {name: value.detach().cpu().contiguous() for name, value in moments.items() if value is not None}
 
     def load(self, state: dict[str, torch.Tensor], steps: int) -> None:
         """Take up what `state` gave, after so many steps."""
         for name, parameter in trainable(self.model).items():
-            for key in MOMENTS:
+            for key in _kept(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
@@ -43,8 +48,10 @@ class Moments:
     def _get(self, parameter: torch.nn.Parameter, key: str) -> torch.Tensor | None:
         if self.zero_stage == 0:
             return self.engine.optimizer.state.get(parameter, {}).get(key)  # type: ignore[no-any-return]
-        from deepspeed.utils import safe_get_full_optimizer_state
+        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
+        if key == MASTER:
+            return safe_get_full_fp32_param(parameter)  # type: ignore[no-any-return]
         return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
 
     def _set(self, parameter: torch.nn.Parameter, key: str, value: torch.Tensor, steps: int) -> None:
@@ -53,8 +60,11 @@ class Moments:
             slot[key] = value
             slot["step"] = torch.tensor(float(steps), device=value.device)  # a fused step reads it where it computes
             return
-        from deepspeed.utils import safe_set_full_optimizer_state
+        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 
+        if key == MASTER:
+            safe_set_full_fp32_param(parameter, value)
+            return
         safe_set_full_optimizer_state(parameter, value, key)
         for slot in self.engine.optimizer.optimizer.state.values():  # offloaded, they are elsewhere than the model
             slot["step"] = torch.tensor(float(steps), device=slot[key].device)
@@ -68,3 +78,8 @@ class Moments:
             zero.optimizer.state[part] = {"step": torch.tensor(0.0, device=part.device), **moments}
         if self.zero_stage < 3:
             zero._lazy_init_hp_params_optimizer_state()
+
+
+def _kept(parameter: torch.nn.Parameter) -> tuple[str, ...]:
+    """What is kept of a parameter."""
+    return (*MOMENTS, MASTER) if parameter.dtype == torch.bfloat16 else MOMENTS

@@ -36,6 +36,8 @@ class PolicyTrainer:
         self.tolerance = rule.gate_tolerance or (0.05 if bf16 else 1e-4)
         """The gate's, as a mean over tokens."""
         self.model: Any = model
+        self.masters = any(parameter.dtype == torch.bfloat16 for parameter in trainable(model).values())
+        """Whether the weights are bfloat16, and the optimiser holds float32 masters of them."""
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
@@ -58,7 +60,10 @@ class PolicyTrainer:
         if rule.zero_stage == 0:
             optimizer.register_step_pre_hook(self._clip)
         engine, *_ = deepspeed().initialize(
-            model=self.scorer, optimizer=optimizer, config=_deepspeed_config(rule), dist_init_required=False
+            model=self.scorer,
+            optimizer=optimizer,
+            config=_deepspeed_config(rule, self.masters),
+            dist_init_required=False,
         )
         if rule.zero_stage == 0 and engine.world_size == 1:
             engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
@@ -312,11 +317,14 @@ def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[
     return [[items[i] for i in part] for part in np.array_split(rng.permutation(len(items)), count)]
 
 
-def _deepspeed_config(rule: LearnSpec) -> dict[str, Any]:
-    offload = {}
+def _deepspeed_config(rule: LearnSpec, masters: bool) -> dict[str, Any]:
+    offload, precision = {}, {}
     if rule.offload_optimizer:
         offload = {"offload_optimizer": {"device": "cpu", "pin_memory": torch.cuda.is_available()}}
+    if masters:  # gradients of micro-batches are summed in float32 all the same
+        precision = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
     return {
+        **precision,
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
         "managed_gradient_accumulation": False,

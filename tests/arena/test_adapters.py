@@ -119,6 +119,7 @@ def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
         ("{{model: {folder}, adapter: {{rank: 2}}}}", [], "is an adapter already"),
         ("{{model: {folder}}}", ["learn.zero_stage=3"], "stays whole"),
         ("{{model: nano, adapter: {{rank: 2}}}}", ["learn.zero_stage=3"], "stays whole"),
+        ("{{model: {folder}}}", ["precision=bf16-true", "learn.zero_stage=2"], "set precision to bf16"),
     ],
 )
 def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, warm: str, tmp_path: Path) -> None:  # noqa: F811

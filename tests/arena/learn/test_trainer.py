@@ -277,6 +277,74 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
     assert trainer.steps == resumed.steps == 4
 
 
+def narrow() -> LlamaForCausalLM:
+    """With bfloat16 weights, as `load_model` gives it: buffers such as the rotary frequencies stay float32."""
+    model = tiny()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16()
+    return model
+
+
+MASTERS = [(stage, offload) for stage in (2, 3) for offload in (False, True)]
+
+
+@pytest.mark.parametrize(("stage", "offload"), MASTERS)
+def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: int, offload: bool) -> None:
+    model = narrow()
+    rule = LearnSpec(lr=1e-3, zero_stage=stage, offload_optimizer=offload, gate_tolerance=1e9, regularisers={})
+    trainer, moved = PolicyTrainer("p", model, rule, bf16=True), []
+    for step in range(8):  # Adam's steps are about lr each
+        trainer.update(samples(tiny(), step, advantage=1.0), np.random.default_rng(step))
+        with trainer.gathered():
+            now = weights(model)["model.norm.weight"]
+            assert now.dtype == torch.bfloat16
+            moved.append(int((now != 1).sum()))  # its neighbours in bfloat16 are 0.0039 below and 0.0078 above
+    assert moved[0] == 0 < moved[-1]
+
+
+@pytest.mark.parametrize(("stage", "offload"), MASTERS)
+def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: int, offload: bool) -> None:
+    model = narrow()
+    rule = LearnSpec(lr=1e-4, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
+    trainer = PolicyTrainer("p", model, rule, bf16=True)
+    trainer.update(samples(model, 1), np.random.default_rng(1))
+    save(trainer, tmp_path)
+    kept = load_file(tmp_path / "optimizer.safetensors")
+    resumed_model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
+    for name, parameter in resumed_model.named_parameters():
+        master = kept[f"{name}.master"]
+        assert master.dtype == torch.float32 and torch.equal(master.bfloat16(), parameter)
+        assert not torch.equal(master, parameter.float())  # what was rounded off is in the master alone
+    resumed = PolicyTrainer("p", resumed_model, rule, bf16=True)
+    resumed.load_optimizer(tmp_path, trainer.steps)
+    for seed in (2, 3):
+        given = samples(resumed_model, seed)
+        for one in (trainer, resumed):
+            one.update(given, np.random.default_rng(seed))
+    for folder, one in (("a", trainer), ("b", resumed)):
+        (tmp_path / folder).mkdir()
+        save(one, tmp_path / folder)
+    assert same(*(load_file(tmp_path / f / "optimizer.safetensors") for f in "ab"))
+    with trainer.gathered(), resumed.gathered():
+        assert same(weights(model), weights(resumed_model))
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_with_masters_an_update_is_about_the_same(stage: int) -> None:
+    whole, halved = tiny(), narrow()
+    given, before = samples(whole), weights(whole)
+    for model, bf16 in ((whole, False), (halved, True)):
+        rule = LearnSpec(lr=1e-2, zero_stage=stage, token_budget=60, gate_tolerance=1.0)
+        trainer = PolicyTrainer("p", model, rule, bf16)
+        trainer.update(given, np.random.default_rng(0))
+        with trainer.gathered():
+            ends = weights(model)
+        changes = torch.cat([(ends[name].float() - value).flatten() for name, value in before.items()])
+        if model is whole:
+            wanted = changes
+    assert torch.nn.functional.cosine_similarity(changes, wanted, dim=0) > 0.9
+
+
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
     model = tiny()

@@ -1,0 +1,64 @@
+"""Runs whose weights are bfloat16 themselves: half the bytes, float32 masters beside, the same when interrupted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agents.engines.in_process import InProcessEngine
+from arena.evaluate.specs import Contenders, ModelContender
+from tests.arena.test_lab import finished, log, resumed, started_warm, unbroken, warm  # noqa: F401 fixtures
+from tests.arena.tiny import refused
+
+HALF = ("precision=bf16-true", "learn.zero_stage=2")
+LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
+
+
+def kept(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    return load_file(folder / "checkpoints" / "0003" / "policies" / "shared" / name)
+
+
+@pytest.mark.parametrize("more", [(), ("learn.zero_stage=3", "learn.offload_optimizer=true")], ids=str)
+def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
+    given = started_warm(
+        warm, *HALF, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"
+    )
+    for folder in resumed(given, tmp_path):
+        assert log(folder) == log(tmp_path / "whole")
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            one, other = kept(folder, file), kept(tmp_path / "whole", file)
+            assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    held, beside = kept(tmp_path / "whole", "model.safetensors"), kept(tmp_path / "whole", "optimizer.safetensors")
+    assert {tensor.dtype for tensor in held.values()} == {torch.bfloat16}
+    masters = {name.removesuffix(".master"): tensor for name, tensor in beside.items() if name.endswith(".master")}
+    assert masters.keys() == held.keys()
+    assert all(torch.equal(master.bfloat16(), held[name]) for name, master in masters.items())
+    assert any(not torch.equal(master, held[name].float()) for name, master in masters.items())
+
+
+def test_all_that_is_served_is_held_in_bfloat16_and_met_again_so(warm: str, tmp_path: Path) -> None:  # noqa: F811
+    lab = finished(tmp_path / "run", started_warm(warm, *HALF, LEAGUE, "iterations=2", "learn.lr=0"))
+    assert isinstance(lab.engine, InProcessEngine)
+    past = [name for name in lab.engine._served if name.startswith("shared@")]
+    assert "shared@reference" in past and len(past) > 1
+    for name in ("shared", *past):
+        assert _dtypes(lab.engine, name) == {torch.bfloat16}, name
+    row = next(iter(lab.run_folder.reader.metrics()))
+    assert row["learn"]["shared"]["kl"] == 0, "what has not moved is its own reference, to the last bit"
+    (contender,) = Contenders().load(str(tmp_path / "run"))
+    assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
+    assert {d for name in contender.engine._served for d in _dtypes(contender.engine, name)} == {torch.bfloat16}
+
+
+def _dtypes(engine: Any, name: str) -> set[torch.dtype]:
+    return {parameter.dtype for parameter in engine._served[name].model.parameters()}
+
+
+def test_without_zero_they_are_refused(tmp_path: Path) -> None:
+    start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
+    for stage in (0, 1):
+        said = refused(*start, "--set", "precision=bf16-true", "--set", f"learn.zero_stage={stage}")
+        assert "set learn.zero_stage to 2 or 3" in said
+    assert not (tmp_path / "x").exists()
