@@ -70,8 +70,9 @@ $(VLLM)/installed:
 	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[train]" hypothesis psutil peft pytest
 	touch $@
 
-engines: $(VLLM)/installed ## what Arena adds to vLLM, and vLLM beside the in-process engine (ten minutes)
+engines: $(VLLM)/installed ## what Arena adds to vLLM, and vLLM beside the in-process engine, and whether they agree (20 minutes)
 	$(VLLM)/bin/python tests/benchmarks/engines.py
+	$(VLLM)/bin/python tests/benchmarks/agreement.py
 
 test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vLLM's own (five minutes)
 	$(VLLM)/bin/python -m pytest tests/agents/engines/test_vllm.py
