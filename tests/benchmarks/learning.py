@@ -5,7 +5,7 @@
     python tests/benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
     python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
-    python tests/benchmarks/learning.py processors    # 3 seeds, as other processors would round, and with two threads
+    python tests/benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
     python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
     python tests/benchmarks/learning.py smollm2 --folder F    # a stopped study, started again, goes on from there
@@ -139,7 +139,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "arms": {
             "AVX-512, 2 threads": {"env": {"OMP_NUM_THREADS": "2"}},
             "AVX2": {"env": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}},
-            "SSE4.1": {"env": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}},
+            "SSE4.1": {"env": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}, "seeds": 2},
         },
         "seeds": 3,
         "figures": BARGAINING,

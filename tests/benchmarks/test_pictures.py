@@ -24,6 +24,7 @@ STUDIES = [
     "learning-hanabi",
     "learning-proposer_solver",
     "learning-clinic",
+    "learning-processors",
     "strength-kuhn",
     "strength-collapse",
     "strength-mars",
