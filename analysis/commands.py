@@ -14,7 +14,7 @@ import typer
 
 from arena.cli.console import PlainConsole
 from arena.errors import ConfigError
-from arena.store.files import explained
+from arena.store.files import explained, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -127,6 +127,28 @@ def find(
         print(json.dumps([{str(name): _plain(value) for name, value in row.items()} for row in rows]))
     else:
         _show_found(rows)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as runs/latest.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="The file; default NAME.html in this folder.")] = None,
+    meaning: Annotated[bool, typer.Option("--meaning", help="Map strategies by meaning, not by words.")] = False,
+) -> None:
+    """Write a run as one HTML page: alarms, figures, pictures, matches with their credit (docs/analysis.md).
+
+    The page needs nothing else, runs no script and loads nothing, whatever models wrote.
+
+    Example: arena report runs/latest --out report.html
+    """
+    from analysis.frames import load
+    from analysis.report import report as written
+    from arena.plain import printable
+
+    log = load(run)
+    path = out or Path(f"{next(iter(log.readers))}.html")
+    page = written(log, "minilm" if meaning else "hashed")
+    write_atomic(path, page)
+    _console().print(f"{printable(str(path))}: {len(page.encode()) // 1000} kB")
 
 
 def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:

@@ -23,7 +23,7 @@ COMMANDS = (
         [name]
         for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check", "fork")
     ),
-    *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "find", "study")),
+    *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "find", "report", "study")),
     *(["run", "selfplay"], ["check", "role"], ["check", "game"]),
 )
 RUN = f"""
