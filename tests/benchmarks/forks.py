@@ -108,7 +108,6 @@ def draw(kept: dict[str, Any]) -> Any:
     gain = [row["accepted"]["responder"] - row["refused"]["responder"][0] for row in rows]
     last.plot([row["credit"] for row in rows], gain, "o", color="black", markersize=4.5, linestyle="None")
     last.axhline(0, color="grey", linewidth=0.8)
-    last.axvline(0, color="grey", linewidth=0.8)
     last.set_xlabel("advantage of accepting, by credit", fontsize=9)
     last.set_ylabel("accepted less refused, by forks", fontsize=9)
     legend(figure)
