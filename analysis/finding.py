@@ -7,6 +7,7 @@ Equal texts are one finding, at the first place where they were said, with how o
 
 from __future__ import annotations
 
+import warnings
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -118,7 +119,9 @@ def _scores(said: list[str], query: str, by: By, embedding: Embedding) -> Any:
 
 def _by_words(said: list[str], query: str) -> Any:
     try:
-        import bm25s
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its progress bars miss widgets in notebooks, and none is shown
+            import bm25s
     except ImportError:
         raise ConfigError("plain words need bm25s: pip install 'arena-selfplay[analysis]'") from None
     asked, *read = bm25s.tokenize(

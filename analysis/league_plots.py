@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_RATED = 8
 RING = "tab:red"
+SIZE = 1700
+"""Of a node, in square points."""
 
 
 def drawn(log: Frames, heading: str = "") -> Figure:
@@ -54,14 +56,14 @@ def _graph(axis: Axes, graph: Any, labels: dict[tuple[str, str], str], ring: set
     axis.set_xlabel("")
     axis.set_xticks([])
     axis.set_yticks([])
-    place = nx.circular_layout(graph)
+    place = nx.circular_layout(graph, scale=1.05)
     edges = list(graph.edges)
-    nx.draw_networkx_nodes(graph, place, ax=axis, node_size=1100, node_color="#dce6f2", edgecolors="#1f4e79")
+    nx.draw_networkx_nodes(graph, place, ax=axis, node_size=SIZE, node_color="#dce6f2", edgecolors="#1f4e79")
     names = {node: wrapped(node, 11) for node in graph}
-    nx.draw_networkx_labels(graph, place, names, ax=axis, font_size=7)
+    nx.draw_networkx_labels(graph, place, names, ax=axis, font_size=6.5)
     if edges:
         nx.draw_networkx_edges(
-            graph, place, edgelist=edges, ax=axis, node_size=1100, arrowsize=12, width=1.4,
+            graph, place, edgelist=edges, ax=axis, node_size=SIZE, arrowsize=12, width=1.4,
             edge_color=[RING if edge in ring else "grey" for edge in edges],
             connectionstyle="arc3,rad=0.12" if any((b, a) in edges for a, b in edges) else "arc3",
         )  # fmt: skip
@@ -85,8 +87,9 @@ def _matrix(axis: Axes, payoffs: pd.DataFrame, mass: pd.Series[Any]) -> None:
     for row, column in np.argwhere(np.isfinite(values)):
         shade = "white" if abs(values[row, column]) > 0.6 * bound else "black"
         axis.text(column, row, f"{values[row, column]:.2g}", ha="center", va="center", fontsize=8, color=shade)
-    axis.set_yticks(range(len(names)), [f"{wrapped(name, 14)}  α {mass[name]:.2f}" for name in names])
-    axis.set_xticks(range(len(names)), [wrapped(name, 9) for name in names])
+    told = [f"{wrapped(name, 16)}  α {mass[name]:.2f}  {place}" for place, name in enumerate(names, 1)]
+    axis.set_yticks(range(len(names)), told)
+    axis.set_xticks(range(len(names)), [str(place) for place, _ in enumerate(names, 1)])
 
 
 def _ratings(axis: Axes, rated: pd.DataFrame) -> None:

@@ -35,8 +35,8 @@ EACH = 64
 """Texts of an iteration that are looked at, unless told otherwise."""
 ORDERS = 199
 """Random orders against which a change is held."""
-FEW = 2
-"""Texts without which an iteration is no point of a curve."""
+FEW, NEARLY = 2, 0.8
+"""Texts, and the share of what an iteration has as a rule, without which one is no point of a curve."""
 
 
 class Change(NamedTuple):
@@ -182,7 +182,7 @@ def _plane(read: Vectors) -> NDArray[np.float64]:
 def _curves(read: Vectors, numbers: NDArray[np.int64], rng: np.random.Generator) -> pd.DataFrame:
     """Diversity and novelty, each of as many texts in every iteration that has them."""
     counts = pd.Series(numbers).value_counts()
-    least = int(max(FEW, counts.median()))
+    least = max(FEW, int(NEARLY * counts.median()))
     return pd.DataFrame(list(_points(read, numbers, least, rng))).set_index("iteration")
 
 

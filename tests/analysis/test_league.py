@@ -111,6 +111,12 @@ def test_mutual_information_is_within_its_bounds(acts: list[tuple[int, int]]) ->
     assert bits == pytest.approx(league._bits(effect, cause))
 
 
+def test_a_league_of_eight_can_be_read(tmp_path: Path) -> None:
+    who = [f"shared@{n * 11}" for n in range(7)] + ["exploiter:hard_liner"]
+    figure = drawn(analysis.load(duels(tmp_path / "run", who, {(a, b) for a in who for b in who if a < b})))
+    assert not complaints(figure)
+
+
 def test_a_run_of_one_policy_has_no_league_and_its_picture_says_so(tmp_path: Path) -> None:
     log = analysis.load(make_run(tmp_path / "run").path)
     assert league.pairs(log) == [] and league.ratings(log).empty
