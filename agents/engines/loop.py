@@ -19,7 +19,7 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
     """
     if _within_another():
         with ThreadPoolExecutor(1, "arena-loop") as beside:
-            return beside.submit(wait, work, False).result()
+            return beside.submit(lambda: wait(work, by_signal=False)).result()
     with closing(work):  # interrupted before it began, it would complain on stderr that nobody awaited it
         others = asyncio.all_tasks(_RUNNER.get_loop())
         try:

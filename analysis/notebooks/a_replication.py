@@ -26,6 +26,7 @@ import os
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from analysis.panels import colours, curve, fit, legend, sheet
 from arena.statistics import SHARE, mean_ci, paired_ci
@@ -52,7 +53,7 @@ curves = pd.DataFrame({(run["arm"], run["seed"]): run["curve"] for run in kept["
 ends = curves.tail(LAST).mean()
 
 
-def picture():
+def picture() -> Figure:
     """All arms, seed by seed."""
     figure, (axis,) = sheet([claim["figure"]], claim["replicates"])
     arms = list(dict.fromkeys(curves.columns.get_level_values(0)))

@@ -22,6 +22,8 @@
 # %% tags=["parameters"]
 import os
 
+from matplotlib.figure import Figure
+
 import analysis
 from analysis import plots
 from analysis.panels import colours, points, sheet
@@ -68,7 +70,7 @@ for turn in turns:
 
 
 # %%
-def worth():
+def worth() -> Figure:
     """Each turn's worth, in its seat's colour."""
     figure, (axis,) = sheet(["what playing on as one did was worth"], along="turn")
     hues = colours(["opener", "responder"])

@@ -26,9 +26,10 @@ import analysis
 from analysis.finding import find, nearest
 from analysis.map_plots import drawn
 from analysis.maps import strategy_map
+from analysis.texts import Embedding
 
 RUN = os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation")
-EMBEDDING = "hashed"
+EMBEDDING: Embedding = "hashed"
 
 # %% [markdown]
 # `EMBEDDING` is what makes points of texts. These matches are acts in a code (`OFFER 1 0 2`), so their words do; for
