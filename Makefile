@@ -10,7 +10,7 @@ help: ## what there is to make
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,chess,clinic,endpoint,pettingzoo,recommender,serve,simulators,textarena,docs,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,maps,chess,clinic,endpoint,pettingzoo,recommender,serve,simulators,textarena,docs,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it
@@ -111,9 +111,12 @@ matrix: $(VENV)/installed ## agents with persons in the clinic and at the desk: 
 	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 --split all \
 		--option goals=1 --plot $(MATRIX)-desk.png --out $(MATRIX)-desk.json
 
+notebooks: $(VENV)/installed ## run all notebooks and keep what they show (two minutes)
+	$(BIN)/python -m tests.analysis.make_notebooks
+
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
 .PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims \
-	proposer clinic rendered matrix lock
+	proposer clinic rendered matrix notebooks lock

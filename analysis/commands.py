@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +14,16 @@ import typer
 
 from arena.cli.console import PlainConsole
 from arena.errors import ConfigError
-from arena.store.files import explained
+from arena.store.files import explained, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from analysis.comparison import Comparison
     from arena.statistics import Interval
 
-SHOWN, SETTINGS = 200, 12
-"""Rows that a table in the terminal has at most, and settings that are told to differ."""
+SHOWN, SETTINGS, LINES = 200, 12, 8
+"""Rows that a table in the terminal has at most, settings that are told to differ, lines of a match that is found."""
 WIDEST = 1000
 """Columns of a line that is not for a terminal."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -83,6 +84,92 @@ def compare(
         print(json.dumps(_comparison(comparison)))
     else:
         _show_comparison(comparison)
+
+
+def find(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as runs/latest.", show_default=False)],
+    query: Annotated[str, typer.Argument(help="What to look for, in quotes.")] = "",
+    words: Annotated[bool, typer.Option("--words", help="By plain words (BM25) instead of meaning.")] = False,
+    regex: Annotated[bool, typer.Option("--regex", help="By a regular expression (RE2).")] = False,
+    where: Annotated[str, typer.Option(help="Only where this SQL condition holds, as in arena sql.")] = "",
+    of: Annotated[str, typer.Option(help="turns, thoughts (what nobody heard), or matches as wholes.")] = "turns",
+    like: Annotated[str, typer.Option(help="Matches like this one, by its id, instead of a query.")] = "",
+    n: Annotated[int, typer.Option("-n", min=1, help="How many findings.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Find where in a run something was said: by meaning, words, an expression or a condition (docs/analysis.md).
+
+    Equal texts are one finding, with how often and where they were first said. Scores: cosine by
+    meaning, BM25 by words.
+
+    Example: arena find runs/latest "offers everything, then walks" --of matches
+    """
+    from analysis.finding import By, nearest
+    from analysis.finding import find as found
+    from analysis.frames import load
+    from analysis.texts import UNITS
+    from arena.plain import printable
+
+    if words and regex:
+        raise ConfigError("--words and --regex: give one of them")
+    unit = next((unit for unit in UNITS if unit == of), None)
+    if unit is None:
+        near = get_close_matches(of, UNITS, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"--of {printable(of[:64])}: there are no such texts{hint} (one of: {', '.join(UNITS)})")
+    if like and (query or words or regex or where):
+        raise ConfigError("--like looks for whole matches like one of them: leave the query and its options out")
+    by: By = "words" if words else "regex" if regex else "meaning"
+    log = load(run)
+    table = nearest(log, like, n) if like else found(log, query, by, unit, where, n)
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    if as_json:
+        print(json.dumps([{str(name): _plain(value) for name, value in row.items()} for row in rows]))
+    else:
+        _show_found(rows)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as runs/latest.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="The file; default NAME.html in this folder.")] = None,
+    meaning: Annotated[bool, typer.Option("--meaning", help="Map strategies by meaning, not by words.")] = False,
+) -> None:
+    """Write a run as one HTML page: alarms, figures, pictures, matches with their credit (docs/analysis.md).
+
+    The page needs nothing else, runs no script and loads nothing, whatever models wrote.
+
+    Example: arena report runs/latest --out report.html
+    """
+    from analysis.frames import load
+    from analysis.report import report as written
+    from arena.plain import printable
+
+    log = load(run)
+    path = out or Path(f"{next(iter(log.readers))}.html")
+    page = written(log, "minilm" if meaning else "hashed")
+    write_atomic(path, page)
+    _console().print(f"{printable(str(path))}: {len(page.encode()) // 1000} kB")
+
+
+def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
+    """A line or a few for each finding, and where to read more."""
+    from rich.text import Text
+
+    from arena.plain import printable
+
+    console = _console()
+    for row in rows:
+        who = [f"turn {row['turn'] + 1}, {printable(row['seat'])}"] if "turn" in row else []
+        where = ", ".join([printable(row["match"]), *who, f"iteration {row['iteration']}"])
+        often = f" and {row['times'] - 1} more" if row["times"] > 1 else ""
+        console.print(Text(f"{row['score']:.2f}  {where}{often}", "bold"), soft_wrap=True)
+        lines = row["text"].splitlines()
+        for line in lines[:LINES]:
+            console.print(Text(f"      {printable(line)}"), soft_wrap=True)
+        if len(lines) > LINES:
+            console.print(Text(f"      … {len(lines) - LINES} more", "dim"))
+    if not rows:
+        console.print(Text("nothing found"))
 
 
 def _draw(comparison: Comparison, path: Path) -> None:

@@ -8,6 +8,7 @@ points there is no curve to see: they are dots with bars, and no line suggests w
 from __future__ import annotations
 
 import io
+import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:gre
 
 def colours(arms: Iterable[str]) -> dict[str, str]:
     """A colour for each arm, by the order in which a study names them: keep it for all its panels."""
-    free = iter(OTHERS)
+    free = itertools.cycle(OTHERS)  # of more than nine some look alike
     chosen: dict[str, str] = {}
     for arm in arms:
         known = next((colour for word, colour in KNOWN.items() if word in arm), None)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
@@ -14,7 +15,11 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
 
     Ctrl-C ends the work; without `by_signal` that is left to whatever the work itself waits on, such as a prompt.
     Work that fails or is interrupted leaves no task behind, while those of others, such as an engine's, live on.
+    Where another loop runs already, as in a notebook, ours runs in a thread beside it; an interrupt then waits for it.
     """
+    if _within_another():
+        with ThreadPoolExecutor(1, "arena-loop") as beside:
+            return beside.submit(lambda: wait(work, by_signal=False)).result()
     with closing(work):  # interrupted before it began, it would complain on stderr that nobody awaited it
         others = asyncio.all_tasks(_RUNNER.get_loop())
         try:
@@ -22,6 +27,14 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
         except BaseException:
             _cancel(asyncio.all_tasks(_RUNNER.get_loop()) - others)
             raise
+
+
+def _within_another() -> bool:
+    """Whether this thread is inside of a loop that is not ours; inside of ours it is a mistake, which asyncio tells."""
+    try:
+        return asyncio.get_running_loop() is not _RUNNER.get_loop()
+    except RuntimeError:
+        return False
 
 
 def _cancel(tasks: set[asyncio.Task[Any]]) -> None:

@@ -1,8 +1,4 @@
-"""The shelf: a catalogue, its vectors and a faiss index over them, made once in a process and shared by all matches.
-
-Up to 20,000 items the index is flat (exact: a query takes under a millisecond); above, inverted lists (IVF), which are
-built in seconds and, unlike a graph (HNSW), the same however many threads build them.
-"""
+"""The shelf: a catalogue, its vectors and a faiss index over them, made once in a process and shared by all matches."""
 
 from __future__ import annotations
 
@@ -13,14 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulators.embedding import Embedding, Vectors, embed, embed_catalogue
+from simulators.nearest import build, kmeans
 from simulators.recommender.catalogue import Catalogue, generate, load
-from simulators.recommender.embedding import Embedding, Vectors, embed, embed_catalogue
 from simulators.recommender.words import GENRES
 
-FLAT = 20_000
-"""Items up to which the index is exact."""
-PROBES = 12
-"""Inverted lists that a query looks into, of 2 sqrt(n)."""
 NEIGHBOURS = 32
 LEVELS, CODES = 3, 16
 """Of semantic ids: residual k-means of this many levels, each of this many centroids."""
@@ -87,20 +80,6 @@ def shelf(key: Key) -> Shelf:
     return Shelf(catalogue, vectors, build(vectors), key.embedding)
 
 
-def build(vectors: Vectors) -> Any:
-    """A faiss index of inner products over these unit vectors [n, d]."""
-    faiss, (count, width) = _faiss(), vectors.shape
-    flat = faiss.IndexFlatIP(width)
-    if count <= FLAT:
-        flat.add(vectors)
-        return flat
-    index = faiss.IndexIVFFlat(flat, width, int(2 * count**0.5), faiss.METRIC_INNER_PRODUCT)
-    index.train(vectors)
-    index.add(vectors)
-    index.nprobe = PROBES
-    return index
-
-
 def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
     """A code for each vector [n, d]: residual k-means, then a number that tells items of one code apart.
 
@@ -121,17 +100,6 @@ def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
 
 def _clusters(residual: Vectors, seed: int) -> NDArray[np.int64]:
     """Which centroid each row is nearest to; subtracts it from the row."""
-    faiss, (count, width) = _faiss(), residual.shape
-    kmeans = faiss.Kmeans(width, min(CODES, count), niter=20, seed=seed, min_points_per_centroid=1)
-    kmeans.train(residual)
-    _, nearest = kmeans.index.search(residual, 1)
-    residual -= kmeans.centroids[nearest[:, 0]]
-    return np.asarray(nearest[:, 0], np.int64)
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ValueError(f"recommender needs faiss: pip install 'arena-selfplay[recommender]' ({error})") from None
-    return faiss
+    nearest, centroids = kmeans(residual, CODES, seed)
+    residual -= centroids[nearest]
+    return nearest

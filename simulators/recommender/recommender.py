@@ -15,13 +15,13 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, one_line, whole_number
 from simulators.base import Answer, Simulator
+from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.person import PERSONAS, SPEECHES, Speech
 from simulators.recommender import acts, page, players, speech, yardstick
 from simulators.recommender.audience import LOW, Reaction
 from simulators.recommender.catalogue import LEAST, MOST, Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import Table
-from simulators.recommender.embedding import EMBEDDINGS, Embedding
 from simulators.recommender.index import Key, Shelf, shelf
 from simulators.recommender.ratings import population
 from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from, twins_of

@@ -30,10 +30,10 @@ from analysis.panels import colours, fit, legend, points, sheet, written
 from arena.doctor import environment
 from arena.statistics import ANY, SHARE, Interval, mean_ci
 from simulators.conformance import play
+from simulators.embedding import EMBEDDINGS, embed
+from simulators.nearest import build
 from simulators.recommender import Recommender
 from simulators.recommender.catalogue import generate
-from simulators.recommender.embedding import EMBEDDINGS, embed
-from simulators.recommender.index import build
 from simulators.recommender.ratings import agreement, load
 
 RESULTS = Path(__file__).parent / "results"

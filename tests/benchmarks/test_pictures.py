@@ -30,7 +30,7 @@ STUDIES = [
     "strength-mars",
     "desk",
 ]
-STUDIES += ["proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk"]
+STUDIES += ["finding", "forks", "proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk"]
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +62,8 @@ def redrawn(study: str) -> tuple[dict[str, Any], Any]:
     if kind == "desk":
         kept["summary"] = script.summary(kept["runs"])
         return kept, script.draw(kept)
+    if kind in ("finding", "forks"):
+        return kept | {"summary": script.summary(kept["rows"])}, script.draw(kept)
     if kind == "proposer":
         arms = list(dict.fromkeys(run["arm"] for run in kept["runs"]))
         kept["summary"] = script.summary(kept["runs"], arms)

@@ -73,3 +73,31 @@ def test_the_tasks_of_others_live_on() -> None:
         wait(fails())
     wait(asyncio.sleep(0.1))
     assert heard == [0, 1, 2] and task.done()
+
+
+def test_within_another_loop_as_in_a_notebook_the_same_loop_is_waited_on_beside_it() -> None:
+    async def own_loop() -> asyncio.AbstractEventLoop:
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop()
+
+    async def fails() -> None:
+        raise ValueError("told")
+
+    async def cell() -> list[asyncio.AbstractEventLoop]:
+        with pytest.raises(ValueError, match="told"):
+            wait(fails())
+        return [wait(own_loop()), wait(own_loop()), asyncio.get_running_loop()]
+
+    first, again, cells = asyncio.run(cell())
+    assert first is again is wait(own_loop()) and cells is not first
+
+
+def test_within_our_own_loop_one_awaits() -> None:
+    async def inner() -> None:
+        """Nothing."""
+
+    async def outer() -> None:
+        wait(inner())
+
+    with pytest.raises(RuntimeError, match="running"):
+        wait(outer())

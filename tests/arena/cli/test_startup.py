@@ -11,6 +11,7 @@ from arena.cli.catalogue import KINDS
 HEAVY = (
     *("torch", "transformers", "deepspeed", "safetensors", "tensorboard", "sklearn"),
     *("pandas", "pyarrow", "scipy", "matplotlib", "openskill", "openai", "duckdb"),
+    *("sentence_transformers", "faiss", "bm25s", "networkx"),
     *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "reasoning_gym", "pgmpy"),
 )
 LATER = ("pydantic", "importlib.metadata", "hashlib")
@@ -22,7 +23,7 @@ COMMANDS = (
         [name]
         for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check", "fork")
     ),
-    *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "study")),
+    *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "find", "report", "study")),
     *(["run", "selfplay"], ["check", "role"], ["check", "game"]),
 )
 RUN = f"""

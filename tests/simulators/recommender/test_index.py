@@ -6,9 +6,11 @@ import copy
 import numpy as np
 import pytest
 
-from simulators.recommender import embedding, index
+from simulators import embedding, nearest
+from simulators.nearest import build
+from simulators.recommender import index
 from simulators.recommender.catalogue import generate
-from simulators.recommender.index import Key, build, semantic_ids, shelf
+from simulators.recommender.index import Key, semantic_ids, shelf
 
 KEY = Key(400, 0, "hashed")
 
@@ -39,7 +41,7 @@ def test_the_index_finds_what_brute_force_finds():
 
 
 def test_a_big_index_finds_nearly_all_of_it(monkeypatch):
-    monkeypatch.setattr(index, "FLAT", 1000)
+    monkeypatch.setattr(nearest, "FLAT", 1000)
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(50, 32))
     vectors = centres[rng.integers(50, size=4000)] + 0.3 * rng.normal(size=(4000, 32))

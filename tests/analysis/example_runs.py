@@ -1,0 +1,63 @@
+"""The runs that the notebooks read, kept in analysis/notebooks/example: how they were made, and made fit to be kept.
+
+    arena run selfplay --recipe negotiation-nano --iterations 12 --seed 3 --set play.matches=64 --set 'league={pool:
+        {every: 3, keep: 4}, opponents: [{play: self, weight: 2}, {play: pfsp}, {play: fixed, policy: conceder},
+        {play: fixed, policy: hard_liner}, {play: fixed, policy: random}]}' --out negotiation
+    python -m tests.analysis.example_runs negotiation
+
+Weights are left out, and what names the machine. `bargain` holds one match of two brains, which need no weights.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import analysis
+from agents.engines.loop import wait
+from arena.config.layers import compose, recipe_layer, to_yaml
+from arena.play.contenders import BrainContender, Contender, play_one
+from arena.play.match import Limits, MatchPlan
+from arena.store.manifest import digest
+from arena.store.reader import ENVIRONMENT, SEAL
+from arena.store.run import RunFolder
+
+EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
+KEPT = ("config.yaml", "metrics.jsonl", "log", "roles")
+ABOUT = ("python", "versions", "roles", "experiment", "commands", "files")
+
+
+def kept(run: Path, to: Path) -> None:
+    """The part of a run that the analysis reads."""
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    for name in KEPT:
+        whole = run / name
+        shutil.copytree(whole, to / name) if whole.is_dir() else shutil.copy(whole, to / name)
+    about = json.loads((run / ENVIRONMENT).read_text("utf-8"))
+    about = {name: about[name] for name in ABOUT if name in about}
+    for role in about.get("files", {}).values():
+        role["from"] = f"agents/roles/{Path(role['from']).name}"
+    for command in about["commands"]:
+        command["command"] = ["arena", *command["command"][1:]]
+    (to / ENVIRONMENT).write_text(json.dumps(about | {SEAL: digest(about)}, indent=1) + "\n", "utf-8")
+
+
+def bargain(to: Path) -> None:
+    """A conceder opens, and its opponent holds out."""
+    shutil.rmtree(to, ignore_errors=True)
+    contenders: dict[str, Contender] = {
+        "opener": BrainContender("conceder"), "responder": BrainContender("hard_liner"),
+    }  # fmt: skip
+    seats = {seat: who.seating("negotiation", seat) for seat, who in contenders.items()}
+    plan = MatchPlan("0001-0000", 1, "negotiation", {"max_turns": 8, "talk": False}, 4, seats)
+    run = RunFolder.create(to, to_yaml(compose([recipe_layer("negotiation-nano")])), {})
+    run.log.append(wait(play_one(plan, contenders, 0, Limits())))
+    run.log.seal(1)
+    run.log.close()
+    (to / "run.lock").unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    kept(Path(sys.argv[1]), EXAMPLE / "negotiation")
+    bargain(EXAMPLE / "bargain")

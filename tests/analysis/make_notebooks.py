@@ -1,0 +1,50 @@
+"""All notebooks, run on the committed example and written with what they show.
+
+python -m tests.analysis.make_notebooks [NAME ...]
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import analysis
+
+FOLDER = Path(analysis.__file__).parent / "notebooks"
+ROOT = FOLDER.parent.parent
+EXAMPLE = "analysis/notebooks/example/negotiation"
+
+
+def executed(name: str, folder: Path = ROOT, run: str = "") -> Any:
+    """The notebook after all its cells, in `folder`, with the run that it names itself unless told of another."""
+    import jupytext
+    import nbclient
+
+    notebook = jupytext.read(FOLDER / f"{name}.py")
+    for place, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{place:02d}"
+    before = dict(os.environ)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), before.get("PYTHONPATH", "")])
+    if run:
+        os.environ["ARENA_RUN"] = run
+    try:
+        nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+    notebook.metadata.pop("language_info", None)  # names this machine's Python
+    return notebook
+
+
+if __name__ == "__main__":
+    import jupytext
+
+    for script in sorted(FOLDER.glob("*.py")):
+        if script.stem != "__init__" and (len(sys.argv) == 1 or script.stem in sys.argv):
+            began = time.perf_counter()
+            made = executed(script.stem, run=EXAMPLE if script.stem == "first_look" else "")
+            jupytext.write(made, script.with_suffix(".ipynb"), fmt="ipynb")
+            print(f"{script.stem}: {time.perf_counter() - began:.0f} s", flush=True)

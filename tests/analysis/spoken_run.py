@@ -1,0 +1,55 @@
+"""A run folder of matches that consist of what is said, made with the real store."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agents.player import Message
+from agents.stream import Stream
+from arena.records import MatchRecord, Seating, Turn
+from arena.store.run import RunFolder
+
+SEATS = ("opener", "responder")
+
+
+def spoken(
+    iteration: int, number: int, lines: Sequence[str], seats: Mapping[str, str] | None = None,
+    payoffs: Mapping[str, float] | None = None,
+) -> MatchRecord:  # fmt: skip
+    """A match in which the seats say these lines in turn, heard by all; `seats` says which policy sits where."""
+    seats = seats or dict.fromkeys(SEATS, "shared")
+    order = list(seats)
+    turns = tuple(
+        Turn(
+            index=i, seat=(seat := order[i % len(order)]), role=f"the_{seat}", policy=seats[seat], version=iteration,
+            messages=tuple(
+                Message(sender=order[j % len(order)], text=lines[j]) for j in range(max(0, i - len(order) + 1), i)
+            ),
+            raw=said, public=said, private="", action=said, valid=True, rewards={}, finish="script", tokens=0,
+            seconds=0.0,
+        )
+        for i, said in enumerate(lines)
+    )  # fmt: skip
+    return MatchRecord(
+        id=f"{iteration:04d}-{number:04d}", iteration=iteration, game="parley", options={}, seed=number,
+        seats={seat: Seating(f"the_{seat}", who, iteration, who == "shared", "brain") for seat, who in seats.items()},
+        status="finished", reason="", payoffs=dict(payoffs or dict.fromkeys(order, 0.0)), report={}, turns=turns,
+        streams=dict[str, tuple[Stream, ...]](), attempt=0, started="2026-01-01T00:00:00+00:00", seconds=0.1,
+    )  # fmt: skip
+
+
+def spoken_run(path: Path, *iterations: Sequence[Sequence[str]]) -> Path:
+    """A run whose iterations, from 0, hold matches of these lines."""
+    return recorded(
+        path, [[spoken(k, number, lines) for number, lines in enumerate(played)] for k, played in enumerate(iterations)]
+    )
+
+
+def recorded(path: Path, iterations: Sequence[Sequence[MatchRecord]]) -> Path:
+    """A run of these matches, iteration by iteration from 0."""
+    run = RunFolder.create(path, "game: parley\n", {"python": "3.11"})
+    for k, played in enumerate(iterations):
+        run.log.extend(played)
+        run.log.seal(k)
+        run.metrics.append({"iteration": k, "valid_rate": 1.0})
+    run.log.close()
+    return path

