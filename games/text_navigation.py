@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, whole_number
+from games.base import IllegalAct, flag, whole_number
 from games.families.grid import STEPS, Cell, beside, carve, distances, join
 from games.families.solitaire import Solitaire
 
@@ -17,6 +17,7 @@ ROOMS = (
 )  # fmt: skip
 ITEMS = ("apple", "book", "candle", "coin", "cup", "hammer", "key", "lamp", "rope", "vase")
 SHORTCUT = 0.25  # how often neighbours that need no door have one
+SUBGOAL = "subgoal"
 
 
 class TextNavigation(Solitaire):
@@ -24,7 +25,9 @@ class TextNavigation(Solitaire):
 
     Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
     every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
-    turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10.
+    turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
+    the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
+    part of the payoff.
     """
 
     name = "text_navigation"
@@ -32,9 +35,14 @@ class TextNavigation(Solitaire):
     metadata: ClassVar[dict[str, Any]] = {"name": "text_navigation_v0", "render_modes": ["ansi"]}
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0, "least_turns": 3.0}  # TAKE, GO, DROP
 
-    def __init__(self, *, rooms: int = 6, items: int = 3, max_turns: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, rooms: int = 6, items: int = 3, subgoals: bool = False, max_turns: int | None = None, **options: Any
+    ) -> None:
         self.size = whole_number("rooms", rooms, least=2, most=len(ROOMS))
         self.count = whole_number("items", items, least=1, most=len(ITEMS))
+        self.subgoals = flag("subgoals", subgoals)
+        if self.subgoals:
+            self.reward_parts = {**self.reward_parts, SUBGOAL: "1 for first taking what is wanted, 1 for bringing it"}
         super().__init__(max_turns=4 * rooms if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -53,7 +61,7 @@ class TextNavigation(Solitaire):
         items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
         self.places: dict[str, Cell | None] = {item: cells[rng.integers(self.size)] for item in items}
         self.position = cells[rng.integers(self.size)]
-        self.wanted = items[0]
+        self.wanted, self.taken = items[0], False
         elsewhere = [cell for cell in cells if cell != self.places[self.wanted]]
         self.goal = elsewhere[rng.integers(len(elsewhere))]
         self.shortest = self._shortest()
@@ -98,9 +106,16 @@ class TextNavigation(Solitaire):
         else:
             self.places[noun] = None if verb == "TAKE" else self.position
             self.tell(f"You {'take' if verb == 'TAKE' else 'drop'} the {noun}.")
-        solved = self.places[self.wanted] == self.goal
+        solved, taking = self.places[self.wanted] == self.goal, not self.taken and self.places[self.wanted] is None
+        self.taken |= taking
+        if self.subgoals and (taking or solved):
+            self.pay(seat, SUBGOAL, 1.0)
         self.score(seat, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
         return read
+
+    def payoffs(self) -> dict[str, float]:
+        """As of every game; marks for credit are none."""
+        return {seat: payoff - self._totals[seat].get(SUBGOAL, 0.0) for seat, payoff in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
         """Solved or not, the turns of the shortest solution, and efficiency: shortest / turns, 0 where unsolved."""

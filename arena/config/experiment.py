@@ -117,6 +117,8 @@ class PlaySpec(Spec):
     """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
     branch: Annotated[int, Field(ge=0, le=10**4)] = 0
     """How many more matches part from each one, at turns of its learners drawn at random; they come on top."""
+    branch_at: Literal["any", "last"] = "any"
+    """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
     in_flight: Positive = 64
     """How many matches run at once."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3

@@ -21,7 +21,8 @@ from arena.config.experiment import (
     LearnSpec,
     SeatSpec,
 )
-from arena.config.parts import Kind, given_by_critics
+from arena.config.kinds import parts_of
+from arena.config.parts import Kind, Kinds, given_by_critics, settings_model
 from arena.config.presets import preset_in
 from arena.config.schedules import Clock
 from arena.errors import ConfigError
@@ -195,18 +196,19 @@ def _check_groups(experiment: Experiment) -> None:
 
 
 def _check_pairs(experiment: Experiment) -> None:
-    """REFUEL's regression has pairs to compare, and its objective is theirs."""
+    """A loss of two answers has pairs to compare, and its objective is theirs."""
     credit, learn = experiment.credit, experiment.learn
-    if "refuel" not in (learn.loss.name, *(part.name for part in (credit.estimator, *credit.estimator.parts))):
+    of_pairs = "pairs" in learn.loss.needs
+    if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
         return
     wanted = {"play.branch: 1": experiment.play.branch > 0}
-    if learn.loss.name == "refuel":
+    if of_pairs:
         wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
         wanted["credit.transforms: []"] = not credit.transforms
         wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
     if missing := [setting for setting, given in wanted.items() if not given]:
-        where = "learn.loss" if learn.loss.name == "refuel" else "credit.estimator"
-        raise ConfigError(f"{where}: refuel compares two answers to the same words: set {' and '.join(missing)}")
+        where = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
+        raise ConfigError(f"{where} compares two answers to the same words: set {' and '.join(missing)}")
 
 
 def _check_shown(experiment: Experiment) -> None:
@@ -254,19 +256,34 @@ def _written_out(layer: Layer) -> Mapping[str, Any]:
     return {**layer.data, "learn": _over(preset.learn, beside, LearnSpec)}
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any], model: Any = Experiment) -> dict[str, Any]:
+def _over(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
     """One source over another, key by key; another part in a part's place takes it whole, settings and all."""
-    if get_origin(model) is UnionType:  # `Model | None`
-        model = get_args(model)[0]
-    merged, fields = dict(below), getattr(model, "model_fields", {})
+    merged = dict(below)
     for key, value in above.items():
-        old, field = merged.get(key), fields.get(key)
-        part = field is not None and any(isinstance(mark, Kind) for mark in field.metadata)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and not (part and old.keys() != value.keys()):
-            merged[key] = _over(old, value, field and field.annotation)
+        old, (is_part, inner) = merged.get(key), _place(hint, key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not (is_part and old.keys() != value.keys()):
+            merged[key] = _over(old, value, inner)
         else:
             merged[key] = value
     return merged
+
+
+def _place(hint: Any, key: str) -> tuple[bool, Any]:
+    """Of what stands under a key: whether it is one part, and the hint by which to read on inside it."""
+    if isinstance(hint, Kinds):  # parts by name: what stands there are settings
+        return False, settings_model(hint.name, key) if key in parts_of(hint.name) else None
+    if get_origin(hint) is UnionType:  # `Model | None`
+        hint = get_args(hint)[0]
+    if get_origin(hint) is dict:
+        hint = get_args(hint)[1]
+        marks, inner = getattr(hint, "__metadata__", ()), hint
+    else:
+        field = getattr(hint, "model_fields", {}).get(key)
+        marks, inner = (field.metadata, field.annotation) if field else ((), None)
+    for mark in marks:
+        if isinstance(mark, Kind | Kinds):
+            return isinstance(mark, Kind), Kinds(mark.name)
+    return False, inner
 
 
 def _explain(error: ValidationError, stack: list[Layer]) -> str:

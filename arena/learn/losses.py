@@ -98,4 +98,19 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
     return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, torch.zeros_like(tokens.learned))
 
 
-LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood, refuel)}
+@needs("pairs")
+def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> TokenLoss:
+    """Online DPO, REFUEL's rival: raise the answer that led to more above the other one to the same words.
+
+    -log σ(β (δ_w - δ_l)), w the answer with A > 0, δ as in `refuel`: the reference is the policy at the start of the
+    update. Needs what `refuel` needs, and like there each of the two turns pulls twice as hard. Which led to more is
+    all it hears, not by how much. 0 where both led to the same (A = 0), in value and gradient. Source: Rafailov et al.
+    2023; on pairs of finished lines of play as the arms "DPO" of Gao et al. 2024.
+    """
+    assert tokens.rivals is not None
+    own, sign = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old), tokens.advantages.sign()
+    loss = -sign.abs() * torch.nn.functional.logsigmoid(beta * sign * (own - tokens.rivals))
+    return TokenLoss(2.0 * loss - loss.detach(), torch.zeros_like(tokens.learned))
+
+
+LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood, refuel, dpo)}

@@ -53,13 +53,14 @@ def branch_plans(
 ) -> list[MatchPlan]:
     """For each match that was played, `play.branch` more that part from it at different turns of its learners.
 
-    The turns are drawn uniformly; a match with fewer of them is branched at each.
+    The turns are drawn uniformly; a match with fewer of them is branched at each, with `branch_at: last` at its last.
     """
     planned = {plan.id: plan for plan in plans}
     rng = generator(experiment.seed, k, "branch", *list(planned)[:1])
     branches = []
     for record in records:
         own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
+        own = own[-1:] if experiment.play.branch_at == "last" else own
         plan = planned[record.id.removesuffix(f"-r{record.attempt}")]
         for turn in sorted(rng.permutation(own)[: experiment.play.branch].tolist()):
             branch = Branch(record, int(turn))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulators.clinic.acts import code
 from simulators.clinic.posterior import entropy
 from simulators.clinic.visit import Visit
 
@@ -12,7 +13,7 @@ def figures(game: Visit) -> dict[str, float | bool | str]:
     `score` is 1 for the right disease less what questions, tests, repetitions and illegal acts cost, whatever the
     option `reward` pays; at least 0. `posterior` is the chance of the true disease given the doctor's chart,
     `posterior_named` that of the one that was named, `posterior_best` the highest and `regret` what it exceeds the
-    named one's by; `entropy` in bits.
+    named one's by; `entropy` in bits. `letter`, in terse mode, is what a doctor writes after D for the right disease.
     """
     record, names, fees = game.patient.record, game.table.names, game.outcome
     chances = game.solver.posterior(game.chart, game.budget)
@@ -23,6 +24,7 @@ def figures(game: Visit) -> dict[str, float | bool | str]:
         "score": max(0.0, success + costs),
         "success": success,
         "answer": names[record.disease],
+        **({"letter": code("d")[record.disease]} if game.terse else {}),
         "diagnosis": "" if game.named is None else names[game.named],
         "budget": game.budget,
         "questions": game.questions,

@@ -7,6 +7,7 @@ taken off), or `<tool_call>` with a tool named python (ARTIST, Hermes). Any text
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Literal, NamedTuple, get_args
 
@@ -65,8 +66,10 @@ def first_block(text: str, form: str) -> Block | None:
 
 
 def write_code(code: str, form: str) -> str:
-    """A reply that reads as this code; not for calls, which are JSON."""
+    """A reply that reads as this code."""
     opening, closing = MARKS[form]
+    if form == "tool_call":
+        return opening + json.dumps({"name": "python", "arguments": {"code": code}}) + closing
     return f"{opening}\n{code}\n{closing}"
 
 

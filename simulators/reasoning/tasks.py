@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
@@ -10,7 +11,7 @@ import numpy as np
 
 from games.base import IllegalAct, flag, number, whole_number
 from games.families.book import fold
-from simulators.base import Answer, Simulator
+from simulators.base import Answer, Seen, Simulator
 from simulators.confine.code import available, run_python
 from simulators.reasoning import gym, replies
 from simulators.reasoning.typed import bare
@@ -25,6 +26,8 @@ CORRECT = (
     "Please correct the error, if any, and rewrite the solution."
 )
 TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "code": 5}
+SUM = re.compile(r"[0-9+*/() -]+")
+"""What Python reads as the question does."""
 SAMPLES = 100
 """Tasks of a family; how often the answer to one is right for another tells the floor."""
 
@@ -228,6 +231,21 @@ def _oracle(game: Reasoning, seed: int) -> Answer:
     return lambda seen: replies.write_answer(game.task.answer, game.answer)
 
 
+def _coder(game: Reasoning, seed: int) -> Answer:
+    """Has Python work out what is asked, where it may, and answers what it is shown; else knows the answer."""
+
+    def act(seen: Seen) -> str:
+        shown = [message["text"] for message in seen.messages if message["sender"] == TOOL]
+        if game.protocol != "code":
+            return replies.write_answer(game.task.answer, game.answer)
+        if shown:
+            return replies.write_answer(shown[-1], game.answer)
+        terse = bare(game.task.family, game.task.question)
+        return replies.write_code(f"print({terse if SUM.fullmatch(terse) else repr(game.task.answer)})", game.code)
+
+    return act
+
+
 def _plain(text: str) -> str:
     """The text's lines without control and invisible characters."""
     spaced = text.replace("\r\n", "\n").replace("\t", "    ")
@@ -241,4 +259,4 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-Reasoning.players = {"noop": _noop, "random": _random, "oracle": _oracle}
+Reasoning.players = {"noop": _noop, "random": _random, "oracle": _oracle, "coder": _coder}

@@ -63,6 +63,20 @@ def test_an_experts_steps_are_marked_where_that_is_asked_for():
     assert "match" not in Maze().reward_parts
 
 
+def test_taking_and_bringing_are_subgoals_where_that_is_asked_for():
+    game = TextNavigation(rooms=2, items=1, subgoals=True)
+    game.reset(seed=next(seed for seed in range(100) if (game.reset(seed=seed), game.shortest)[1] == 3))
+    wanted, there = game.wanted, game.doors[game.position]
+    (way,) = there
+    paid = []
+    for act in (f"TAKE {wanted}", f"DROP {wanted}", f"TAKE {wanted}", f"GO {way}", f"DROP {wanted}"):
+        game.step(act)
+        paid.append(game.infos["walker"]["rewards"].get("subgoal", 0.0))
+    assert paid == [1, 0, 0, 0, 1] and game.terminations["walker"], "taking pays once, bringing at the end"
+    assert game.payoffs()["walker"] == pytest.approx(1 - 5 * 0.01), "marks are no payoff"
+    assert "subgoal" not in TextNavigation().reward_parts
+
+
 def test_a_wall_costs_a_turn_and_the_goal_pays():
     game = straight()
     start = game.position

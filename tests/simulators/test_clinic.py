@@ -229,6 +229,10 @@ def test_acts_by_name_by_number_and_terse():
         fresh = terse.clone()
         fresh.step(act)
         assert not fresh.infos["doctor"]["valid"], act
+    again = started(2, budget=20, terse=True)
+    terse.step("Da")
+    again.step(f"D{terse.report()['letter']}")
+    assert again.report()["success"], "the report says what would have been right"
     with pytest.raises(ValueError, match="diseases must be at most 52 in a terse clinic"):
         Clinic(terse=True, diseases=53)
 

@@ -274,3 +274,23 @@ def test_random_answers_look_like_answers() -> None:
         game.reset(seed=seed)
         answer = game.players["random"](game, seed)
         assert answer(conformance.shown(game)).isdigit()
+
+
+@pytest.mark.skipif(bool(available()), reason=available())
+@pytest.mark.parametrize("code", ["fence", "code", "tool_call"])
+def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: Any) -> None:
+    game = Reasoning(task={"chain_sum": {"min_terms": 2, "max_terms": 2}}, protocol="code", code=code)
+    game.reset(seed=1)
+    act = game.players["coder"](game, seed=1)
+    first = act(conformance.shown(game))
+    assert game.public()["terse"] in first and game.task.answer not in first, "it is Python that adds"
+    game.step(first)
+    game.step(act(conformance.shown(game)))
+    assert game.report()["success"] and game.report()["runs"] == 1
+
+
+def test_without_python_the_coder_knows_the_answer() -> None:
+    game = Reasoning(protocol="single")
+    game.reset(seed=1)
+    game.step(game.players["coder"](game, seed=1)(conformance.shown(game)))
+    assert game.report()["success"]

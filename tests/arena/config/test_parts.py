@@ -98,6 +98,20 @@ def test_another_part_takes_the_place_whole_and_the_same_one_is_laid_over() -> N
     }  # fmt: skip
 
 
+def test_a_part_inside_another_takes_the_place_whole_too() -> None:
+    aepo = "learn.loss={policy_gradient: {ratio: turn, clip: {aepo: {low: 0.1, c: null}}}}"
+    loss = experiment(aepo, "learn.loss={policy_gradient: {clip: {dual: {high: 0.3}}}}").learn.loss
+    assert loss.settings["ratio"] == "turn" and loss.settings["clip"] == choose("clip", "dual", high=0.3)
+    kept = experiment(aepo, "learn.loss={policy_gradient: {clip: {aepo: {low: 0.3}}}}").learn.loss.settings["clip"]
+    assert kept == choose("clip", "aepo", low=0.3, c=None)
+    steps, line = "{steps: {values: [1.0, 0.0], every: 3}}", "{linear: {start: 1.0, end: 0.0, over: 3}}"
+    for place in ("credit.weights.deal=", "learn.regularisers.kl.weight="):
+        found = experiment(place + line, place + steps)
+        assert found == experiment(place + steps)
+    mars, rae = "credit.estimator={shuffled: {of: {mars: {}}}}", "credit.estimator={shuffled: {of: {rae: {}}}}"
+    assert experiment(mars, rae).credit.estimator.settings["of"] == choose("estimator", "rae")
+
+
 def test_regularisers_are_laid_over_by_name() -> None:
     found = experiment("learn.regularisers.kl.weight=0.5", "learn.regularisers.entropy={weight: 0.1}").learn
     assert set(found.regularisers) == {"kl", "entropy"} and found.holds_on

@@ -1,5 +1,7 @@
 """The section `study`: what is wrong with it is one line; its arms lie over the recipe at the same budget."""
 
+from itertools import combinations
+
 import pytest
 
 from arena.config.arms import check_arms, with_arm
@@ -93,6 +95,8 @@ def test_every_recipe_s_study_can_be_run(name: str) -> None:
     if found.study:
         check_arms(found)
         assert compose([text_layer("again", to_yaml(found))]) == found
+        arms = [with_arm(found, arm) for arm in found.study.names]
+        assert all(one != other for one, other in combinations(arms, 2)), "two arms are the same experiment"
 
 
 def test_it_is_no_part_of_what_a_run_is() -> None:

@@ -20,7 +20,7 @@ from arena.credit.estimators.refuel import refuel as differences
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.learn.batches import Sample
-from arena.learn.losses import refuel
+from arena.learn.losses import dpo, refuel
 from arena.learn.pairs import in_pairs, rival_changes, together
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
@@ -108,6 +108,33 @@ def test_the_gradient_agrees_with_finite_differences_of_the_pairs_loss() -> None
             step[k] = 1e-5
             above, below = (direct(now.detach() + s, old, turns, 1.7, 0.6).item() for s in (step, -step))
             assert found[k].item() == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-8)
+
+
+def preferred(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: float, beta: float) -> torch.Tensor:
+    """DPO's objective over one pair, as the trainer makes it: turn 0 against turn 1, by `turn_mean`."""
+    delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
+    advantages = torch.where(turns == 0, gain, -gain).to(now.dtype)
+    found = dpo(batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
+    return (found / torch.bincount(turns)[turns] / 2).sum()
+
+
+def test_dpo_is_its_formula_in_value_and_gradient_and_hears_no_sizes() -> None:
+    # δ = .2 and δ' = -.4 as above; the second answer led to more: -log σ(-.5 · .6), gradient ±.5 · σ(.3)
+    old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
+    now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
+    value = preferred(now, old, turns, -2.0, 0.5)
+    value.backward()
+    assert value.item() == pytest.approx(np.log1p(np.exp(0.3)))
+    slope = 0.5 / (1 + np.exp(-0.3))
+    assert now.grad is not None and now.grad.tolist() == pytest.approx([slope, slope, -slope])
+    assert preferred(now, old, turns, -9.0, 0.5).item() == pytest.approx(value.item())
+
+
+def test_dpo_learns_nothing_from_answers_that_led_to_the_same() -> None:
+    now = tensor(-1.0, -2.0).requires_grad_()
+    value = preferred(now, tensor(-1.5, -1.5), numbers(0, 1), 0.0, 0.5)
+    value.backward()
+    assert value.item() == 0 and now.grad is not None and now.grad.tolist() == [0, 0]
 
 
 def test_turns_out_of_the_loss_are_in_no_sum() -> None:
@@ -346,6 +373,7 @@ def test_a_run_with_branches_resumes_bit_by_bit(
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
+        ("learn.loss=dpo + play.branch=0", "learn.loss: dpo compares two answers"),
         ("play.branch=0", "learn.loss: refuel compares two answers to the same words: set play.branch: 1"),
         ("credit.estimator=mars", "set credit.estimator: refuel"),
         ("credit.transforms=[whiten]", "set credit.transforms: []"),
@@ -357,7 +385,7 @@ def test_a_run_with_branches_resumes_bit_by_bit(
 )
 def test_what_does_not_fit_together_is_one_line(assignment: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        experiment(assignment)
+        experiment(*assignment.split(" + "))
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 

@@ -162,7 +162,7 @@ def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
 # -- which branches are played -----------------------------------------------------------------------------
 
 
-def experiment(**play: int) -> Experiment:
+def experiment(**play: int | str) -> Experiment:
     lines = [f"{name}: {value}" for name, value in play.items()]
     return compose([text_layer("test", CONFIG + f"play: {{{', '.join(lines)}}}\n")])
 
@@ -265,3 +265,11 @@ def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
                    stream.turns)  # fmt: skip
     changed = replace(twin, streams={**twin.streams, seat: (other,)})
     assert [pair.place for pair in pairs([*trajectories(record), *trajectories(changed)])] == [0]
+
+
+def test_branches_at_the_last_turn_part_at_each_match_s_last_one() -> None:
+    plans, records = played()
+    records = [only_opener_learns(record) for record in records]
+    found = branch_plans(experiment(branch=2, branch_at="last"), 1, plans, records)
+    ends = [max(turn.index for turn in record.turns if turn.seat == "opener") for record in records]
+    assert [plan.branch.turn for plan in found if plan.branch] == ends

@@ -1,0 +1,238 @@
+"""A few failing functions with their tests: edit, run, submit; tests that nobody is shown decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from games.base import IllegalAct, whole_number
+from simulators.base import Answer, Seen, Simulator
+from simulators.confine.code import available, run_python
+
+ENGINEER, TOOL = "engineer", "tool"
+PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
+EDIT = re.compile(r"\s*EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
+VISIBLE, HIDDEN, LARGEST = 2, 6, 9
+
+
+class Function(NamedTuple):
+    """What a function is to do, the expression that does it, and others that do not."""
+
+    says: str
+    right: str
+    bugs: tuple[str, ...]
+
+
+BANK: Mapping[str, Function] = {
+    "total": Function("a and b together", "a + b", ("a - b", "a * b")),
+    "less": Function("a without b", "a - b", ("b - a", "a + b")),
+    "product": Function("a times b", "a * b", ("a + b", "a ** b")),
+    "larger": Function("the larger of a and b", "max(a, b)", ("min(a, b)", "a")),
+    "smaller": Function("the smaller of a and b", "min(a, b)", ("max(a, b)", "b")),
+    "distance": Function("how far a and b are apart", "abs(a - b)", ("a - b", "abs(a + b)")),
+    "twice": Function("twice a, and b", "2 * a + b", ("2 * (a + b)", "a + 2 * b")),
+    "squares": Function("the squares of a and b together", "a * a + b * b", ("(a + b) * (a + b)", "a * a * b * b")),
+}
+CANDIDATES = tuple(function.right for function in BANK.values())
+WORKED: Mapping[str, Callable[[int, int], int]] = {
+    expression: eval(f"lambda a, b: {expression}")  # ours, made once
+    for function in BANK.values()
+    for expression in (function.right, *function.bugs)
+}
+Case = tuple[int, int]
+
+
+class Repair(Simulator):
+    """Acts: EDIT name: expression (what the function returns), RUN (the tests that are shown), SUBMIT.
+
+    Options besides Simulator's: functions 1 to 4, how many there are, all failing; max_turns.
+
+    Part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every edit
+    that changes something and every run, and "submitted", 1 for submitting what was edited, are marks for credit
+    (gated reward accumulation) and no part of the payoff.
+    """
+
+    name = "repair"
+    seats = (ENGINEER,)
+    blocks = True  # while code runs
+    metadata: ClassVar[dict[str, Any]] = {"name": "repair_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        PASSED: "share of functions right", STEP: "an edit or a run", SUBMITTED: "an edited repository was submitted",
+    }  # fmt: skip
+
+    def __init__(self, *, functions: int = 2, max_turns: int | None = None, **options: Any) -> None:
+        self.count = whole_number("functions", functions, least=1, most=4)
+        self.max_turns = whole_number("max_turns", 4 * self.count if max_turns is None else max_turns, least=1)
+        if why := available():
+            raise ValueError(why)
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws functions of the bank, a bug for each, and tests that tell the right expression from all others."""
+
+        def draw() -> dict[str, str]:
+            names = rng.choice(list(BANK), size=self.count, replace=False).tolist()
+            return {name: str(rng.choice(BANK[name].bugs)) for name in names}
+
+        self.bodies: dict[str, str] = self.draw_entity(draw, repr)
+        self.names = tuple(self.bodies)
+        self.tests = {name: _telling(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
+        self.unseen = {name: _telling(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
+        self._runs = self._edits = 0
+        self._right = 0.0
+
+    @property
+    def turns_left(self) -> int:
+        """Acts that may still be played."""
+        return self.max_turns - self.turns
+
+    def rules(self) -> str:
+        """What there is to do, and how often."""
+        return (
+            "Every function of this repository fails. EDIT name: expression changes what it returns, RUN shows how "
+            f"the tests go, SUBMIT ends: then tests that you have not seen decide. {self.max_turns} turns in all."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The code as it is now, its tests, what was changed, the turns left."""
+        tests = [f"{name}({a}, {b}) == {_value(name, (a, b))}" for name in self.names for a, b in self.tests[name]]
+        facts = {"names": list(self.names), "source": self.source(), "tests": tests}
+        return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def source(self) -> str:
+        """The repository as it is now."""
+        return "\n\n".join(
+            f'def {name}(a, b):\n    """Return {BANK[name].says}."""\n    return {body}'
+            for name, body in self.bodies.items()
+        )
+
+    def play(self, seat: str, act: str) -> str:
+        """Edits, runs or submits; what code prints is told to who ran it."""
+        word = act.strip().upper()
+        if edit := EDIT.fullmatch(act):
+            return self._edit(seat, edit[1], edit[2].strip())
+        if word == "RUN":
+            self._runs += 1
+            self.pay(seat, STEP, 1.0)
+            self.tell(self._tried(), sender=TOOL)
+        elif word == "SUBMIT":
+            self._submit(seat)
+            return word
+        else:
+            raise IllegalAct("write EDIT name: expression, RUN or SUBMIT")
+        self._used()
+        return word
+
+    def _edit(self, seat: str, name: str, body: str) -> str:
+        if name not in self.bodies:
+            raise IllegalAct(f"there is no function {name[:40]}; there are {', '.join(self.names)}")
+        if body != self.bodies[name]:
+            self.pay(seat, STEP, 1.0)
+            self._edits += 1
+        self.bodies[name] = body
+        self._used()
+        return f"EDIT {name}: {body}"
+
+    def _used(self) -> None:
+        """A turn is gone, perhaps the last."""
+        if self.turns_left == 1:
+            self.end("turns", "No turns are left, and nothing was submitted.")
+
+    def _tried(self) -> str:
+        lines = [f"print('{n}{case} is', {n}{case}, 'and should be', {_value(n, case)})" for n, case in self._cases()]
+        return _printed(run_python("\n".join([self.source(), *lines]), output_bytes=2000).observation())
+
+    def _cases(self) -> list[tuple[str, Case]]:
+        return [(name, case) for name in self.names for case in self.tests[name]]
+
+    def _submit(self, seat: str) -> None:
+        """Each function by itself, in a cell of its own, so that none can stand in for another."""
+        if self._edits:
+            self.pay(seat, SUBMITTED, 1.0)
+        right = [self._passes(name) for name in self.names]
+        self._right = sum(right) / len(right)
+        self.pay(seat, PASSED, self._right)
+        self.end("submitted", f"{sum(right)} of {len(right)} functions are right.")
+
+    def _passes(self, name: str) -> bool:
+        cases = self.unseen[name]
+        if known := WORKED.get(self.bodies[name]):  # ours: what a cell would say is known
+            return all(known(*case) == _value(name, case) for case in cases)
+        code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
+        return run_python(code, output_bytes=2000).stdout == f"{[_value(name, case) for case in cases]}\n"
+
+    def payoffs(self) -> dict[str, float]:
+        """As of every game; marks for credit are none."""
+        own = self._totals[ENGINEER]
+        return {seat: paid - own.get(STEP, 0.0) - own.get(SUBMITTED, 0.0) for seat, paid in super().payoffs().items()}
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """The share of functions that are right, whether all are; what was done."""
+        done = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
+        return {"score": self._right, "success": self._right == 1.0, **done}
+
+    @property
+    def floor(self) -> float:
+        """How often the random player has written all that is right."""
+        return float(len(CANDIDATES)) ** -self.count
+
+
+def _value(name: str, case: Case) -> int:
+    """What a function is to return."""
+    return _worth(BANK[name].right, case)
+
+
+def _worth(expression: str, case: Case) -> int:
+    """What an expression of the bank, never one of a model's, is worth."""
+    return int(WORKED[expression](*case))
+
+
+def _telling(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
+    """So many cases that each of the other expressions, but the right one, fails somewhere."""
+    wrong = [expression for expression in others if expression != BANK[name].right]
+    while True:
+        cases = [(int(a), int(b)) for a, b in rng.integers(0, LARGEST + 1, size=(count, 2))]
+        if all(any(_worth(other, case) != _value(name, case) for case in cases) for other in wrong):
+            return cases
+
+
+def _printed(text: str) -> str:
+    return "".join(char for char in text if char == "\n" or char.isprintable())
+
+
+def _noop(game: Repair, seed: int) -> Answer:
+    """Submits what was there."""
+    return lambda seen: "SUBMIT"
+
+
+def _random(game: Repair, seed: int) -> Answer:
+    """Writes what is right for some function, function by function, now and then runs the tests, and submits."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    todo = [act for n in range(game.count) for act in ("RUN", n)[int(rng.integers(2)) :]]
+
+    def act(seen: Seen) -> str:
+        one = todo.pop(0) if todo else "SUBMIT"
+        return one if isinstance(one, str) else f"EDIT {seen.public['names'][one]}: {rng.choice(CANDIDATES)}"
+
+    return act
+
+
+def _oracle(game: Repair, seed: int) -> Answer:
+    """Knows what is right."""
+    todo = list(range(game.count))
+
+    def act(seen: Seen) -> str:
+        name = seen.public["names"][todo.pop(0)] if todo else ""
+        return f"EDIT {name}: {BANK[name].right}" if name else "SUBMIT"
+
+    return act
+
+
+Repair.players = {"noop": _noop, "random": _random, "oracle": _oracle}
