@@ -135,9 +135,9 @@ def test_friends_are_mostly_of_the_own_segment():
 def test_word_of_mouth_reaches_about_half_of_the_friends_and_nobody_else():
     audience = [Visitor(n, user(), key=n) for n in range(41)]
     friends = (tuple(range(1, 31)), *(() for _ in range(40)))
-    word_of_mouth(audience[0], 99, audience, friends)
+    told = word_of_mouth(audience[0], 99, audience, friends)
     heard = [visitor.number for visitor in audience if 99 in visitor.heard_of]
-    assert 8 < len(heard) < 23 and max(heard) <= 30
+    assert 8 < len(heard) < 23 and max(heard) <= 30 and told == heard
 
 
 def test_a_friends_find_stands_among_the_next_candidates_with_its_stars():
