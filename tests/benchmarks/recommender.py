@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from analysis.panels import colours, fit, legend, points, sheet, written
@@ -52,9 +51,8 @@ RESULTS = Path(__file__).parent / "results"
 STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 SERVERS = ("listening", "deaf", "popular", "random")
 HEARERS = {
-    "hears all": players.listening,
-    "of taste alone": partial(players.listening, topics=("genre", "dislikes")),
-    "of price alone": partial(players.listening, topics=("price",)),
+    "hears of taste alone": partial(players.listening, topics=("genre", "dislikes")),
+    "hears of price alone": partial(players.listening, topics=("price",)),
 }
 KEEPERS = ("listening", "deaf", "random", "oracle")
 TASTES, VARIETY = (1.0, 4.0), (-0.5, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
@@ -84,7 +82,7 @@ class TableUnpickler(pickle.Unpickler):
 def listening(deals: int) -> dict[str, Any]:
     """Scores and joys of every player on the same deals, by steepness, and what hearing adds to deafness."""
     by_steepness: dict[str, Any] = {}
-    gains: dict[str, list[list[float]]] = {name: [] for name in HEARERS}
+    gains: dict[str, list[list[float]]] = {name: [] for name in ("listening", *HEARERS)}
     for steepness in STEEPNESS:
         game = Hearing(steepness=steepness, split="test")
         reports = {name: [play(game, seed, name) for seed in range(deals)] for name in (*SERVERS, *HEARERS)}
@@ -122,7 +120,7 @@ def draw_listening(result: dict[str, Any]) -> Figure:
     x = [float(np.log2(float(steepness))) for steepness in found]
     for place, name in enumerate(SERVERS):
         points(scores, x, [Interval(*each["score"][name]) for each in found.values()], name, tint[name], place)
-    for place, name in enumerate(HEARERS):
+    for place, name in enumerate(result["slope"]):
         added = [Interval(*each["less_deaf"][name]) for each in found.values()]
         points(gains, x, added, name, tint[name], place)
     gains.axhline(0, color="grey", linewidth=0.8)
@@ -185,17 +183,23 @@ def draw_population(result: dict[str, Any]) -> Figure:
     friends.add_nodes_from(range(result["users"]))
     where = networkx.spring_layout(friends, seed=1, iterations=60, k=0.05)
     at = np.array([where[user] for user in range(result["users"])])
-    lines = LineCollection([at[edge] for edge in graph["friends"]], colors="lightgrey", linewidths=0.25, zorder=0)
-    crowd.add_collection(lines)
-    crowd.scatter(*at.T, s=5, c=graph["segments"], cmap="tab10", alpha=0.45, linewidths=0)
-    told = LineCollection([at[edge] for edge in graph["find"]["tellings"]], colors="black", linewidths=0.9, zorder=2)
-    crowd.add_collection(told)
-    reached = sorted({user for edge in graph["find"]["tellings"] for user in edge})
-    crowd.scatter(*at[reached].T, s=9, color="black", zorder=3)
+    crowd.plot(*paths(at, graph["friends"]), color="lightgrey", linewidth=0.25, zorder=0)
+    for segment in sorted({*graph["segments"]}):
+        own = np.flatnonzero(np.array(graph["segments"]) == segment)
+        crowd.plot(*at[own].T, ".", color=f"C{segment}", markersize=3, alpha=0.5)
+    tellings = graph["find"]["tellings"]
+    crowd.plot(*paths(at, tellings), color="black", linewidth=0.9)
+    crowd.plot(*at[sorted({user for edge in tellings for user in edge})].T, ".", color="black", markersize=4)
     crowd.set_xticks([]), crowd.set_yticks([]), crowd.grid(visible=False)
     crowd.set_xlabel("a dot a user, its colour the segment", fontsize=9)
     legend(figure)
     return figure
+
+
+def paths(at: Any, edges: list[list[int]]) -> Any:
+    """x and y of lines between these places [n, 2], one edge after another with a gap between."""
+    gap = np.full((len(edges), 1, 2), np.nan)
+    return np.concatenate([at[np.array(edges)], gap], axis=1).reshape(-1, 2).T
 
 
 def diversity(deals: int) -> dict[str, Any]:
@@ -295,7 +299,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=("listening", "population", "diversity", "index", "ratings"))
     parser.add_argument("file", nargs="?", type=Path)
-    parser.add_argument("--deals", type=int, default=400)
+    parser.add_argument("--deals", type=int, default=200)
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--minilm", type=int, default=0, metavar="ITEMS")
     parser.add_argument("--redraw", action="store_true")

@@ -14,7 +14,7 @@ from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
 from simulators.base import SimulatorFault, held_out
 from simulators.conformance import check, play, shown, walk
-from simulators.recommender import Recommender, acts
+from simulators.recommender import Recommender, acts, players
 from simulators.recommender.page import marks
 from tests.simulators.promises import broken, kept_over_many
 
@@ -44,6 +44,30 @@ def test_scores_are_read_between_chance_and_who_knows():
     assert scores["noop"] == 0 and scores["oracle"] == 1
     assert scores["random"] < 0.25
     assert scores["listening"] > scores["deaf"] + 0.2 and scores["listening"] > scores["popular"] + 0.2
+
+
+@pytest.mark.parametrize(("topics", "asks"), [(["price"], {"ASK price"}), (["genre"], {"ASK genre"}), ([], set())])
+def test_who_hears_of_one_matter_asks_of_that_alone(topics, asks):
+    game, asked = Recommender(), set()
+    for seed in range(6):
+        answer = players.listening(game, seed, topics=topics)
+        game.reset(seed=seed)
+        while not game.ended:
+            act = answer(shown(game))
+            asked |= {act} if act.startswith("ASK") else set()
+            game.step(act)
+    assert asked == asks
+
+
+def test_variety_brings_more_genres_to_a_page():
+    game, genres = Recommender(candidates=12), {-1.0: 0, 0.0: 0, 1.0: 0}
+    for seed in range(20):
+        game.reset(seed=seed)
+        called = {name: item for item, name in game.names().items()}
+        for variety in genres:
+            page = acts.read_act(players.listening(game, seed, [], variety)(shown(game)), called, 3, False)
+            genres[variety] += len({item.genres[0] for item in game.service.items(page.items)})
+    assert genres[-1.0] < genres[0.0] < genres[1.0] <= 60
 
 
 def test_a_leaking_game_is_caught():
