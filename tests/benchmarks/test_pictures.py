@@ -29,7 +29,7 @@ STUDIES = [
     "strength-mars",
     "desk",
 ]
-STUDIES += ["proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk"]
+STUDIES += ["proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk", "matrix-recommender"]
 STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 
 
