@@ -105,11 +105,13 @@ rendered: $(VENV)/installed ## what SmolLM2 makes of what a patient is to say, a
 PERSONS := cooperative,terse,forgetful,mistaken,impatient,cooperative+smollm2-135m-instruct
 MATRIX := tests/benchmarks/results/matrix
 
-matrix: $(VENV)/installed ## agents with persons in the clinic and at the desk: success, pass^k (half an hour)
+matrix: $(VENV)/installed ## agents with persons in the clinic, at the desk and in the bookshop: success, pass^k (half an hour)
 	$(BIN)/arena matrix asker random_asker random noop --game clinic --persons $(PERSONS) --tasks 20 --trials 3 --split all \
 		--option 'budget=[2,8]' --plot $(MATRIX)-clinic.png --out $(MATRIX)-clinic.json
 	$(BIN)/arena matrix oracle obedient refuser random noop --game desk --persons $(PERSONS) --tasks 10 --trials 3 --split all \
 		--option goals=1 --plot $(MATRIX)-desk.png --out $(MATRIX)-desk.json
+	$(BIN)/arena matrix oracle listening deaf popular random noop --game recommender --tasks 20 --trials 3 --split all \
+		--persons cooperative,terse,forgetful,impatient --plot $(MATRIX)-recommender.png --out $(MATRIX)-recommender.json
 
 notebooks: $(VENV)/installed ## run all notebooks and keep what they show (two minutes)
 	$(BIN)/python -m tests.analysis.make_notebooks

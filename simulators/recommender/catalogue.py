@@ -5,7 +5,6 @@ Invented titles keep what a language model knows of real ones out of the outcome
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from games.base import one_line
 from games.families.book import fold
+from simulators.recommender import tables
 from simulators.recommender.words import GENRES, LETTERS, TITLES, finder, hint, spellings, title
 
 LEAST, MOST = 20, 100_000
@@ -94,15 +94,7 @@ def load(path: str) -> Catalogue:
     ValueError names the first broken row, what is wrong with it, and how to mend it.
     """
     file = Path(path).expanduser()
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            rows = list(_rows(file, csv.DictReader(lines, strict=True)))
-    except OSError as error:
-        raise ValueError(f"{file}: the catalogue cannot be read ({error.strerror}): give a CSV file") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: byte {error.start + 1} is no UTF-8: save the file as UTF-8") from None
-    except csv.Error as error:
-        raise ValueError(f"{file}: no CSV ({error}): quote texts that hold commas or line ends") from None
+    rows = list(_rows(file))
     if not LEAST <= len(rows) <= MOST:
         raise ValueError(f"{file}: {len(rows)} items: a catalogue needs from {LEAST} to {MOST:,}")
     genres = tuple(sorted({genre for row in rows for genre in row["genre"]}))
@@ -111,40 +103,22 @@ def load(path: str) -> Catalogue:
     return Catalogue(genres, tuple(_item(n, row, genres) for n, row in enumerate(rows)))
 
 
-def _rows(file: Path, reader: csv.DictReader[str]) -> Iterator[dict[str, Any]]:
-    missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
-    if missing:
-        raise ValueError(
-            f"{file}:1: no column `{missing[0]}`: the first line names {', '.join(COLUMNS)} and maybe text"
-        )
-    seen: dict[str, int] = {}
-    for row in reader:
-        where = f"{file}:{reader.line_num}"
-        if None in row or None in row.values():
-            raise ValueError(f"{where}: {len(reader.fieldnames or ())} cells are due: quote commas in texts")
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Each item's cells, as they are meant."""
+    seen: dict[str, str] = {}
+    for where, row in tables.rows(file, COLUMNS, "catalogue"):
         name = one_line(row["name"])
         if not name:
             raise ValueError(f"{where}: the name is empty: name the item")
         if name in seen:
             raise ValueError(f"{where}: `{name}` is in line {seen[name]} already: name every item differently")
-        seen[name] = reader.line_num
+        seen[name] = tables.line_of(where)
         genres = tuple(dict.fromkeys(filter(None, map(fold, row["genre"].split("|")))))
         if not genres:
             raise ValueError(f"{where}: the genre is empty: name one, or several as a|b")
-        price, quality = _number(where, row, "price", 1e6), _number(where, row, "quality", 1.0)
+        price, quality = tables.number(where, row, "price", 1e6), tables.number(where, row, "quality", 1.0)
         text = one_line(row.get("text") or "", TEXT_LENGTH)
         yield {"name": name, "genre": genres, "price": price, "quality": quality, "text": text}
-
-
-def _number(where: str, row: Mapping[str, str], column: str, most: float) -> float:
-    try:
-        value = float(row[column])
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most:
-        shown = one_line(row[column], 40)
-        raise ValueError(f"{where}: {column} must be a number from 0 to {most:g}, not '{shown}': mend that cell")
-    return value
 
 
 def _item(number: int, row: Mapping[str, Any], genres: tuple[str, ...]) -> Item:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from simulators.recommender.acts import TERSE
 from simulators.recommender.service import Service
+from simulators.recommender.wishes import TOPIC_OF
 from simulators.recommender.words import HINTS, LETTERS, hint
+
+PRAISE = "wxyz"
+"""Terse names of `HINTS`."""
 
 
 def names(service: Service, codes: bool) -> dict[int, str]:
@@ -24,9 +29,14 @@ def listed(service: Service, codes: bool) -> list[str]:
 
 
 def marks(service: Service) -> str:
-    """The candidates in few tokens: genre, what is known of it (`Chart.mark`), how well it is spoken of (0 to 3)."""
-    taps = service.chart.taps(service.deal.shelf.catalogue)
-    return "".join(
-        f"{LETTERS[item.genres[0]]}{service.chart.mark(item, taps)}{HINTS.index(hint(item.quality))}"
-        for item in service.items(service.candidates)
+    """The page in few tokens, for tiny models: what was told of (as in `TERSE`; . of nothing), then each candidate.
+
+    Of a candidate what is known of it (`Chart.mark`), its genre, how it is spoken of (w to z), and its number, which
+    stands right after what speaks for it and is no other token's: a tiny model only has to copy it.
+    """
+    taps, told = service.chart.taps(service.deal.shelf.catalogue), {TOPIC_OF[wish.kind] for wish in service.chart.told}
+    heard = "".join(code for code, topic in TERSE.items() if topic in told)
+    return f"{heard or '.'} " + "".join(
+        f"{service.chart.mark(item, taps)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint(item.quality))]}{number}"
+        for number, item in enumerate(service.items(service.candidates), 1)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from simulators.base import Answer, Seen
@@ -17,13 +18,12 @@ from simulators.recommender.acts import Act, written
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chart import Chart
 from simulators.recommender.service import Service
-from simulators.recommender.wishes import Kind
+from simulators.recommender.wishes import TOPIC_OF, TOPICS
 
 PRIOR = (0.3, 0.7)
 """Clicks and misses that a bandit believes to have seen of each genre."""
 ASKS = ("genre", "price")
 """What the listening bandit asks each user at first, unless it was told."""
-KINDS: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "dislikes"}
 HEARD = 3.0
 """Clicks that a wish for a genre is worth to a bandit that listens."""
 
@@ -83,19 +83,19 @@ def deaf(game: Match, seed: int) -> Answer:
     return _player(game, lambda service: _best(service, _sampled(service, service.chart, rng, listens=False)))
 
 
-def listening(game: Match, seed: int) -> Answer:
-    """The same, but it asks each user what it likes and can pay, and does as it is told."""
+def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
+    """The same, but it asks each user what it likes and can pay, and does as it is told, as far as `topics` go."""
     rng = random.Random(seed)
     asked: set[tuple[int, str]] = set()
 
     def serve(service: Service) -> Act:
-        chart = service.chart
-        known = {KINDS[wish.kind] for wish in chart.told}
-        unasked = [topic for topic in ASKS if (service.at, topic) not in asked and topic not in known]
+        chart = replace(service.chart, told=[wish for wish in service.chart.told if TOPIC_OF[wish.kind] in topics])
+        known = {TOPIC_OF[wish.kind] for wish in chart.told}
+        unasked = [topic for topic in ASKS if (service.at, topic) not in asked and topic in {*topics} - known]
         if unasked and service.page == 0:
             asked.add((service.at, unasked[0]))
             return Act("ask", words=unasked[0])
-        return _best(service, _sampled(service, chart, rng, listens=True))
+        return _best(service, _sampled(service, chart, rng, listens=True), variety)
 
     return _player(game, serve)
 
@@ -117,10 +117,15 @@ def _sampled(service: Service, chart: Chart, rng: random.Random, listens: bool) 
     return value
 
 
-def _best(service: Service, value: Callable[[Item], float]) -> Act:
-    """A full page of the candidates of the greatest value."""
-    order: Sequence[Item] = sorted(service.items(service.candidates), key=value, reverse=True)
-    return Act("show", tuple(item.id for item in order[: service.deal.limits.slate]))
+def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
+    """A full page of the candidates of the greatest value, one by one, each worth less by `variety` where its genre is
+    on the page already (maximal marginal relevance, Carbonell and Goldstein 1998)."""
+    left, page = service.items(service.candidates), list[Item]()
+    while len(page) < service.deal.limits.slate:
+        there = {item.genres[0] for item in page}
+        page.append(max(left, key=lambda item: value(item) - variety * (item.genres[0] in there)))
+        left.remove(page[-1])
+    return Act("show", tuple(item.id for item in page))
 
 
 def _player(game: Match, serve: Serve) -> Answer:

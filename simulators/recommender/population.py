@@ -51,11 +51,12 @@ def friendships(segments: Sequence[int], seed: int) -> Friends:
     return tuple(tuple(sorted(graph[user])) for user in range(users))
 
 
-def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> None:
-    """The teller enjoyed an item: some of its friends hear of it."""
-    for number in friends[teller.number]:
-        if uniform(teller.key, TELL, item, number) < 0.5:
-            audience[number].heard_of.setdefault(item, teller.number)
+def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
+    """The teller enjoyed an item: some of its friends hear of it; which."""
+    told = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
+    for number in told:
+        audience[number].heard_of.setdefault(item, teller.number)
+    return told
 
 
 def tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:

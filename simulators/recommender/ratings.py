@@ -8,11 +8,10 @@ Files are as MovieLens has them: userId, movieId, rating in `ratings.csv`, and g
 
 from __future__ import annotations
 
-import csv
 import functools
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from games.base import one_line
 from games.families.book import fold
 from simulators.base import held_out
+from simulators.recommender import tables
 from simulators.recommender.chance import uniform
 from simulators.recommender.words import LETTERS
 
@@ -68,20 +67,20 @@ def load(path: str) -> Ratings:
     items: dict[str, int] = {}
     genres_of: dict[str, str] = {}
     rows: list[tuple[int, int, float]] = []
-    seen: dict[tuple[int, int], int] = {}
-    for line, row in _rows(file, ("userId", "movieId", "rating")):
-        user, item = _number_of(file, line, row, "userId", users), _number_of(file, line, row, "movieId", items)
+    seen: dict[tuple[int, int], str] = {}
+    for where, row in tables.rows(file, ("userId", "movieId", "rating"), "ratings"):
+        user, item = _number_of(where, row, "userId", users), _number_of(where, row, "movieId", items)
         if (user, item) in seen:
-            raise ValueError(f"{file}:{line}: user and item are those of line {seen[user, item]}: keep one row")
-        seen[user, item] = line
-        rows.append((user, item, _stars(file, line, row["rating"])))
+            raise ValueError(f"{where}: user and item are those of line {seen[user, item]}: keep one row")
+        seen[user, item] = tables.line_of(where)
+        rows.append((user, item, tables.number(where, row, "rating", 5)))
         if "genres" in row:
             genres_of[row["movieId"]] = row["genres"]
     if not rows:
         raise ValueError(f"{file}: no ratings: a row for each is due below the first line")
     beside = file.with_name("movies.csv")
     if not genres_of and beside.exists():
-        genres_of = {row["movieId"]: row["genres"] for _, row in _rows(beside, ("movieId", "genres"))}
+        genres_of = {row["movieId"]: row["genres"] for _, row in tables.rows(beside, ("movieId", "genres"), "genres")}
     if not genres_of:
         raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
     genres, belongs = _membership(file, items, genres_of)
@@ -91,43 +90,11 @@ def load(path: str) -> Ratings:
     )
 
 
-def _rows(file: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line number and row of each row that has all cells."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, strict=True)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise ValueError(f"{file}:1: no column `{missing[0]}`: name {', '.join(columns)} there")
-            for row in reader:
-                if None in row or None in row.values():
-                    cells = len(reader.fieldnames or ())
-                    raise ValueError(f"{file}:{reader.line_num}: {cells} cells are due: quote commas in texts")
-                yield reader.line_num, row
-    except OSError as error:
-        raise ValueError(f"{file}: the ratings cannot be read ({error.strerror}): give a CSV file") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: byte {error.start + 1} is no UTF-8: save the file as UTF-8") from None
-    except csv.Error as error:
-        raise ValueError(f"{file}: no CSV ({error}): quote texts that hold commas or line ends") from None
-
-
-def _number_of(file: Path, line: int, row: Mapping[str, str], column: str, known: dict[str, int]) -> int:
+def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) -> int:
     name = row[column].strip()
     if not name:
-        raise ValueError(f"{file}:{line}: {column} is empty: fill it in, or leave the row out")
+        raise ValueError(f"{where}: {column} is empty: fill it in, or leave the row out")
     return known.setdefault(name, len(known))
-
-
-def _stars(file: Path, line: int, cell: str) -> float:
-    try:
-        stars = float(cell)
-    except ValueError:
-        stars = -1.0
-    if not 0 <= stars <= 5:
-        shown = one_line(cell, 40)
-        raise ValueError(f"{file}:{line}: rating must be a number from 0 to 5, not '{shown}': mend that cell")
-    return stars
 
 
 def _membership(file: Path, items: Mapping[str, int], genres_of: Mapping[str, str]) -> tuple[tuple[str, ...], Floats]:

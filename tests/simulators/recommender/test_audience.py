@@ -135,9 +135,19 @@ def test_friends_are_mostly_of_the_own_segment():
 def test_word_of_mouth_reaches_about_half_of_the_friends_and_nobody_else():
     audience = [Visitor(n, user(), key=n) for n in range(41)]
     friends = (tuple(range(1, 31)), *(() for _ in range(40)))
-    word_of_mouth(audience[0], 99, audience, friends)
+    told = word_of_mouth(audience[0], 99, audience, friends)
     heard = [visitor.number for visitor in audience if 99 in visitor.heard_of]
-    assert 8 < len(heard) < 23 and max(heard) <= 30
+    assert 8 < len(heard) < 23 and max(heard) <= 30 and told == heard
+
+
+def test_what_friends_were_told_is_kept_and_what_came_of_it():
+    game = Recommender(users=12, days=3, pages=3)
+    play(game, 1, "oracle")
+    service = game.service
+    assert service.told and all(friend in service.deal.friends[teller] for _, teller, friend in service.told)
+    clicked = {(user, item) for user, chart in enumerate(service.charts) for item, hit in chart.seen.items() if hit}
+    assert all((teller, item) in clicked for item, teller, _ in service.told)
+    assert 0 < service.tips <= sum((friend, item) in clicked for item, _, friend in service.told)
 
 
 def test_a_friends_find_stands_among_the_next_candidates_with_its_stars():
