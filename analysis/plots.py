@@ -146,6 +146,76 @@ def payoffs(log: Frames) -> Figure:
     return figure
 
 
+def outcomes(log: Frames) -> Figure:
+    """What two sides were paid: a dot per outcome, larger where more matches ended so, of the first and last iteration.
+
+    The line is the Pareto front of all that was reached: no other outcome is better for one side and as good for the
+    other. Crosses are what theory gives on average for the same matches, where the game reports it (columns such as
+    `report.nash_payoff_first`). StoreError where more than two are paid, or only one.
+
+    >>> [text.get_text() for text in outcomes(log).legends[0].get_texts()]
+    ['iteration 0', 'iteration 2', 'front of all reached']
+    """
+    paid, theory = _two_sides(log)
+    figure, (axis,) = sheet(["payoffs"])
+    first, last = paid["iteration"].min(), paid["iteration"].max()
+    for number, colour in dict(zip(dict.fromkeys([first, last]), ("tab:gray", "tab:blue"), strict=False)).items():
+        counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size()
+        x, y = zip(*counts.index, strict=True)
+        sizes = 15 + 200 * counts.to_numpy() / counts.sum()
+        axis.scatter(x, y, s=sizes, color=colour, alpha=0.5, linewidths=0, label=f"iteration {number}")
+    x, y = zip(*pareto_front(paid[["x", "y"]].to_numpy(np.float64).tolist()), strict=True)
+    axis.plot(x, y, "-", color="black", linewidth=1, label="front of all reached")
+    for (name, given), mark in zip(theory.items(), "xP+*", strict=False):
+        axis.plot(given[:1], given[1:], mark, color="tab:red", markersize=9, label=name)
+    axis.set_xlabel(printable(paid.attrs["sides"][0])[:40])
+    axis.set_ylabel(printable(paid.attrs["sides"][1])[:40])
+    legend(figure)
+    return figure
+
+
+def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Those pairs that no other one betters for one side without loss to the other, by the first side's payoff.
+
+    >>> pareto_front([(1, 4), (2, 2), (3, 3), (1, 1), (3, 3), (2, 4)])
+    [(2.0, 4.0), (3.0, 3.0)]
+    """
+    front: list[tuple[float, float]] = []
+    for x, y in sorted({(float(x), float(y)) for x, y in outcomes}, reverse=True):
+        if not front or y > front[-1][1]:
+            front.append((x, y))
+    return front[::-1]
+
+
+def _two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
+    """By finished match its iteration and both payoffs (x, y), and what theories give on average.
+
+    The sides are those that the game itself reports, such as who moved first, or else the seats.
+    """
+    matches = log.matches
+    names = [str(name) for name in matches]
+    told = {match[1]: name for name in names if (match := re.fullmatch(r"report\.payoff_(\w+)", name))}
+    if len(told) == 2:
+        sides, theory = list(told), {}
+        paid = matches[["iteration", *told.values()]].dropna().set_axis(["iteration", "x", "y"], axis=1)
+        for name in dict.fromkeys(m[1] for c in names if (m := re.fullmatch(r"report\.(\w+?)_payoff_\w+", c))):
+            columns = [f"report.{name}_payoff_{side}" for side in sides]
+            if {*columns} <= {*names} and len(both := matches[columns].dropna()):
+                theory[name] = (float(both[columns[0]].mean()), float(both[columns[1]].mean()))
+    else:
+        seats = log.seats.dropna(subset=["payoff"])
+        wide, theory = seats.pivot(index=["run", "match", "iteration"], columns="seat", values="payoff"), {}
+        sides = [str(seat) for seat in wide.columns]
+        if len(sides) == 2:
+            paid = wide.dropna().set_axis(["x", "y"], axis=1).reset_index()
+    if len(sides) != 2:
+        raise StoreError(f"a picture of outcomes is of two sides, not of {len(sides)}")
+    if paid.empty:
+        raise StoreError("no match has ended in which both sides were paid")
+    paid.attrs["sides"] = sides
+    return paid, theory
+
+
 def _table(iterations: pd.DataFrame, metric: str) -> pd.DataFrame:
     """A row per iteration and a column per run."""
     return iterations.pivot(index="iteration", columns="run", values=_known(iterations, metric)).astype("float64")

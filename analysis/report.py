@@ -11,6 +11,7 @@ import base64
 import hashlib
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from analysis.alarms import alarms
 from analysis.comparison import figures_of
 from analysis.frames import Frames, load
 from analysis.texts import Embedding
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, difference_ci, mean_ci, range_of
 
@@ -123,6 +124,8 @@ def _pictures(log: Frames, embedding: Embedding) -> Iterator[dict[str, str]]:
         return
     yield _picture("Curves", plots.curves(log))
     yield _picture("Payoffs", plots.payoffs(log))
+    with suppress(StoreError):  # of more sides than two, or fewer, there is none
+        yield _picture("Outcomes", plots.outcomes(log))
     if log.seats["policy"].nunique() > 1:
         yield _picture("League", league_plots.drawn(log))
     if map_of := _map(log, embedding):
@@ -133,7 +136,6 @@ def _map(log: Frames, embedding: Embedding) -> dict[str, str] | None:
     """Whole matches by what was said; None where nothing was, or where it cannot be made."""
     from analysis.map_plots import drawn
     from analysis.maps import strategy_map
-    from arena.errors import StoreError
 
     try:
         found = strategy_map(log, embedding=embedding)

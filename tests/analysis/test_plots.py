@@ -4,6 +4,8 @@ import io
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import analysis
 from analysis import plots
@@ -129,3 +131,22 @@ def test_several_runs_are_told_apart(tmp_path: Path) -> None:
 def test_an_unknown_match_is_told(run: analysis.Frames) -> None:
     with pytest.raises(StoreError, match="has no match '0001-000' — did you mean '0001-000"):
         plots.dialogue(run, "0001-000")
+
+
+def test_outcomes_stand_where_they_were_paid_beside_their_front(run: analysis.Frames) -> None:
+    figure = plots.outcomes(run)
+    assert not complaints(figure)
+    paid = run.seats.dropna(subset=["payoff"]).pivot(index=["match", "iteration"], columns="seat", values="payoff")
+    dots = {tuple(place) for dot in figure.axes[0].collections for place in dot.get_offsets().tolist()}
+    assert dots <= {tuple(map(float, row)) for row in paid.to_numpy().tolist()} and dots
+    assert figure.axes[0].get_xlabel() == paid.columns[0]
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=30))
+def test_nothing_reached_is_better_than_the_front(reached: list[tuple[int, int]]) -> None:
+    front = plots.pareto_front(reached)
+
+    def beaten(one: tuple[float, float]) -> bool:
+        return any(x >= one[0] and y >= one[1] and (x, y) != one for x, y in reached)
+
+    assert front == sorted({(float(x), float(y)) for x, y in reached if not beaten((x, y))})
