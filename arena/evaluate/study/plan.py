@@ -1,17 +1,18 @@
 """What a study runs: every arm with every seed, as one experiment that its folder keeps."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.config.arms import check_arms, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.kept import changes
-from arena.config.layers import compose, file_layer, to_yaml
+from arena.config.layers import Layer, compose, file_layer, to_yaml
 from arena.config.paths import anchored
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
+from arena.evaluate.study.record import RESULT, KeptRun, recorded
 from arena.store.files import make_folder, write_atomic
 
 EXPERIMENT = "experiment.yaml"
@@ -39,6 +40,8 @@ class Plan:
     experiment: Experiment
     arms: Sequence[str]
     seeds: int
+    kept: Mapping[tuple[str, int], KeptRun] = field(default_factory=dict)
+    """By arm and seed, runs whose end the folder's study.json tells: their own folders may be gone."""
 
     @property
     def spec(self) -> StudySpec:
@@ -67,15 +70,20 @@ def plan(
     ConfigError where its arms are no experiments or not of one budget, or where the folder has something else.
     """
     check_arms(experiment)
-    wanted, kept = anchored(experiment), folder / EXPERIMENT
-    if kept.exists():
-        return Plan(folder, _same(compose([file_layer(kept)]), wanted, kept), arms, seeds)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder)
+    runs = {(run.arm, run.seed): run for run in record.runs} if record else {}
+    if place.exists():
+        return Plan(folder, _same(compose([file_layer(place)]), wanted, place), arms, seeds, runs)
+    if record:
+        whole = {**record.experiment, "study": record.study.model_dump()}
+        begun = _same(compose([Layer(RESULT, "", whole)]), wanted, folder / RESULT)
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there and no study's folder (it has no {EXPERIMENT}): choose another --out")
-    begun = fitted(wanted)
+    else:
+        begun = fitted(wanted)
     make_folder(folder)
-    write_atomic(kept, to_yaml(begun))
-    return Plan(folder, begun, arms, seeds)
+    write_atomic(place, to_yaml(begun))
+    return Plan(folder, begun, arms, seeds, runs)
 
 
 def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:

@@ -9,16 +9,14 @@ from typing import Any
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.kept import as_plain
 from arena.config.study import StudySpec
-from arena.errors import StoreError
 from arena.evaluate.study.plan import Plan, Run
+from arena.evaluate.study.record import RESULT, KeptRun, read_record
 from arena.evaluate.study.runs import is_done
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, Verdict, figure_in, judged
 from arena.plain import plain
 from arena.store.contents import METRICS
 from arena.store.files import write_atomic
 from arena.store.reader import read_metrics
-
-RESULT = "study.json"
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,12 @@ class Results:
 
 def collected(plan: Plan) -> Results:
     """What the whole runs of a plan have shown."""
-    curves = {
-        arm: {run.seed: curve(run, plan.spec.figure) for run in plan.runs if run.arm == arm and is_done(plan, run)}
-        for arm in plan.arms
-    }
+    curves: dict[str, dict[int, Curve]] = {arm: {} for arm in plan.arms}
+    for run in plan.runs:
+        if (run.arm, run.seed) in plan.kept:
+            curves[run.arm][run.seed] = plan.kept[run.arm, run.seed].curve
+        elif is_done(plan, run):
+            curves[run.arm][run.seed] = curve(run, plan.spec.figure)
     return Results(plan.experiment.name, plan.spec, plan.seeds, curves)
 
 
@@ -65,23 +65,23 @@ def curve(run: Run, figure: str) -> list[float]:
 
 
 def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the results in the plan's folder, with what is said about command and machine; what is written."""
+    """Keep the results in the plan's folder, with what is said about command and machine; what is written.
+
+    Runs of other arms and seeds that were kept there before stay.
+    """
     data: dict[str, Any] = plain({"name": results.name, **about, **_as_json(plan, results)}, "study", gaps=True)
     write_atomic(plan.folder / RESULT, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return data
 
 
 def read(path: Path) -> Results:
-    """Kept results, to be summed up and judged anew."""
-    try:
-        data = json.loads(path.read_text("utf-8"))
-        spec = StudySpec.model_validate(data["study"])
-        curves: dict[str, dict[int, Curve]] = {arm: {} for arm in data["arms"]}
-        for run in data["runs"]:
-            curves[run["arm"]][run["seed"]] = run["curve"]
-        return Results(data["name"], spec, data["seeds"], curves)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} cannot be read as a study's results: {error}") from None
+    """Kept results, to be summed up and judged anew; StoreError for a file that has none."""
+    record = read_record(path)
+    curves: dict[str, dict[int, Curve]] = {arm: {} for arm in record.arms}
+    for run in record.runs:
+        if run.arm in curves and run.seed < record.seeds:
+            curves[run.arm][run.seed] = run.curve
+    return Results(record.name, record.study, record.seeds, curves)
 
 
 def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
@@ -89,16 +89,24 @@ def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
         "study": results.spec.model_dump(mode="json"),
         "seeds": results.seeds,
         "arms": {arm: _budget(plan, arm) for arm in results.curves},
-        "runs": [
-            {"arm": arm, "seed": seed, "seconds": _seconds(plan.run(arm, seed)), "curve": list(curve)}
-            for arm, seeds in results.curves.items()
-            for seed, curve in seeds.items()
-        ],
+        "runs": [run.model_dump() for run in _known(plan, results)],
         "missing": [run.path.name for run in missing(plan, results)],
         "summary": {of.arm: _summary(of) for of in results.arms},
         "verdict": results.verdict._asdict(),
         "experiment": {key: value for key, value in as_plain(plan.experiment).items() if key != "study"},
     }
+
+
+def _known(plan: Plan, results: Results) -> list[KeptRun]:
+    """All runs, by arm in the order of the recipe, then by seed."""
+    found = dict(plan.kept)
+    for arm, seeds in results.curves.items():
+        for seed, values in seeds.items():
+            if (arm, seed) not in found:
+                seconds = _seconds(plan.run(arm, seed))
+                found[arm, seed] = KeptRun(arm=arm, seed=seed, seconds=seconds, curve=list(values))
+    order = plan.spec.names
+    return sorted(found.values(), key=lambda run: (order.index(run.arm), run.seed))
 
 
 def missing(plan: Plan, results: Results) -> Sequence[Run]:

@@ -126,8 +126,8 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
 
 
 def is_done(plan: Plan, run: Run) -> bool:
-    """Whether all its iterations are committed."""
-    return plan.iterations(run.arm) in checkpoints.iterations(run.path)
+    """Whether all its iterations are committed, or it is known how it ended."""
+    return (run.arm, run.seed) in plan.kept or plan.iterations(run.arm) in checkpoints.iterations(run.path)
 
 
 def seen(run: Run) -> int:

@@ -1,6 +1,10 @@
 """Studies on made numbers: the verdict by its rule, differences paired by seed, and what is refused."""
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, plan
 from arena.evaluate.study.plot import drawn
+from arena.evaluate.study.record import KeptRun
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, warm_settings
 from arena.evaluate.study.summary import Ends, figure_in, judged
@@ -91,8 +96,12 @@ def test_a_picture_is_legible() -> None:
 
 
 def planned(folder: Path, **changed: Any) -> Plan:
+    return experiment_plan(folder, ["mars", "zero"], 2, **changed)
+
+
+def experiment_plan(folder: Path, arms: list[str], seeds: int, **changed: Any) -> Plan:
     experiment = compose([recipe_layer("negotiation-nano")]).model_copy(update=changed)
-    return plan(experiment, folder, ["mars", "zero"], 2, lambda it: it)
+    return plan(experiment, folder, arms, seeds, lambda it: it)
 
 
 def test_a_study_s_folder_keeps_what_its_runs_are(tmp_path: Path) -> None:
@@ -135,3 +144,52 @@ def test_damaged_results_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
     with pytest.raises(StoreError, match="cannot be read as a study's results"):
         kept.read(tmp_path / "study.json")
+
+
+def test_what_is_recorded_need_not_run_again_and_is_never_lost(tmp_path: Path) -> None:
+    """A study.json alone, in a new folder, is enough to go on with: other arms and seeds are what is due."""
+    first = planned(tmp_path / "one")
+    known = {
+        (run.arm, run.seed): KeptRun(arm=run.arm, seed=run.seed, seconds=1.0, curve=[0.5] * 20) for run in first.runs
+    }
+    whole = replace(first, kept=known)
+    kept.write(whole, kept.collected(whole), {})
+    (tmp_path / "two").mkdir()
+    copy(tmp_path / "one" / "study.json", tmp_path / "two")
+
+    wide = experiment_plan(tmp_path / "two", ["mars", "zero", "shuffled"], 3)
+    assert [run.path.name for run in Runner(wide, 1).due] == [
+        "shuffled-0",
+        "shuffled-1",
+        "mars-2",
+        "zero-2",
+        "shuffled-2",
+    ]
+    narrow = experiment_plan(tmp_path / "two", ["mars"], 1)
+    data = kept.write(narrow, kept.collected(narrow), {})
+    assert not Runner(narrow, 1).due and data["missing"] == [] and len(data["runs"]) == 4
+    assert {arm: [*seeds] for arm, seeds in kept.read(tmp_path / "two" / "study.json").curves.items()} == {"mars": [0]}
+
+
+def test_a_record_of_another_experiment_is_refused(tmp_path: Path) -> None:
+    first = planned(tmp_path / "one")
+    kept.write(first, kept.collected(first), {})
+    (tmp_path / "one" / EXPERIMENT).unlink()
+    with pytest.raises(ConfigError, match=r"study.json is another experiment: iterations \(20 → 7\)"):
+        planned(tmp_path / "one", iterations=7)
+
+
+@pytest.mark.parametrize("damage", [
+    lambda it: it["runs"][0].update(arm="ours"), lambda it: it["runs"][0].update(curve=[]),
+    lambda it: it["runs"][0].update(curve=[1.0]), lambda it: it["runs"][0].update(curve=["much"] * 20),
+    lambda it: it.pop("experiment"), lambda it: it.update(study={}), lambda it: it.update(runs=None),
+])  # fmt: skip
+def test_a_damaged_record_is_one_line(tmp_path: Path, damage: Callable[[Any], Any]) -> None:
+    first = planned(tmp_path / "one")
+    known = {("mars", s): KeptRun(arm="mars", seed=s, seconds=1.0, curve=[0.5] * 20) for s in range(2)}
+    whole = replace(first, kept=known)
+    data = kept.write(whole, kept.collected(whole), {})
+    damage(data)
+    (tmp_path / "one" / "study.json").write_text(json.dumps(data))
+    with pytest.raises(StoreError, match="cannot be read as a study's results: "):
+        planned(tmp_path / "one")

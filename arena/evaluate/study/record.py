@@ -1,0 +1,63 @@
+"""study.json: what a study's runs have shown, and enough to go on with the study where no run's folder is left."""
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+
+from arena.config.study import StudySpec
+from arena.errors import StoreError
+
+RESULT = "study.json"
+
+
+class KeptRun(BaseModel):
+    """One run that came to its end."""
+
+    arm: str
+    seed: int
+    seconds: float
+    """Of play, credit and learning, all iterations together."""
+    curve: Annotated[list[FiniteFloat], Field(min_length=1)]
+    """The figure, iteration by iteration."""
+
+
+class Record(BaseModel):
+    """What of study.json is read again; the rest follows from it."""
+
+    name: str
+    """Of the recipe."""
+    study: StudySpec
+    experiment: dict[str, Any]
+    """What all runs are, without its section `study`."""
+    seeds: int
+    """How many of each arm were asked for last."""
+    arms: dict[str, Any]
+    """Those that were asked for last, the first one first."""
+    runs: list[KeptRun]
+    """All that the study's folder has ever known."""
+
+    @model_validator(mode="after")
+    def _are_its_own(self) -> Self:
+        lengths: dict[str, int] = {}
+        for run in self.runs:
+            if run.arm not in self.study.names:
+                raise ValueError(f"'{run.arm}' is none of its arms ({', '.join(self.study.names)})")
+            if lengths.setdefault(run.arm, len(run.curve)) != len(run.curve):
+                raise ValueError(f"{run.arm}, seed {run.seed} has another number of iterations than other seeds")
+        return self
+
+
+def read_record(place: Path) -> Record:
+    """A study.json; StoreError where it is none."""
+    try:
+        return Record.model_validate_json(place.read_bytes())
+    except (OSError, ValidationError) as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise StoreError(f"{place} cannot be read as a study's results: {said}") from None
+
+
+def recorded(folder: Path) -> Record | None:
+    """What a study's folder has recorded, None where it has nothing yet; StoreError for a damaged file."""
+    place = folder / RESULT
+    return read_record(place) if place.exists() else None
