@@ -71,7 +71,10 @@ class Repair(Simulator):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draws functions of the bank, a bug for each, and tests that tell the right expression from all others."""
+        """Draws functions of the bank, a bug for each, and tests that tell the right expression from all others.
+
+        Tests that nobody is shown may be given as the option `unseen`, as those of `twin_deals` are.
+        """
 
         def draw() -> dict[str, str]:
             names = rng.choice(list(BANK), size=self.count, replace=False).tolist()
@@ -80,9 +83,14 @@ class Repair(Simulator):
         self.bodies: dict[str, str] = self.draw_entity(draw, repr)
         self.names = tuple(self.bodies)
         self.tests = {name: _telling(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
-        self.unseen = {name: _telling(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
+        given = options.get("unseen")
+        self.unseen = self._unseen(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
         self._runs = self._edits = 0
         self._right = 0.0
+
+    def _unseen(self, rng: np.random.Generator) -> dict[str, list[Case]]:
+        """Tests that every wrong expression of the bank fails somewhere."""
+        return {name: _telling(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
 
     @property
     def turns_left(self) -> int:
@@ -105,6 +113,17 @@ class Repair(Simulator):
     def private(self, seat: str) -> dict[str, Any]:
         """Nothing."""
         return {}
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """The tests that decide, but those that are shown, too."""
+        return {
+            f"a test of {name}": tuple(f"{name}{case}" for case in self.unseen[name] if case not in self.tests[name])
+            for name in self.names
+        }
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same repository, with two sets of tests that nobody is shown."""
+        return {"unseen": self._unseen(rng)}, {"unseen": self._unseen(rng)}
 
     def source(self) -> str:
         """The repository as it is now."""
