@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.credit.assign import Credited
+from arena.credit.branches import parting
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
@@ -26,12 +27,15 @@ def iteration_metrics(
 ) -> dict[str, Any]:
     """Means over the iteration's finished matches; seconds are wall time, tokens those sampled.
 
-    `ratings` are of who played in it, past versions at their mean; `win_rate` is that of each trained policy
-    against everybody else it met, a draw counting half.
+    Branches (`play.branch`) count as matches, turns and tokens, but not in what was reached: which turns are branched
+    off depends on how a match went, so that they are no sample of what the policy does. `ratings` are of who played
+    in it, past versions at their mean; `win_rate` is that of each trained policy against everybody else it met, a draw
+    counting half.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
-    games = _by_game(records)
+    whole = [record for record in records if parting(record.id) is None]
+    games = _by_game(whole)
     return {
         "iteration": iteration,
         "matches": len(records),
@@ -41,9 +45,9 @@ def iteration_metrics(
         "tokens": tokens,
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
-        "valid_rate": _mean([turn.valid for turn in turns]),
+        "valid_rate": _mean([turn.valid for record in whole for turn in record.turns]),
         "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
-        "mean_payoff": _mean([p for r in records for p in r.payoffs.values()]),
+        "mean_payoff": _mean([p for r in whole for p in r.payoffs.values()]),
         "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
         "selection": _selection(records, credited),
         "reward": _role_rewards(credited, several=len(games) > 1),
@@ -106,11 +110,11 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
 
 
 def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
-    """Mean total reward of a trajectory, by role."""
+    """Mean total reward of a trajectory that was played to its end without a parting, by role."""
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
-        if of.replayed:
+        if of.replayed or parting(of.match):
             continue
         roles.setdefault(f"{of.game}.{of.role}" if several else of.role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}

@@ -42,12 +42,23 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _loaded(offer: EntryPoint) -> TyperCommand:
-    """The command; ConfigError naming the package whose code cannot be had."""
-    try:
-        function = offer.load()
-    except (ImportError, AttributeError) as error:
-        package = offer.dist.name if offer.dist else offer.value
-        raise ConfigError(f"arena {offer.name} comes with {package}, which cannot be loaded: {error}") from None
+    """The command, or one that only says why it cannot be had: help lists all, so none may stop it."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    alone.command(offer.name)(function)
+    try:
+        alone.command(offer.name)(offer.load())
+        return typer.main.get_command(alone)  # type: ignore[return-value]
+    except Exception as error:  # noqa: BLE001 - somebody else's code, which may fail in any way
+        return _unavailable(offer, error)
+
+
+def _unavailable(offer: EntryPoint, error: Exception) -> TyperCommand:
+    """In place of a command whose code cannot be loaded: ConfigError, naming its package, whatever it is asked for."""
+    package = offer.dist.name if offer.dist else offer.value
+
+    def unavailable() -> None:
+        raise ConfigError(f"arena {offer.name} comes with {package}, which cannot be loaded: {error}")
+
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    alone.command(offer.name, help=f"Cannot be loaded ({package}).", context_settings=anything)(unavailable)
     return typer.main.get_command(alone)  # type: ignore[return-value]

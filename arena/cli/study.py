@@ -52,11 +52,12 @@ def study(
     from arena.evaluate.study import results as found
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.plot import plot
+    from arena.evaluate.study.record import RESULT
     from arena.evaluate.study.runs import Runner, cores
 
     experiment = _experiment(recipe)
     folder = out or Path("runs") / f"study-{experiment.name}"
-    if redraw and not (folder / EXPERIMENT).exists():
+    if redraw and not any((folder / name).exists() for name in (EXPERIMENT, RESULT)):
         raise ConfigError(f"--redraw: there is no study in {folder}: name its folder with --out")
     planned = plan(experiment, folder, _chosen(experiment, arms), seeds, _fitted)
     runner = Runner(planned, jobs or cores())
@@ -91,7 +92,7 @@ def _chosen(experiment: Experiment, arms: str) -> list[str]:
             raise ConfigError(f"--arms: no arm '{arm}'{nearest(arm, known)} (all, or some of {', '.join(known)})")
     if not wanted:
         raise ConfigError(f"--arms: name some of {', '.join(known)}, or all")
-    return [arm for arm in known if arm in wanted]
+    return [arm for arm in known if arm in (known[0], *wanted)]
 
 
 def _fitted(experiment: Experiment) -> Experiment:

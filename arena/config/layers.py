@@ -134,6 +134,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     _check_adapters(experiment)
     _check_critic(experiment.credit)
     _check_groups(experiment)
+    _check_branches(experiment)
     _check_pairs(experiment)
     _check_shown(experiment)
     if experiment.league:
@@ -193,6 +194,14 @@ def _check_groups(experiment: Experiment) -> None:
                 f"credit: {part.name} compares matches of one deal, and each deal is played once: set play.group, such "
                 f"as play.group=8, or give {part.name} another `by` than {', '.join(part.whole().settings['by'])}"
             )
+
+
+def _check_branches(experiment: Experiment) -> None:
+    """A match has one last turn, so one branch from it."""
+    if experiment.play.branch_at == "last" and experiment.play.branch != 1:
+        raise ConfigError(
+            f"play.branch_at: last is one branch of each match: set play.branch to 1, not {experiment.play.branch}"
+        )
 
 
 def _check_pairs(experiment: Experiment) -> None:

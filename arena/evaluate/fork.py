@@ -116,9 +116,10 @@ def fork(
         {seat: _as(roles.get(seat), found[name], record.game, seat) for seat, name in arm.items()} for arm in arms
     ]
     played, failed = _play(parting, tables, experiment.seed, n, ended)
-    if not all(any(records) for records in played):
-        raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why])}")
-    figures = [_figures(records) for records in played]
+    whole = [forks for forks in zip(*played, strict=True) if all(forks)]  # what failed in one arm has no partner
+    if not whole:
+        raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
+    figures = [_figures(records) for records in zip(*whole, strict=True)]
     unchanged = figures[0] if len(arms) > 1 else {}
     return Forked(parting, sat, others, _told(record), unchanged, figures[-1], dict(failed))
 
@@ -204,7 +205,8 @@ def _play(
         else:
             ended()
 
-    wait(play_all(plans, one, note, IN_FLIGHT))
+    person = any(who.name == HUMAN for table in tables for who in table.values())
+    wait(play_all(plans, one, note, 1 if person else IN_FLIGHT))  # a person plays one match after the other
     return played, failed
 
 

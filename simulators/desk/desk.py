@@ -147,11 +147,14 @@ class Desk(Simulator):
         return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Whether somebody is verified and what was agreed to; the customer's seat: what to say."""
+        """Who is verified and what was agreed to; in terse mode notes of all that counts, and the same in short marks;
+        the customer's seat: what to say.
+        """
         if seat == CUSTOMER:
             return self.seat.facts()
         if self.terse:
-            return {"marks": listing.short(listing.marks(self.world, self.customer, self.heard))}
+            words = listing.marks(self.world, self.customer, self.heard)
+            return {"notes": [word.replace("_", " ") for word in words], "marks": listing.short(words)}
         session = self.world.session
         return {"verified": bool(session.verified), "agreed": session.granted.tool if session.granted else ""}
 

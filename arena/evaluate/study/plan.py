@@ -12,7 +12,7 @@ from arena.config.layers import Layer, compose, file_layer, to_yaml
 from arena.config.paths import anchored
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.record import RESULT, KeptRun, recorded
+from arena.evaluate.study.record import RESULT, KeptRun, Record, recorded
 from arena.store.files import make_folder, write_atomic
 
 EXPERIMENT = "experiment.yaml"
@@ -71,19 +71,21 @@ def plan(
     """
     check_arms(experiment)
     wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder)
-    runs = {(run.arm, run.seed): run for run in record.runs} if record else {}
+    told = _same(_whole(record), wanted, folder / RESULT) if record else None
     if place.exists():
-        return Plan(folder, _same(compose([file_layer(place)]), wanted, place), arms, seeds, runs)
-    if record:
-        whole = {**record.experiment, "study": record.study.model_dump()}
-        begun = _same(compose([Layer(RESULT, "", whole)]), wanted, folder / RESULT)
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        begun = _same(compose([file_layer(place)]), wanted, place)
+    elif told is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there and no study's folder (it has no {EXPERIMENT}): choose another --out")
     else:
-        begun = fitted(wanted)
-    make_folder(folder)
-    write_atomic(place, to_yaml(begun))
-    return Plan(folder, begun, arms, seeds, runs)
+        begun = told or fitted(wanted)
+        make_folder(folder)
+        write_atomic(place, to_yaml(begun))
+    return Plan(folder, begun, arms, seeds, {(run.arm, run.seed): run for run in record.runs} if record else {})
+
+
+def _whole(record: Record) -> Experiment:
+    """The experiment whose runs are recorded."""
+    return compose([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
 
 
 def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:

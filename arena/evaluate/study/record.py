@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from arena.config.study import StudySpec
 from arena.errors import StoreError
@@ -18,7 +18,7 @@ class KeptRun(BaseModel):
     seed: int
     seconds: float
     """Of play, credit and learning, all iterations together."""
-    curve: Annotated[list[FiniteFloat], Field(min_length=1)]
+    curve: Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
     """The figure, iteration by iteration."""
 
 

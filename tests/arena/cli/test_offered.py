@@ -26,12 +26,17 @@ def test_an_offered_command_is_listed_and_called(monkeypatch: pytest.MonkeyPatch
     assert arena("wav").code == 2
 
 
-@pytest.mark.parametrize("value", ["no_such_module:wave", f"{__name__}:nothing"])
+@pytest.mark.parametrize("value", ["no_such_module:wave", f"{__name__}:nothing", "tests.arena.cli.no_python:wave"])
 def test_one_that_cannot_be_loaded_names_its_package(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint("wave", value, offered.GROUP)
+    if "no_python" in value:
+        monkeypatch.setattr(EntryPoint, "load", lambda self: compile("def", "no_python.py", "exec"))
     known = SimpleNamespace(name="wave", load=point.load, dist=SimpleNamespace(name="waving"), value=value)
     monkeypatch.setattr(offered, "_offered", lambda: {"wave": known})
-    assert refused("wave").startswith("arena wave comes with waving, which cannot be loaded: ")
+    for words in (["wave"], ["wave", "--to", "all"], ["wave", "--help"]):
+        assert refused(*words).startswith("arena wave comes with waving, which cannot be loaded: ")
+    listed = arena("--help")
+    assert listed.code == 0 and "Cannot be loaded (waving)." in listed.out and "selfplay" not in listed.err
 
 
 def test_the_analysis_offers_its_own() -> None:

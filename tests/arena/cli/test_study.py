@@ -4,12 +4,16 @@ import json
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from arena.config.layers import compose, file_layer, recipe_layer, set_layer, to_yaml
+from arena.evaluate.study import results
+from arena.evaluate.study.plan import plan
+from arena.evaluate.study.record import KeptRun
 from arena.store.reader import RunReader
 from arena.store.run import in_use
 from tests.arena.tiny import SETTINGS, Child, arena, refused
@@ -129,3 +133,18 @@ def test_recipes_are_listed_with_what_they_replicate() -> None:
     assert rows["negotiation-nano"]["family"] == "negotiation" and "MARS" in rows["negotiation-nano"]["replicates"]
     assert float(rows["negotiation-nano"]["minutes"]) > 0
     assert rows["tic_tac_toe-nano"]["replicates"] == ""
+
+
+def test_a_record_alone_is_redrawn_and_the_first_arm_is_always_there_to_compare_with(tmp_path: Path) -> None:
+    file, folder = written(tmp_path, arms={"zero": [], "other": []}, warm=[]), tmp_path / "study"
+    begun = plan(compose([file_layer(file)]), tmp_path / "one", ["mars", "zero", "other"], 2, lambda it: it)
+    runs = [(run.arm, run.seed) for run in begun.runs]
+    known = {(arm, seed): KeptRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS) for arm, seed in runs}
+    whole = replace(begun, kept=known)
+    results.write(whole, results.collected(whole), {})
+    folder.mkdir()
+    (tmp_path / "one" / "study.json").rename(folder / "study.json")
+    told = arena("study", file, "--seeds", "2", "--arms", "zero", "--redraw", "--out", folder, "--json")
+    assert told.code == 0, told.err
+    data = json.loads(told.out)
+    assert [*data["arms"]] == ["mars", "zero"] and len(data["runs"]) == 6 and data["missing"] == []

@@ -221,6 +221,41 @@ def test_where_no_fork_is_finished_it_says_why(tmp_path: Path, monkeypatch: pyte
             fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2)
 
 
+def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork 0 fails as it was, fork 2 as it was not; of 1 and 3 the other arm gets just one more."""
+    lost, paid = {"0000-0000", "0001-0002"}, {f"{arm:04d}-{i:04d}": 10.0 * i + arm for arm in (0, 1) for i in range(4)}
+
+    async def ends(plan: MatchPlan, *_: Any) -> MatchRecord:
+        record = replace(one, id=plan.id, payoffs={"first": paid[plan.id[:9]], "second": 0.0})
+        return replace(record, status="failed", reason="out of order") if plan.id[:9] in lost else record
+
+    one = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    run = logged(tmp_path / "run", one)
+    monkeypatch.setattr("arena.evaluate.fork.play_one", ends)
+    forked = fork(run, one.id, 0, {"first": "random"}, n=4)
+    assert forked.unchanged["payoff first"] == [10.0, 30.0] and forked.forked["payoff first"] == [11.0, 31.0]
+    assert forked.difference("payoff first") == (1.0, 1.0, 1.0)
+
+
+def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Patient(BrainContender):
+        def check(self, name: str, game: Any, seat: str) -> None:
+            pass
+
+    at_once: list[int] = []
+
+    async def play_none(plans: Any, one: Any, note: Any, most: int) -> None:
+        at_once.append(most)
+
+    monkeypatch.setattr("arena.evaluate.fork.play_all", play_none)
+    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    run = logged(tmp_path / "run", record)
+    for who in ("human", "random"):
+        with pytest.raises(PlayError, match="no fork"):
+            fork(run, record.id, 0, {"first": who}, n=2, person=Patient("human"))
+    assert at_once == [1, 64]
+
+
 def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
     class Reader(BrainContender):
         def check(self, name: str, game: Any, seat: str) -> None:

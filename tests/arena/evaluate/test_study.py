@@ -171,10 +171,15 @@ def test_what_is_recorded_need_not_run_again_and_is_never_lost(tmp_path: Path) -
     assert {arm: [*seeds] for arm, seeds in kept.read(tmp_path / "two" / "study.json").curves.items()} == {"mars": [0]}
 
 
-def test_a_record_of_another_experiment_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_record_of_another_experiment_is_refused(tmp_path: Path, beside: bool) -> None:
+    """Where it came into the folder of this one, too."""
     first = planned(tmp_path / "one")
     kept.write(first, kept.collected(first), {})
     (tmp_path / "one" / EXPERIMENT).unlink()
+    if beside:
+        planned(tmp_path / "two", iterations=7)
+        copy(tmp_path / "two" / EXPERIMENT, tmp_path / "one")
     with pytest.raises(ConfigError, match=r"study.json is another experiment: iterations \(20 → 7\)"):
         planned(tmp_path / "one", iterations=7)
 
@@ -182,7 +187,8 @@ def test_a_record_of_another_experiment_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [
     lambda it: it["runs"][0].update(arm="ours"), lambda it: it["runs"][0].update(curve=[]),
     lambda it: it["runs"][0].update(curve=[1.0]), lambda it: it["runs"][0].update(curve=["much"] * 20),
-    lambda it: it.pop("experiment"), lambda it: it.update(study={}), lambda it: it.update(runs=None),
+    lambda it: it["runs"][0].update(curve=[1e300] * 20), lambda it: it.pop("experiment"),
+    lambda it: it.update(study={}), lambda it: it.update(runs=None),
 ])  # fmt: skip
 def test_a_damaged_record_is_one_line(tmp_path: Path, damage: Callable[[Any], Any]) -> None:
     first = planned(tmp_path / "one")
