@@ -3,6 +3,7 @@
 python -m tests.test_claims    # writes the page from tests/benchmarks/results/study-*.json
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from arena.config.layers import compose, recipe_layer
 from arena.evaluate.study.plot import drawn
 from arena.evaluate.study.results import Results, read
+from arena.evaluate.study.summary import ArmSummary
 from tests.legible import complaints
 
 ROOT = Path(__file__).parents[1]
@@ -36,8 +38,9 @@ def page() -> str:
 
 def row(of: Results) -> tuple[str, ...]:
     """What one study claims, what was published, what was seen, and what that means."""
-    ours = "; ".join(f"{a.arm} {a.first.estimate:.2f} → {told(a.last)}" for a in of.arms)
     figure = f"[{of.spec.figure}](../tests/benchmarks/results/study-{of.name}.png)"
+    ours = f"{figure}: {seen(of.arms)}; {of.seeds} seeds"
+    ours += "".join(f"; {name}: {seen(arms)}" for name, arms in of.beside.items())
     said = of.verdict
     some = "" if [*of.curves] == of.spec.names else f" --arms {','.join(of.curves)}"
     command = f"`arena study {of.name} --seeds {of.seeds}{some}`"
@@ -45,10 +48,15 @@ def row(of: Results) -> tuple[str, ...]:
     return (
         claim,
         of.spec.published,
-        f"{figure}: {ours}; {of.seeds} seeds",
+        ours,
         f"**{said.verdict}**: {said.because}",
         command,
     )
+
+
+def seen(arms: Sequence[ArmSummary]) -> str:
+    """Where the arms begin, on the mean, and where they end."""
+    return "; ".join(f"{a.arm} {a.first.estimate:.2f} → {told(a.last)}" for a in arms)
 
 
 def told(interval: tuple[float, float, float]) -> str:

@@ -62,7 +62,7 @@ def study(
     planned = plan(experiment, folder, _chosen(experiment, arms), seeds, _fitted)
     runner = Runner(planned, jobs or cores())
     if not redraw:
-        _run(runner, planned.spec.figure, as_json)
+        _run(runner, as_json)
     results = found.collected(planned)
     data = found.write(planned, results, _about())
     if any(results.curves.values()) and not plot(results, folder / "study.png"):
@@ -107,15 +107,17 @@ def _fitted(experiment: Experiment) -> Experiment:
     return fitted(one)
 
 
-def _run(runner: Runner, figure: str, quiet: bool) -> None:
+def _run(runner: Runner, quiet: bool) -> None:
     """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
-    from arena.evaluate.study.results import curve
+    from arena.evaluate.study.results import EVALUATED, curve
 
-    checked: set[str] = set()
+    spec, checked = runner.plan.spec, set[str]()
+    figures = [name for name in (spec.figure, *spec.also) if not name.startswith(EVALUATED)]
 
     def step(run: Run, more: int) -> None:
         if run.arm not in checked:
-            curve(run, figure)
+            for figure in figures:
+                curve(run, figure)
             checked.add(run.arm)
         for _ in range(more):
             one_more()
@@ -143,14 +145,15 @@ def _show(console: Console, planned: Plan, results: Results) -> None:
 
     spec = results.spec
     title = f"{results.name}: {spec.figure}, {results.seeds} seeds, last {spec.last} iterations (95 % intervals)"
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("arm", "seeds", "first", "last", "change", f"{spec.arm} minus it"):
-        table.add_column(column, no_wrap=True)
-    for of in results.arms:
-        behind = interval(of.behind) if of.behind else ""
-        table.add_row(of.arm, str(of.seeds), interval(of.first), interval(of.last), interval(of.change), behind)
-    print_table(console, table)
+    for heading, arms in {title: results.arms, **results.beside}.items():
+        console.print(Text(heading, style="bold"), soft_wrap=True)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for column in ("arm", "seeds", "first", "last", "change", f"{spec.arm} minus it"):
+            table.add_column(column, no_wrap=True)
+        for of in arms:
+            behind = interval(of.behind) if of.behind else ""
+            table.add_row(of.arm, str(of.seeds), interval(of.first), interval(of.last), interval(of.change), behind)
+        print_table(console, table)
     said = results.verdict
     console.print(Text(f"{said.verdict}: {said.because}", style=STYLES.get(said.verdict, "yellow")), soft_wrap=True)
     if lacking := missing(planned, results):

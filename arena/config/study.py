@@ -44,6 +44,9 @@ class StudySpec(BaseModel):
     """About how long a run takes on one core."""
     figure: str
     """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener."""
+    also: list[str] = []
+    """Figures that are told beside it and decide nothing; `evaluation.NAME` is one of the first game that `evaluate`
+    names, before and after learning."""
     last: Positive = 1
     """Over how many last iterations the figure is averaged."""
     arm: Name

@@ -9,6 +9,7 @@ from arena.config.study import StudySpec
 from arena.errors import StoreError
 
 RESULT = "study.json"
+Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
 
 
 class KeptRun(BaseModel):
@@ -18,8 +19,10 @@ class KeptRun(BaseModel):
     seed: int
     seconds: float
     """Of play, credit and learning, all iterations together."""
-    curve: Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
+    curve: Curve
     """The figure, iteration by iteration."""
+    also: dict[str, Curve] = {}
+    """Those that are told beside it; of an evaluation the value before and that after."""
 
 
 class Record(BaseModel):
@@ -43,6 +46,8 @@ class Record(BaseModel):
         for run in self.runs:
             if run.arm not in self.study.names:
                 raise ValueError(f"'{run.arm}' is none of its arms ({', '.join(self.study.names)})")
+            if missing := [name for name in self.study.also if name not in run.also]:
+                raise ValueError(f"{run.arm}, seed {run.seed} lacks the figure {missing[0]}")
             if lengths.setdefault(run.arm, len(run.curve)) != len(run.curve):
                 raise ValueError(f"{run.arm}, seed {run.seed} has another number of iterations than other seeds")
         return self

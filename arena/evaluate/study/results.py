@@ -1,14 +1,17 @@
 """A study's results: read from its runs, written as study.json, and judged again from there."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.kept import as_plain
 from arena.config.study import StudySpec
+from arena.errors import ConfigError
+from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import Plan, Run
 from arena.evaluate.study.record import RESULT, KeptRun, read_record
 from arena.evaluate.study.runs import is_done
@@ -17,6 +20,9 @@ from arena.plain import plain
 from arena.store.contents import METRICS
 from arena.store.files import write_atomic
 from arena.store.reader import read_metrics
+
+EVALUATED = "evaluation."
+"""What figures of an evaluation begin with."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Results:
     seeds: int
     curves: Mapping[str, Mapping[int, Curve]]
     """By arm, then seed: the figure, iteration by iteration; of whole runs only."""
+    also: Mapping[str, Mapping[str, Mapping[int, Curve]]] = field(default_factory=dict)
+    """The same of other figures, by their names."""
 
     @property
     def ends(self) -> Ends:
@@ -38,7 +46,15 @@ class Results:
     @property
     def arms(self) -> list[ArmSummary]:
         """The arms that have runs, the first one first."""
-        ends = self.ends
+        return self._summaries(self.ends)
+
+    @property
+    def beside(self) -> dict[str, list[ArmSummary]]:
+        """The same of the figures that decide nothing."""
+        lasts = {figure: 1 if figure.startswith(EVALUATED) else self.spec.last for figure in self.also}
+        return {name: self._summaries(Ends(curves, name, lasts[name])) for name, curves in self.also.items()}
+
+    def _summaries(self, ends: Ends) -> list[ArmSummary]:
         return [ends.summary(arm, self.spec.arm) for arm, seeds in self.curves.items() if seeds]
 
     @property
@@ -50,18 +66,42 @@ class Results:
 
 def collected(plan: Plan) -> Results:
     """What the whole runs of a plan have shown."""
-    curves: dict[str, dict[int, Curve]] = {arm: {} for arm in plan.arms}
-    for run in plan.runs:
-        if (run.arm, run.seed) in plan.kept:
-            curves[run.arm][run.seed] = plan.kept[run.arm, run.seed].curve
-        elif is_done(plan, run):
-            curves[run.arm][run.seed] = curve(run, plan.spec.figure)
-    return Results(plan.experiment.name, plan.spec, plan.seeds, curves)
+    ended = [plan.kept.get((run.arm, run.seed)) or _ended(plan, run) for run in plan.runs if is_done(plan, run)]
+    return _results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, ended)
+
+
+def _ended(plan: Plan, run: Run) -> KeptRun:
+    spec, seconds = plan.spec, _seconds(run)
+    also = {figure: curve(run, figure) for figure in spec.also}
+    return KeptRun(arm=run.arm, seed=run.seed, seconds=seconds, curve=curve(run, spec.figure), also=also)
+
+
+def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: Iterable[KeptRun]) -> Results:
+    curves: dict[str, dict[int, Curve]] = {arm: {} for arm in arms}
+    also: dict[str, dict[str, dict[int, Curve]]] = {figure: {arm: {} for arm in curves} for figure in spec.also}
+    for run in runs:
+        if run.arm in curves and run.seed < seeds:
+            curves[run.arm][run.seed] = run.curve
+            for figure in spec.also:
+                also[figure][run.arm][run.seed] = run.also[figure]
+    return Results(name, spec, seeds, curves, also)
 
 
 def curve(run: Run, figure: str) -> list[float]:
-    """The figure of a run, iteration by iteration."""
+    """The figure of a run, iteration by iteration; one of its evaluation before and after learning."""
+    if figure.startswith(EVALUATED):
+        return evaluated(run.path, figure.removeprefix(EVALUATED))
     return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)]
+
+
+def evaluated(run: Path, figure: str) -> list[float]:
+    """A figure of the first game of an evaluation.json, before and after; ConfigError for one that is not there."""
+    told = json.loads((run / EVALUATION).read_text("utf-8"))
+    figures = [told[moment][0]["figures"] for moment in ("before", "results")]
+    if any(figure not in of for of in figures):
+        known = sorted(set.intersection(*map(set, figures)))
+        raise ConfigError(f"study.also: no figure '{figure}'{nearest(figure, known)} (there are {', '.join(known)})")
+    return [of[figure][0] for of in figures]
 
 
 def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,11 +117,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
 def read(path: Path) -> Results:
     """Kept results, to be summed up and judged anew; StoreError for a file that has none."""
     record = read_record(path)
-    curves: dict[str, dict[int, Curve]] = {arm: {} for arm in record.arms}
-    for run in record.runs:
-        if run.arm in curves and run.seed < record.seeds:
-            curves[run.arm][run.seed] = run.curve
-    return Results(record.name, record.study, record.seeds, curves)
+    return _results(record.name, record.study, record.seeds, record.arms, record.runs)
 
 
 def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
@@ -92,6 +128,7 @@ def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
         "runs": [run.model_dump() for run in _known(plan, results)],
         "missing": [run.path.name for run in missing(plan, results)],
         "summary": {of.arm: _summary(of) for of in results.arms},
+        "also": {name: {of.arm: _summary(of) for of in arms} for name, arms in results.beside.items()},
         "verdict": results.verdict._asdict(),
         "experiment": {key: value for key, value in as_plain(plan.experiment).items() if key != "study"},
     }
@@ -99,12 +136,8 @@ def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
 
 def _known(plan: Plan, results: Results) -> list[KeptRun]:
     """All runs, by arm in the order of the recipe, then by seed."""
-    found = dict(plan.kept)
-    for arm, seeds in results.curves.items():
-        for seed, values in seeds.items():
-            if (arm, seed) not in found:
-                seconds = _seconds(plan.run(arm, seed))
-                found[arm, seed] = KeptRun(arm=arm, seed=seed, seconds=seconds, curve=list(values))
+    ended = {(run.arm, run.seed): run for run in plan.runs if run.seed in results.curves[run.arm]}
+    found = {key: _ended(plan, run) for key, run in ended.items() if key not in plan.kept} | dict(plan.kept)
     order = plan.spec.names
     return sorted(found.values(), key=lambda run: (order.index(run.arm), run.seed))
 

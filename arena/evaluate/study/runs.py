@@ -13,6 +13,7 @@ from functools import partial
 from time import sleep
 
 from arena.config.arms import with_arm
+from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import end_with
 from arena.store import checkpoints
@@ -126,8 +127,11 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
 
 
 def is_done(plan: Plan, run: Run) -> bool:
-    """Whether all its iterations are committed, or it is known how it ended."""
-    return (run.arm, run.seed) in plan.kept or plan.iterations(run.arm) in checkpoints.iterations(run.path)
+    """Whether all its iterations are committed, and evaluated where that is asked for, or it is known how it ended."""
+    if (run.arm, run.seed) in plan.kept:
+        return True
+    evaluated = plan.experiment.evaluate is None or (run.path / EVALUATION).exists()
+    return evaluated and plan.iterations(run.arm) in checkpoints.iterations(run.path)
 
 
 def seen(run: Run) -> int:

@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import time
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from tests.arena.tiny import SETTINGS, Child, arena, refused
 
 SECTION = {
     "replicates": "nobody", "claim": "tiny things learn", "published": "none", "family": "negotiation", "minutes": 0.1,
-    "figure": "valid_rate", "last": 2, "arm": "mars", "arms": {"zero": ["credit.estimator=zero"]},
-    "warm": ["zero"], "verdict": {"better_than": ["zero"]},
+    "figure": "valid_rate", "also": ["deal", "evaluation.deal"], "last": 2, "arm": "mars",
+    "arms": {"zero": ["credit.estimator=zero"]}, "warm": ["zero"], "verdict": {"better_than": ["zero"]},
 }  # fmt: skip
 ITERATIONS = 3
+ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
 
 
 def written(folder: Path, **changed: object) -> Path:
@@ -31,6 +33,7 @@ def written(folder: Path, **changed: object) -> Path:
     layers = [recipe_layer("negotiation-nano"), *map(set_layer, [*SETTINGS, f"iterations={ITERATIONS}"])]
     data = yaml.safe_load(to_yaml(compose(layers)))
     data["study"] = {**SECTION, **changed}
+    data["evaluate"] = {"games": [deepcopy(data["game"])], "matches": 4}
     file = folder / "tiny.yaml"
     file.write_text(yaml.safe_dump(data))
     return file
@@ -58,6 +61,9 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     assert data["verdict"] == {"verdict": "not judged", "because": "one seed has no interval: run two or more"}
     assert data["summary"]["zero"]["first_arm_minus"]["low"] is None and data["missing"] == []
     assert [len(run["curve"]) for run in data["runs"]] == [ITERATIONS] * 2 and data["runs"][0]["seconds"] > 0
+    assert [[*map(len, run["also"].values())] for run in data["runs"]] == [[ITERATIONS, 2]] * 2
+    deal = json.loads((folder / "mars-0" / "evaluation.json").read_text())["results"][0]["figures"]["deal"][0]
+    assert data["also"]["evaluation.deal"]["mars"]["last"]["estimate"] == deal
     assert data["arms"]["zero"] == {"set": ["credit.estimator=zero"], "iterations": 3, "matches": 4}
     assert "torch" in data["machine"]["versions"] and data["command"].startswith("arena study")
     began = time.monotonic()
@@ -139,7 +145,9 @@ def test_a_record_alone_is_redrawn_and_the_first_arm_is_always_there_to_compare_
     file, folder = written(tmp_path, arms={"zero": [], "other": []}, warm=[]), tmp_path / "study"
     begun = plan(compose([file_layer(file)]), tmp_path / "one", ["mars", "zero", "other"], 2, lambda it: it)
     runs = [(run.arm, run.seed) for run in begun.runs]
-    known = {(arm, seed): KeptRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS) for arm, seed in runs}
+    known = {
+        (arm, seed): KeptRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS, also=ALSO) for arm, seed in runs
+    }
     whole = replace(begun, kept=known)
     results.write(whole, results.collected(whole), {})
     folder.mkdir()
