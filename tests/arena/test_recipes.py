@@ -15,6 +15,7 @@ SHOWN = ["matches=8", "minibatches=2"]
     ("recipe", "policies", "figures"),
     [
         ("clinic", ["doctor"], {"success", "questions"}),
+        ("desk", ["agent"], {"success", "breaches"}),
         ("hanabi", ["shared"], {"score", "lives"}),
         ("negotiation-adapters", ["opener", "responder"], {"deal", "equilibrium_distance"}),
         ("negotiation-long", ["shared"], {"deal", "equilibrium_distance"}),

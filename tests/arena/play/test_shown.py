@@ -14,13 +14,14 @@ from agents.role_check import check_role
 from arena.cli.catalogue import view_of
 from games import base
 
-OPTIONS = {"nano_desk_agent": {"terse": True}, "nano_doctor": {"terse": True, "symptoms": 12, "diseases": 6},
+OPTIONS = {"nano_desk_agent": {"terse": True}, "desk_clerk": {"terse": True},
+           "nano_doctor": {"terse": True, "symptoms": 12, "diseases": 6},
            "nano_desk_customer": {"person": "free"}, "desk_customer": {"person": "render"},
            "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
            "recommender_user": {"person": "render"},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
-                                                    "proposer", "nano_proposer")}  # fmt: skip
+                                                    "proposer", "nano_proposer")} | {"desk_clerk": "agent"}  # fmt: skip
 GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"]}
 PUBLISHED = {
     "nano_desk_agent": "b379ac685e4935c9",
