@@ -255,9 +255,17 @@ def _console() -> PlainConsole:
 
 def _rows(table: Any) -> Iterable[tuple[Any, ...]]:
     """Row by row; by place, as two columns may have one name."""
-    return (
-        values for batch in table.to_batches() for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)
-    )
+    return (values for batch in table.to_batches() for values in zip(*map(_values, batch.columns), strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    """Python's; ConfigError for a day for which it has none."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        raise ConfigError(
+            "there is a day that is not in the years 1 to 9999, such as infinity: ask for it as text, as in day::varchar"
+        ) from None
 
 
 def _show(table: Any) -> None:
@@ -281,7 +289,7 @@ def _show(table: Any) -> None:
 def _read(value: Any) -> str:
     """A value as a person reads it."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 2**53 else f"{value:.4g}"
     return "" if value is None else str(value)
 
 
