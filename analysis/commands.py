@@ -92,7 +92,9 @@ def find(
     words: Annotated[bool, typer.Option("--words", help="By plain words (BM25) instead of meaning.")] = False,
     regex: Annotated[bool, typer.Option("--regex", help="By a regular expression (RE2).")] = False,
     where: Annotated[str, typer.Option(help="Only where this SQL condition holds, as in arena sql.")] = "",
-    of: Annotated[str, typer.Option(help="turns, thoughts (what nobody heard), or matches as wholes.")] = "turns",
+    of: Annotated[
+        str | None, typer.Option(help="turns (unless told otherwise), thoughts (what nobody heard), matches as wholes.")
+    ] = None,
     like: Annotated[str, typer.Option(help="Matches like this one, by its id, instead of a query.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, help="How many findings.")] = 10,
     as_json: Json = False,
@@ -112,13 +114,14 @@ def find(
 
     if words and regex:
         raise ConfigError("--words and --regex: give one of them")
-    unit = next((unit for unit in UNITS if unit == of), None)
+    asked = "turns" if of is None else of
+    unit = next((unit for unit in UNITS if unit == asked), None)
     if unit is None:
-        near = get_close_matches(of, UNITS, n=1)
+        near = get_close_matches(asked, UNITS, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"--of {printable(of[:64])}: there are no such texts{hint} (one of: {', '.join(UNITS)})")
-    if like and (query or words or regex or where):
-        raise ConfigError("--like looks for whole matches like one of them: leave the query and its options out")
+        raise ConfigError(f"--of {printable(asked[:64])}: there are no such texts{hint} (one of: {', '.join(UNITS)})")
+    if like and (query or words or regex or where or of not in (None, "matches")):
+        raise ConfigError("--like looks for whole matches like one of them: leave the query, its options and --of out")
     by: By = "words" if words else "regex" if regex else "meaning"
     log = load(run)
     table = nearest(log, like, n) if like else found(log, query, by, unit, where, n)
@@ -264,7 +267,7 @@ def _values(column: Any) -> list[Any]:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
         raise ConfigError(
-            "there is a day that is not in the years 1 to 9999, such as infinity: ask for it as text, as in day::varchar"
+            "there is a day beyond the years 1 to 9999, such as infinity: ask for it as text, as in day::varchar"
         ) from None
 
 
