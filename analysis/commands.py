@@ -83,7 +83,7 @@ def compare(
     if as_json:
         print(json.dumps(_comparison(comparison)))
     else:
-        _show_comparison(comparison)
+        _show_comparison(comparison, figure or ())
 
 
 def find(
@@ -209,8 +209,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show_comparison(comparison: Comparison) -> None:
-    """A table for each game, and what the arms are."""
+def _show_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
+    """A table for each game, what of what was asked for is in none, and what the arms are."""
     from rich.table import Table
     from rich.text import Text
 
@@ -233,16 +233,26 @@ def _show_comparison(comparison: Comparison) -> None:
                 table.add_row(Text("  interquartile mean", style="dim"), *map(_interval, row.iqm))
         console.print(table)
         console.print()
+    shown = {row.figure for row in comparison.rows}
+    if lacking := [printable(name) for name in asked if name not in shown]:
+        console.print(Text(f"{', '.join(lacking)}: not known of all arms, or the same in all matches"), soft_wrap=True)
+    elif not shown:
+        console.print(Text("no figure is known of all arms and differs between matches"))
     for arm, label in zip(comparison.arms, labels, strict=True):
         console.print(Text(f"{label}: {', '.join(map(printable, arm.runs))}", style="dim"), soft_wrap=True)
     for name, values in list(comparison.differs.items())[:SETTINGS]:
         console.print(Text(printable(f"{name}: {' | '.join(values)}"), style="dim"), soft_wrap=True)
+    single = ", ".join(label for arm, label in zip(comparison.arms, labels, strict=True) if len(arm.runs) == 1)
     if comparison.unit == "matches":
         console.print(Text("one run an arm: intervals are over its matches and say nothing of other seeds"))
+    elif single:
+        console.print(Text(f"no interval with one run: {single} may be otherwise with another seed"), soft_wrap=True)
 
 
 def _mark(difference: Interval) -> str:
-    """Whether it leaves out 0."""
+    """Whether it leaves out 0, where that is known."""
+    if math.isnan(difference.low):
+        return "?"
     return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"
 
 

@@ -120,9 +120,10 @@ def compared(comparison: Comparison) -> Figure:
         own = comparison.values[comparison.values["game"] == row.game]
         table = own.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
         for place, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
-            seeds = table[list(arm.runs)].dropna()
+            known = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
+            seeds = known.dropna()
             if len(seeds) < FEW:
-                points(axis, [seeds.index.max()], [row.means[place]], arm.label, colour, place)
+                points(axis, [known.index.max()], [row.means[place]], arm.label, colour, place)
             else:
                 curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
         _finish(axis, row.bounds)
