@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.frames import Frames, load
+from analysis.frames import Frames, load, numeric
 from analysis.robust import iqm_ci
 from arena.errors import StoreError
 from arena.plain import printable
@@ -143,7 +143,7 @@ def figures_of(log: Frames) -> pd.DataFrame:
     matches = log.matches[log.matches["status"] == "finished"]
     reported = [name for name in matches.columns if name.startswith("report.")]
     taken = {*_KEYS, *reported, "valid", "learners payoff", *(f"payoff {seat}" for seat in log.seats["seat"].unique())}
-    told = {name: name if name[7:] in taken else name[7:] for name in reported if _number(matches[name])}
+    told = {name: name if name[7:] in taken else name[7:] for name in reported if numeric(matches[name])}
     values = matches[[*_KEYS, *told]].rename(columns=told).astype(dict.fromkeys(told.values(), "float64"))
     acts = log.frame("turns", ["run", "match", "valid"]).astype({"valid": "float64"})
     valid = acts.groupby(["run", "match"])["valid"].mean().reset_index()
@@ -153,10 +153,6 @@ def figures_of(log: Frames) -> pd.DataFrame:
     paid.insert(0, "learners payoff", learners)
     whole = values.merge(valid, "left", ["run", "match"]).merge(paid.reset_index(), "left", ["run", "match"])
     return whole[[*_KEYS, "valid", *paid.columns, *told.values()]]
-
-
-def _number(column: pd.Series[Any]) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
 @dataclass(frozen=True)

@@ -275,6 +275,15 @@ def typed(values: Sequence[Any]) -> Any:
     return pa.array(texts, pa.string())
 
 
+def numeric(column: pd.Series[Any]) -> bool:
+    """Whether a column holds numbers or truth values.
+
+    >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
+    [True, True, False]
+    """
+    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
+
+
 def _among(column: Any, chosen: Collection[str]) -> Any:
     return pc.is_in(column, value_set=pa.array(sorted(chosen), pa.string()))
 

@@ -178,12 +178,16 @@ def influence(log: Frames, orders: int = ORDERS, seed: int = 0) -> pd.DataFrame:
 
 
 def _followed(turns: pd.DataFrame) -> pd.DataFrame:
-    """A row per act and act of another seat before it, the last one of each since the reader's own: what and what."""
+    """A row per act and act of another seat before it, the last one of each since the reader's own: what and what.
+
+    One that the reader has answered already is not counted again: the same chance would be held for evidence twice.
+    """
     rows: list[tuple[Any, ...]] = []
     for _, match in turns.groupby(["run", "match"], sort=False):
         last: dict[str, tuple[str, int]] = {}
         for game, seat, action, turn in match[["game", "seat", "action", "turn"]].itertuples(index=False):
-            rows += [(who, seat, game, at, said, action) for who, (said, at) in last.items() if who != seat]
+            own = last[seat][1] if seat in last else -1
+            rows += [(who, seat, game, at, said, action) for who, (said, at) in last.items() if at > own]
             last = {seat: (action, turn)} | {who: had for who, had in last.items() if who != seat}
     return pd.DataFrame(rows, columns=["sender", "reader", "game", "turn", "cause", "effect"])
 

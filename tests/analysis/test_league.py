@@ -1,6 +1,7 @@
 """A planted cycle is found and no other, ratings order who is strong, influence is found where it was planted."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,22 @@ def test_chance_has_no_influence(tmp_path: Path) -> None:
     found = [league.influence(talked(tmp_path / str(seed), {}, seed)) for seed in range(6)]
     assert all(len(one) == 6 for one in found)
     assert sum(int((one["p"] <= 0.05).sum()) for one in found) <= 6
+
+
+def uneven(path: Path, seed: int, matches: int = 60) -> analysis.Frames:
+    """`a` speaks once and `b` four times after it, all by chance."""
+    rng, made = np.random.default_rng(seed), []
+    for number in range(matches):
+        lines = [str(word) for word in rng.choice(["yes", "no"], 5)]
+        record = spoken(0, number, lines, {"a": "shared", "b": "shared"})
+        turns = [turn._replace(seat="b" if turn.index else "a", role="the") for turn in record.turns]
+        made.append(replace(record, turns=tuple(turns)))
+    return analysis.load(recorded(path, [made]))
+
+
+def test_an_act_is_counted_once_however_often_its_reader_moves(tmp_path: Path) -> None:
+    found = [league.influence(uneven(tmp_path / str(seed), seed)) for seed in range(3)]
+    assert [one[["sender", "reader", "acts"]].values.tolist() for one in found] == [[["a", "b", 60]]] * 3
 
 
 def test_who_speaks_to_whom(tmp_path: Path) -> None:
