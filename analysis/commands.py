@@ -65,7 +65,7 @@ def compare(
     runs: Runs,
     last: Annotated[int, typer.Option(min=1, help="How many of its last iterations count for a run.")] = 5,
     figure: Annotated[list[str] | None, typer.Option(help="Only this figure, such as efficiency; repeatable.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw curves and ends into this PNG file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw curves and ends into this file, as PNG.")] = None,
     as_json: Json = False,
 ) -> None:
     """What came of several runs, with intervals: over seeds where there are several, paired by seed or deal.
@@ -77,6 +77,8 @@ def compare(
     """
     from analysis.comparison import compare as found
 
+    if plot:
+        _require_place("--plot", plot)
     comparison = found(runs, last, figure or ())
     if plot:
         _draw(comparison, plot)
@@ -147,6 +149,8 @@ def report(
     from analysis.report import report as written
     from arena.plain import printable
 
+    if out:
+        _require_place("--out", out)
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     page = written(log, "minilm" if meaning else "hashed")
@@ -173,6 +177,13 @@ def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
             console.print(Text(f"      … {len(lines) - LINES} more", "dim"))
     if not rows:
         console.print(Text("nothing found"))
+
+
+def _require_place(option: str, path: Path) -> None:
+    """ConfigError where no file can be at the path: what is written belongs to no run that could be resumed."""
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise ConfigError(f"{option} {path} cannot be written: {why}")
 
 
 def _draw(comparison: Comparison, path: Path) -> None:

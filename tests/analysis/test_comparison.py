@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
 import analysis
-from analysis import comparison, plots
+from analysis import comparison, panels, plots
 from analysis.comparison import arms_of, compare, figures_of
 from analysis.robust import interquartile_mean, iqm_ci
 from arena.errors import StoreError
+from arena.statistics import Interval
 from arena.store.run import RunFolder
 from tests.analysis.made_run import match
 from tests.arena.tiny import arena, refused
@@ -176,6 +177,33 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     figure = plots.compared(compare(paths))
     assert not complaints(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["x.foo", "x.pdf", "x"])
+def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    two = [run(tmp_path / "a", 0, 0, 0.1), run(tmp_path / "b", 0, 0, 0.2)]
+    assert arena("compare", *two, "--plot", tmp_path / name).code == 0
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert refused("compare", *two, "--plot", tmp_path / "no" / name).endswith(f"there is no folder {tmp_path / 'no'}")
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["_hidden", "__init", "hidden"], ["hidden (1)", "init", "hidden (3)"]),
+        ([f"{'long ' * 7}{name}" for name in "ab"], [f"{'long ' * 5}long\nlong {name}" for name in "ab"]),
+        ([f"{'long ' * 30}{name}" for name in "ab"], None),
+        (["$x$"], ["\\$x\\$"]),
+    ],
+)
+def test_no_arm_is_missing_from_the_legend(labels: list[str], shown: list[str] | None) -> None:
+    figure, (axis,) = panels.sheet(["figure"])
+    for place, label in enumerate(labels):
+        panels.curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", place)
+        panels.points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
+    panels.legend(figure)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len({*texts}) == len(labels) and texts == (shown or texts) and not complaints(figure)
 
 
 # The interquartile mean
