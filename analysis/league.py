@@ -52,10 +52,14 @@ def pairs(log: Frames) -> list[Pair]:
 def payoff_matrix(log: Frames) -> pd.DataFrame:
     """Mean payoff of row in finished matches with column; NaN where they did not meet, and with itself.
 
+    Empty where nobody was paid.
+
     >>> payoff_matrix(log).shape
     (1, 1)
     """
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    if paid.empty:
+        return pd.DataFrame(dtype="float64")
     means = paid.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
     met = means.notna().astype(float)
     sums, counts = means.fillna(0).T @ met, met.T @ met
@@ -66,7 +70,8 @@ def payoff_matrix(log: Frames) -> pd.DataFrame:
 def alpha_rank(log: Frames) -> pd.Series[Any]:
     """By policy, the share of time that evolution spends there (Omidshafiei et al. 2019), by OpenSpiel; sums to 1.
 
-    Pairs that never met count as equal. ConfigError where what OpenSpiel needs for it is not installed.
+    Pairs that never met count as equal; empty where nobody was paid. ConfigError where what OpenSpiel needs for it is
+    not installed.
 
     >>> alpha_rank(log).tolist()
     [1.0]

@@ -134,6 +134,15 @@ def test_a_league_of_eight_can_be_read(tmp_path: Path) -> None:
     assert not complaints(figure)
 
 
+@pytest.mark.parametrize("seated", [True, False])
+def test_a_run_in_which_nobody_was_paid_has_empty_tables_and_says_so(tmp_path: Path, seated: bool) -> None:
+    failed = [replace(spoken(0, n, ["a"]), status="failed", payoffs={}) for n in range(2 if seated else 0)]
+    log = analysis.load(recorded(tmp_path / "run", [failed]))
+    assert league.payoff_matrix(log).empty and league.alpha_rank(log).empty and league.ratings(log).empty
+    figure = drawn(log)
+    assert figure.axes[1].get_xlabel() == "nobody was paid" and not complaints(figure)
+
+
 def test_a_run_of_one_policy_has_no_league_and_its_picture_says_so(tmp_path: Path) -> None:
     log = analysis.load(make_run(tmp_path / "run").path)
     assert league.pairs(log) == [] and league.ratings(log).empty
