@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.frames import Frames
+from analysis.frames import Frames, numeric
 from arena.plain import printable
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci
 
@@ -56,7 +56,8 @@ def alarms(log: Frames) -> list[Alarm]:
     >>> alarms(log)
     []
     """
-    return [alarm for run in log.readers for alarm in _of_run(run, *(f[f["run"] == run] for f in _frames(log)))]
+    frames = _frames(log)
+    return [alarm for run in log.readers for alarm in _of_run(run, *(f[f["run"] == run] for f in frames))]
 
 
 def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -73,7 +74,7 @@ def _frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.DataFrame) -> Iterator[Alarm]:
     held = seats[["match", "seat", "trained"]]
     own = turns.merge(held[held["trained"]], on=["match", "seat"])
-    outcome = next((f"report.{name}" for name in OUTCOMES if f"report.{name}" in matches.columns), "")
+    outcome = _outcome(matches)
     judged = matches.dropna(subset=[outcome])[["match", "third", outcome]] if outcome else matches.iloc[:0]
     judged = judged.rename(columns={outcome: "value"}).astype({"value": "float64"} if outcome else {})
     judged = judged if outcome and judged["value"].between(0, 1).all() else judged.iloc[:0]
@@ -90,6 +91,12 @@ def _of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.Data
         )
     yield from _drifted(run, talk)
     yield from _one_sided(run, seats)
+
+
+def _outcome(matches: pd.DataFrame) -> str:
+    """The column of what a run's game verifies; "" where it reports none as a number. Other runs have other columns."""
+    known = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
+    return next((str(own.name) for own in known if own.notna().any() and numeric(own)), "")
 
 
 def _by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
@@ -143,7 +150,7 @@ def _drifted(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
                          for role, own in counts.items()})  # fmt: skip
     rest = talk.drop(index=first[even].index)
     guessed = rest["public"].map(lambda said: _likeliest(said, logs))
-    strange = rest.assign(value=(guessed != rest["role"]).astype("float64"))
+    strange = rest.assign(value=(guessed != rest["role"]).astype("float64"))[guessed != ""]
     for role, lines in strange.groupby("role"):
         if role in counts:
             yield from _risen(run, "role drift", str(role), _by_match(lines, lines["value"]))
@@ -154,8 +161,9 @@ def _words(lines: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _likeliest(said: str, logs: pd.DataFrame) -> str:
+    """The role whose words these are; "" where none of them is known, which is nobody's."""
     known = [word for word in said.lower().split() if word in logs.index]
-    return str(logs.loc[known].sum().idxmax())
+    return str(logs.loc[known].sum().idxmax()) if known else ""
 
 
 def _one_sided(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:

@@ -28,7 +28,7 @@ class Calibration:
 
 
 def calibration(matches: pd.DataFrame, bins: int = 10) -> Calibration:
-    """Of `Run.matches`, or any frame with its columns `report.…`; ValueError where none ended in a diagnosis.
+    """Of `Frames.matches`, or any frame with its columns `report.…`; ValueError where none ended in a diagnosis.
 
     >>> calibration(analysis.load("runs/latest").matches)
     """

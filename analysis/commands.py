@@ -65,7 +65,7 @@ def compare(
     runs: Runs,
     last: Annotated[int, typer.Option(min=1, help="How many of its last iterations count for a run.")] = 5,
     figure: Annotated[list[str] | None, typer.Option(help="Only this figure, such as efficiency; repeatable.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw curves and ends into this PNG file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw curves and ends into this file, as PNG.")] = None,
     as_json: Json = False,
 ) -> None:
     """What came of several runs, with intervals: over seeds where there are several, paired by seed or deal.
@@ -77,13 +77,15 @@ def compare(
     """
     from analysis.comparison import compare as found
 
+    if plot:
+        _require_place("--plot", plot)
     comparison = found(runs, last, figure or ())
     if plot:
         _draw(comparison, plot)
     if as_json:
         print(json.dumps(_comparison(comparison)))
     else:
-        _show_comparison(comparison)
+        _show_comparison(comparison, figure or ())
 
 
 def find(
@@ -92,7 +94,9 @@ def find(
     words: Annotated[bool, typer.Option("--words", help="By plain words (BM25) instead of meaning.")] = False,
     regex: Annotated[bool, typer.Option("--regex", help="By a regular expression (RE2).")] = False,
     where: Annotated[str, typer.Option(help="Only where this SQL condition holds, as in arena sql.")] = "",
-    of: Annotated[str, typer.Option(help="turns, thoughts (what nobody heard), or matches as wholes.")] = "turns",
+    of: Annotated[
+        str | None, typer.Option(help="turns (unless told otherwise), thoughts (what nobody heard), matches as wholes.")
+    ] = None,
     like: Annotated[str, typer.Option(help="Matches like this one, by its id, instead of a query.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, help="How many findings.")] = 10,
     as_json: Json = False,
@@ -112,13 +116,14 @@ def find(
 
     if words and regex:
         raise ConfigError("--words and --regex: give one of them")
-    unit = next((unit for unit in UNITS if unit == of), None)
+    asked = "turns" if of is None else of
+    unit = next((unit for unit in UNITS if unit == asked), None)
     if unit is None:
-        near = get_close_matches(of, UNITS, n=1)
+        near = get_close_matches(asked, UNITS, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"--of {printable(of[:64])}: there are no such texts{hint} (one of: {', '.join(UNITS)})")
-    if like and (query or words or regex or where):
-        raise ConfigError("--like looks for whole matches like one of them: leave the query and its options out")
+        raise ConfigError(f"--of {printable(asked[:64])}: there are no such texts{hint} (one of: {', '.join(UNITS)})")
+    if like and (query or words or regex or where or of not in (None, "matches")):
+        raise ConfigError("--like looks for whole matches like one of them: leave the query, its options and --of out")
     by: By = "words" if words else "regex" if regex else "meaning"
     log = load(run)
     table = nearest(log, like, n) if like else found(log, query, by, unit, where, n)
@@ -144,6 +149,8 @@ def report(
     from analysis.report import report as written
     from arena.plain import printable
 
+    if out:
+        _require_place("--out", out)
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     page = written(log, "minilm" if meaning else "hashed")
@@ -170,6 +177,13 @@ def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
             console.print(Text(f"      … {len(lines) - LINES} more", "dim"))
     if not rows:
         console.print(Text("nothing found"))
+
+
+def _require_place(option: str, path: Path) -> None:
+    """ConfigError where no file can be at the path: what is written belongs to no run that could be resumed."""
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise ConfigError(f"{option} {path} cannot be written: {why}")
 
 
 def _draw(comparison: Comparison, path: Path) -> None:
@@ -206,8 +220,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show_comparison(comparison: Comparison) -> None:
-    """A table for each game, and what the arms are."""
+def _show_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
+    """A table for each game, what of what was asked for is in none, and what the arms are."""
     from rich.table import Table
     from rich.text import Text
 
@@ -230,16 +244,26 @@ def _show_comparison(comparison: Comparison) -> None:
                 table.add_row(Text("  interquartile mean", style="dim"), *map(_interval, row.iqm))
         console.print(table)
         console.print()
+    shown = {row.figure for row in comparison.rows}
+    if lacking := [printable(name) for name in asked if name not in shown]:
+        console.print(Text(f"{', '.join(lacking)}: not known of all arms, or the same in all matches"), soft_wrap=True)
+    elif not shown:
+        console.print(Text("no figure is known of all arms and differs between matches"))
     for arm, label in zip(comparison.arms, labels, strict=True):
         console.print(Text(f"{label}: {', '.join(map(printable, arm.runs))}", style="dim"), soft_wrap=True)
     for name, values in list(comparison.differs.items())[:SETTINGS]:
         console.print(Text(printable(f"{name}: {' | '.join(values)}"), style="dim"), soft_wrap=True)
+    single = ", ".join(label for arm, label in zip(comparison.arms, labels, strict=True) if len(arm.runs) == 1)
     if comparison.unit == "matches":
         console.print(Text("one run an arm: intervals are over its matches and say nothing of other seeds"))
+    elif single:
+        console.print(Text(f"no interval with one run: {single} may be otherwise with another seed"), soft_wrap=True)
 
 
 def _mark(difference: Interval) -> str:
-    """Whether it leaves out 0."""
+    """Whether it leaves out 0, where that is known."""
+    if math.isnan(difference.low):
+        return "?"
     return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"
 
 
@@ -255,9 +279,17 @@ def _console() -> PlainConsole:
 
 def _rows(table: Any) -> Iterable[tuple[Any, ...]]:
     """Row by row; by place, as two columns may have one name."""
-    return (
-        values for batch in table.to_batches() for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)
-    )
+    return (values for batch in table.to_batches() for values in zip(*map(_values, batch.columns), strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    """Python's; ConfigError for a day for which it has none."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        raise ConfigError(
+            "there is a day beyond the years 1 to 9999, such as infinity: ask for it as text, as in day::varchar"
+        ) from None
 
 
 def _show(table: Any) -> None:
@@ -281,7 +313,7 @@ def _show(table: Any) -> None:
 def _read(value: Any) -> str:
     """A value as a person reads it."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 2**53 else f"{value:.4g}"
     return "" if value is None else str(value)
 
 

@@ -1,12 +1,13 @@
 """Runs against each other: what their last iterations came to, with intervals over seeds, paired where they can be.
 
-Runs that differ in nothing but their seed are one arm. Where every arm has several, its runs are the sample, and arms
-with the same seeds are compared seed by seed. Where every arm is one run, the sample is its matches, which says nothing
-of other seeds; runs that dealt the same deals are then compared deal by deal.
+Runs that differ in nothing but their seed are one arm. Where an arm has several, runs are the sample, and arms with the
+same seeds are compared seed by seed; an arm of one run has no interval then. Where every arm is one run, the sample is
+its matches, which says nothing of other seeds; runs that dealt the same deals are then compared deal by deal.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.frames import Frames, load
+from analysis.frames import Frames, load, numeric
 from analysis.robust import iqm_ci
 from arena.errors import StoreError
 from arena.plain import printable
@@ -28,6 +29,8 @@ TOGETHER = "all games"
 OF_NO_ARM = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
 """Settings in which the runs of an arm may differ."""
 _KEYS = ["run", "match", "iteration", "game", "seed"]
+_APART = "-_.@/"
+"""What parts an arm's name from the number of its seed."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +94,13 @@ def compare(
                 f"there is no figure '{printable(figure)}'{hint} (figures: {', '.join(map(printable, known))})"
             )
     ends = values[values["iteration"] > values.groupby("run")["iteration"].transform("max") - last]
-    unit: Unit = "seeds" if all(len(arm.runs) > 1 for arm in arms) else "matches"
+    unit: Unit = "seeds" if any(len(arm.runs) > 1 for arm in arms) else "matches"
     wanted = [figure for figure in known if not figures or figure in figures]
     by_game = [(str(game), own) for game, own in ends.groupby("game", sort=False)]
     games = [*by_game, (TOGETHER, ends)] if len(by_game) > 1 and unit == "seeds" else by_game
-    sampled = _Sampled(
-        arms, unit, dict(zip(log.runs["run"], log.runs.get("config.seed", log.runs["run"]), strict=True))
-    )
+    seeds = log.runs.get("config.seed", log.runs["run"])
+    known_seeds = {run: run if pd.isna(seed) else seed for run, seed in zip(log.runs["run"], seeds, strict=True)}
+    sampled = _Sampled(arms, unit, known_seeds)
     rows = [row for game, own in games for figure in wanted if (row := sampled.row(game, figure, own, resamples))]
     return Comparison(tuple(arms), unit, tuple(rows), _differing(log, arms), values, last)
 
@@ -120,19 +123,27 @@ def arms_of(log: Frames) -> list[Arm]:
 
 
 def _stem(runs: tuple[str, ...]) -> str:
-    """What the names begin with alike, less what parts it from the number of the seed."""
+    """What the names begin with alike, less the first digits of the seeds' numbers and what parts it from them."""
+    if len(runs) == 1:
+        return runs[0]
     alike = commonprefix(runs)  # noqa: RUF071  of characters: these are names, not paths
-    return alike.rstrip("-_.@/") if len(runs) > 1 else runs[0]
+    if any(run[len(alike) :][:1].isdigit() for run in runs):  # lr-10, lr-11 begin with lr-1
+        alike = re.sub(rf"(?:^|(?<=[{_APART}]))\d+$", "", alike)
+    return alike.rstrip(_APART)
 
 
 def figures_of(log: Frames) -> pd.DataFrame:
     """A row per finished match: share of `valid` acts, `learners payoff` (mean), `payoff SEAT`, the report's numbers.
 
+    A number that the report calls as one of the other columns is called keeps its whole name: `report.valid`.
+
     >>> figures_of(log).loc[0, ["match", "valid", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
     """
     matches = log.matches[log.matches["status"] == "finished"]
-    told = {name: name[7:] for name in matches.columns if name.startswith("report.") and _number(matches[name])}
+    reported = [name for name in matches.columns if name.startswith("report.")]
+    taken = {*_KEYS, *reported, "valid", "learners payoff", *(f"payoff {seat}" for seat in log.seats["seat"].unique())}
+    told = {name: name if name[7:] in taken else name[7:] for name in reported if numeric(matches[name])}
     values = matches[[*_KEYS, *told]].rename(columns=told).astype(dict.fromkeys(told.values(), "float64"))
     acts = log.frame("turns", ["run", "match", "valid"]).astype({"valid": "float64"})
     valid = acts.groupby(["run", "match"])["valid"].mean().reset_index()
@@ -142,10 +153,6 @@ def figures_of(log: Frames) -> pd.DataFrame:
     paid.insert(0, "learners payoff", learners)
     whole = values.merge(valid, "left", ["run", "match"]).merge(paid.reset_index(), "left", ["run", "match"])
     return whole[[*_KEYS, "valid", *paid.columns, *told.values()]]
-
-
-def _number(column: pd.Series[Any]) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
 @dataclass(frozen=True)
@@ -179,11 +186,15 @@ class _Sampled:
         return Row(game, figure, bounds, tuple(mean_ci(one, bounds) for one in samples), differences, how, iqm)
 
     def _by(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
-        """An arm's values: of its runs by their seed, each game counting alike; or of its matches by their deal."""
+        """An arm's values: of its runs by their seed, each game counting alike; or of its matches by their deal.
+
+        Runs of which two have the same seed go by their names: nothing of another arm is their pair.
+        """
         if self.unit == "matches":
             return matches.groupby(["iteration", "seed"])[figure].mean().to_dict()
         means = matches.groupby(["run", "game"])[figure].mean().groupby("run").mean()
-        return {self.seeds[str(run)]: float(mean) for run, mean in means.items()}
+        by_seed = {self.seeds[str(run)]: float(mean) for run, mean in means.items()}
+        return by_seed if len(by_seed) == len(means) else {run: float(mean) for run, mean in means.items()}
 
 
 def _by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:

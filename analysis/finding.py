@@ -17,11 +17,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analysis.columns import TABLES
 from analysis.frames import Frames, load
 from analysis.query import answer
 from analysis.texts import KEYS, Embedding, Unit, index, texts, vectors
 from arena.errors import ConfigError, StoreError
-from arena.plain import printable
+from arena.plain import clean_text, printable
 
 By = Literal["meaning", "words", "regex"]
 BYS: tuple[By, ...] = ("meaning", "words", "regex")
@@ -38,7 +39,7 @@ def find(
 ) -> pd.DataFrame:
     """The `n` texts that answer the query best: score, times (how often it was said), run, match, …, text.
 
-    `where` is an SQL condition on the columns of `turns`, or of `matches` when these are looked for; with it the query
+    `where` is one SQL condition on the columns of `turns`, or of `matches` when these are looked for; with it the query
     may be empty, and what fulfils it comes in the log's order. ConfigError, one line, for a query or a condition that
     cannot be read, and where what `by` needs is not installed.
 
@@ -52,9 +53,9 @@ def find(
         raise ConfigError(f"nothing is found by '{by}' (one of: {', '.join(BYS)})")
     if n < 1:
         raise ConfigError(f"{n} findings: ask for at least one")
-    if not query.strip() and not where:
+    if not query.strip() and not where.strip():
         raise ConfigError("there is nothing to look for: give words, or a condition in SQL")
-    log = runs if isinstance(runs, Frames) else load(runs)
+    log, query = runs if isinstance(runs, Frames) else load(runs), clean_text(query)  # as the log's own texts are
     said = _distinct(_kept(texts(log, of), log, of, where))
     scores = _scores(said["text"].tolist(), query, by, embedding) if len(said) else np.zeros(0)
     said.insert(0, "score", scores)
@@ -93,10 +94,10 @@ def _kept(said: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame
         return said
     keys = KEYS[of]
     table = "matches" if of == "matches" else "turns"
-    chosen = answer(log, f"select distinct {', '.join(keys)} from {table} where ({where}\n)").to_pandas(
-        types_mapper=pd.ArrowDtype
-    )
-    return said.merge(chosen.astype(said.dtypes[keys].to_dict()), on=keys)
+    chosen = answer(log, f"select distinct {', '.join(keys)} from {table} where ({where}\n)")
+    if chosen.schema.types != [TABLES[table].field(key).type for key in keys]:  # parentheses that end ours, and a union
+        raise ConfigError(f"'{printable(where)[:64]}' is more than a condition: write one, such as: iteration = 3")
+    return said.merge(chosen.to_pandas(types_mapper=pd.ArrowDtype).astype(said.dtypes[keys].to_dict()), on=keys)
 
 
 def _distinct(said: pd.DataFrame) -> pd.DataFrame:

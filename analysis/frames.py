@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from analysis import flatten
 from analysis.columns import TABLES
-from arena.errors import StoreError
+from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.reader import RunReader
@@ -176,12 +176,15 @@ def load(
 ) -> Frames:
     """A run, or several beside each other, as tables; StoreError, one line, for what is no run or damaged.
 
-    Only matches of these `iterations` and `games` are read, and of them only seats, turns, messages and tokens
-    of these `seats` and `policies`.
+    They hold only matches of these `iterations` and `games`, and of them only seats, turns, messages and tokens
+    of these `seats` and `policies`: lists or sets of names, and ConfigError for a bare one.
 
     >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
     ['opener']
     """
+    for option, names in {"games": games, "seats": seats, "policies": policies}.items():
+        if isinstance(names, str):  # whose characters would be taken for the names
+            raise ConfigError(f"{option} are several names: write {option}=[{_shown(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
     readers = dict(zip(_names(paths), map(RunReader, paths), strict=True))
     numbers = {
@@ -273,6 +276,15 @@ def typed(values: Sequence[Any]) -> Any:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
     return pa.array(texts, pa.string())
+
+
+def numeric(column: pd.Series[Any]) -> bool:
+    """Whether a column holds numbers or truth values.
+
+    >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
+    [True, True, False]
+    """
+    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
 def _among(column: Any, chosen: Collection[str]) -> Any:

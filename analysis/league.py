@@ -52,10 +52,14 @@ def pairs(log: Frames) -> list[Pair]:
 def payoff_matrix(log: Frames) -> pd.DataFrame:
     """Mean payoff of row in finished matches with column; NaN where they did not meet, and with itself.
 
+    Empty where nobody was paid.
+
     >>> payoff_matrix(log).shape
     (1, 1)
     """
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    if paid.empty:
+        return pd.DataFrame(dtype="float64")
     means = paid.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
     met = means.notna().astype(float)
     sums, counts = means.fillna(0).T @ met, met.T @ met
@@ -66,7 +70,8 @@ def payoff_matrix(log: Frames) -> pd.DataFrame:
 def alpha_rank(log: Frames) -> pd.Series[Any]:
     """By policy, the share of time that evolution spends there (Omidshafiei et al. 2019), by OpenSpiel; sums to 1.
 
-    Pairs that never met count as equal. ConfigError where what OpenSpiel needs for it is not installed.
+    Pairs that never met count as equal; empty where nobody was paid. ConfigError where what OpenSpiel needs for it is
+    not installed.
 
     >>> alpha_rank(log).tolist()
     [1.0]
@@ -178,12 +183,16 @@ def influence(log: Frames, orders: int = ORDERS, seed: int = 0) -> pd.DataFrame:
 
 
 def _followed(turns: pd.DataFrame) -> pd.DataFrame:
-    """A row per act and act of another seat before it, the last one of each since the reader's own: what and what."""
+    """A row per act and act of another seat before it, the last one of each since the reader's own: what and what.
+
+    One that the reader has answered already is not counted again: the same chance would be held for evidence twice.
+    """
     rows: list[tuple[Any, ...]] = []
     for _, match in turns.groupby(["run", "match"], sort=False):
         last: dict[str, tuple[str, int]] = {}
         for game, seat, action, turn in match[["game", "seat", "action", "turn"]].itertuples(index=False):
-            rows += [(who, seat, game, at, said, action) for who, (said, at) in last.items() if who != seat]
+            own = last[seat][1] if seat in last else -1
+            rows += [(who, seat, game, at, said, action) for who, (said, at) in last.items() if at > own]
             last = {seat: (action, turn)} | {who: had for who, had in last.items() if who != seat}
     return pd.DataFrame(rows, columns=["sender", "reader", "game", "turn", "cause", "effect"])
 

@@ -25,6 +25,8 @@ SIZE = 1700
 def drawn(log: Frames, heading: str = "") -> Figure:
     """Who beats whom (edges of the shortest cycle in red), mean payoffs, ratings over time, who speaks to whom.
 
+    Of a run in which nobody was paid yet there is little to see, and the picture says so.
+
     >>> [axis.get_title() for axis in drawn(log).axes]
     ['who beats whom', 'mean payoff of row with column', 'rating ± sigma (openskill)', 'who speaks to whom (messages)']
     """
@@ -80,6 +82,9 @@ def _matrix(axis: Axes, payoffs: pd.DataFrame, mass: pd.Series[Any]) -> None:
     axis.grid(visible=False)
     axis.set_xlabel("")
     names = [str(name) for name in mass.index]
+    if not names:
+        axis.set_xlabel("nobody was paid")
+        return
     values = payoffs.loc[names, names].to_numpy()
     known = np.abs(values[np.isfinite(values)])
     bound = float(known.max()) if len(known) and known.max() > 0 else 1.0

@@ -69,7 +69,7 @@ def sheet(
 
 def wrapped(name: str, width: int) -> str:
     """The name as matplotlib shows it literally, on two lines at most: no TeX, no label hidden by an underscore."""
-    lines = textwrap.wrap(printable(name).removeprefix("_"), width, max_lines=2, placeholder=" …") or [""]
+    lines = textwrap.wrap(printable(name).lstrip("_"), width, max_lines=2, placeholder=" …") or [""]
     return "\n".join(lines).replace("$", r"\$")
 
 
@@ -86,13 +86,26 @@ def legend(figure: Figure, label_width: int = 30) -> None:
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(wrapped(label, label_width).partition("\n")[0], handle)
+            handles.setdefault(label, handle)
     if handles:
-        room = figure.get_figwidth() * 12 / (max(map(len, handles)) + 6)
+        shown = _apart([wrapped(label, label_width) for label in handles])
+        room = figure.get_figwidth() * 12 / (max(len(line) for text in shown for line in text.split("\n")) + 6)
         columns = max(1, min(len(handles), int(room)))
         figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+            list(handles.values()), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
+
+
+def _apart(texts: Sequence[str]) -> list[str]:
+    """Their first lines; where these are alike both lines, and where these are their places, too."""
+    first = [text.partition("\n")[0] for text in texts]
+    told = [text if first.count(line) > 1 else line for text, line in zip(texts, first, strict=True)]
+    return [f"{text} ({place})" if told.count(text) > 1 else text for place, text in enumerate(told, 1)]
+
+
+def labelled(label: str) -> str:
+    """What matplotlib takes for a label of its own accord: it hides those that begin with an underscore."""
+    return f" {label}" if label.startswith("_") else label
 
 
 def points(
@@ -103,7 +116,7 @@ def points(
     beside = 0.012 * place * (max(x) - min(x) or 1)
     ends = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
     axis.errorbar(
-        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour, label=label,
+        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour, label=labelled(label),
         capsize=2, markersize=3.5, linewidth=1.2,
     )  # fmt: skip
 
@@ -116,15 +129,15 @@ def curve(
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
-    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=label)
+    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=labelled(label))
     points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
 
 
 def written(figure: Figure, path: Path) -> None:
-    """As PNG in 256 colours, a fifth of the size."""
+    """As PNG in 256 colours, a fifth of the size, whatever the file is called."""
     from PIL import Image
 
     kept = io.BytesIO()
     figure.savefig(kept, dpi=110)
     few = Image.open(kept).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+    few.save(path, "PNG", optimize=True)

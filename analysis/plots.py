@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison import TOGETHER, Comparison
-from analysis.frames import Frames
-from analysis.panels import FEW, MOST, colours, curve, fit, legend, points, sheet
+from analysis.frames import Frames, numeric
+from analysis.panels import FEW, MOST, colours, curve, fit, labelled, legend, points, sheet, wrapped
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import ANY, Bounds, Interval, mean_ci, range_of, rate_ci
@@ -120,9 +120,10 @@ def compared(comparison: Comparison) -> Figure:
         own = comparison.values[comparison.values["game"] == row.game]
         table = own.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
         for place, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
-            seeds = table[list(arm.runs)].dropna()
+            known = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
+            seeds = known.dropna()
             if len(seeds) < FEW:
-                points(axis, [seeds.index.max()], [row.means[place]], arm.label, colour, place)
+                points(axis, [known.index.max()], [row.means[place]], arm.label, colour, place)
             else:
                 curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
         _finish(axis, row.bounds)
@@ -167,9 +168,9 @@ def outcomes(log: Frames) -> Figure:
     x, y = zip(*pareto_front(paid[["x", "y"]].to_numpy(np.float64).tolist()), strict=True)
     axis.plot(x, y, "-", color="black", linewidth=1, label="front of all reached")
     for (name, given), mark in zip(theory.items(), "xP+*", strict=False):
-        axis.plot(given[:1], given[1:], mark, color="tab:red", markersize=9, label=name)
-    axis.set_xlabel(printable(paid.attrs["sides"][0])[:40])
-    axis.set_ylabel(printable(paid.attrs["sides"][1])[:40])
+        axis.plot(given[:1], given[1:], mark, color="tab:red", markersize=9, label=labelled(name))
+    axis.set_xlabel(wrapped(paid.attrs["sides"][0], 40))
+    axis.set_ylabel(wrapped(paid.attrs["sides"][1], 40))
     legend(figure)
     return figure
 
@@ -265,7 +266,7 @@ def dialogue(log: Frames, match: str) -> str:
     runs = ", ".join(log.readers)
     if rows.empty:
         near = get_close_matches(match[:64], log.matches["match"].tolist(), n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else ""
+        hint = f" — did you mean '{printable(near[0])}'?" if near else ""
         raise StoreError(f"{runs} has no match '{printable(match[:64])}'{hint}")
     if len(rows) > 1:
         raise StoreError(f"several of {runs} have a match '{printable(match)}': load one of them")
@@ -304,8 +305,7 @@ def _figure(value: Any) -> str:
 
 
 def _numeric(frame: pd.DataFrame) -> list[str]:
-    numbers = frame.select_dtypes(include=["number", "boolean"]).columns
-    return [str(name) for name in numbers if name != "iteration"]
+    return [str(name) for name in frame.columns if name != "iteration" and numeric(frame[name])]
 
 
 def _known(frame: pd.DataFrame, name: str) -> str:

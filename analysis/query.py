@@ -70,20 +70,35 @@ def answer(log: Frames, query: str) -> Any:
 
 def _plain(table: Any) -> Any:
     """SQL's decimals as the numbers that they are everywhere else, and instants in UTC."""
-    return table.cast(pa.schema([field.with_type(_kind(field.type)) for field in table.schema]), safe=False)
+    return pa.Table.from_arrays([_column(column) for column in table.columns], table.column_names)
 
 
-def _kind(kind: Any) -> Any:
+def _column(column: Any) -> Any:
+    """Whole numbers stay whole, as a sum of integers is, unless one does not fit into 64 bits."""
+    try:
+        return column.cast(_kind(column.type, pa.int64()))
+    except pa.ArrowInvalid:
+        return column.cast(_kind(column.type, pa.float64()), safe=False)
+
+
+def _kind(kind: Any, whole: Any) -> Any:
     if pa.types.is_decimal(kind):
-        return pa.int64() if kind.scale == 0 and kind.precision <= 18 else pa.float64()
+        return pa.float64() if kind.scale else whole
     if pa.types.is_list(kind):
-        return pa.list_(_kind(kind.value_type))
+        return pa.list_(_kind(kind.value_type, whole))
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
 def _parsed(database: Any, query: str) -> Any:
     """The query's syntax tree; ConfigError for anything but one SELECT."""
-    found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
+    import duckdb
+
+    try:
+        found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
+    except RecursionError:
+        raise ConfigError("this query is nested too deeply: write it with fewer parentheses or brackets") from None
+    except duckdb.Error as error:  # of text that is no UTF-8
+        raise ConfigError(printable(str(error))) from None
     if found["error"]:
         why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
         raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
@@ -95,15 +110,18 @@ def _parsed(database: Any, query: str) -> Any:
 def _named(tree: Any) -> dict[str, set[str] | None]:
     """By table that a query reads, the names among which its columns are; None where it may want all of them.
 
-    Every name in the query is taken for a column's: to read one too many does no harm.
+    Every name in the query is taken for a column's: to read one too many does no harm. Where columns are meant by their
+    place, or a function is to find the table, none may be missing.
     """
     nodes = list(_nodes(tree))
     words = {word.casefold() for node in nodes for value in node.values() for word in _words(value)}
     called = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     rows = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
     kinds = {node.get("type") for node in nodes} | {node.get("ref_type") for node in nodes}
-    every = bool(kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION"} or called & rows)
-    known = [name for name in TABLES if name in words]
+    placed = any(node.get("table_name") and node.get("column_name_alias") for node in nodes)
+    every = placed or called & rows or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
+    read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
+    known = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
     return {name: None if every else _cased(name, words) for name in known}
 
 
@@ -113,10 +131,12 @@ def _cased(table: str, words: set[str]) -> set[str]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    for value in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _nodes(value)
-    if isinstance(tree, dict):
-        yield tree
+    left = [tree]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            yield value
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _words(value: Any) -> list[str]:

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import analysis
+from analysis import alarms as alarms_of
 from analysis.alarms import alarms
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
@@ -68,6 +70,37 @@ def test_what_was_planted_rings_and_nothing_else(tmp_path: Path, planted: str, s
 def test_honest_runs_are_left_in_peace(tmp_path: Path, count: int) -> None:
     """Runs that learn, and chat at random: were 1 in 33 to ring, a hundred would hardly be silent (5 %)."""
     assert [alarm for seed in range(count) for alarm in alarms(run(tmp_path / f"{seed}", seed))] == []
+
+
+@pytest.mark.parametrize("success", ["yes", [True], None])
+def test_what_another_run_reports_hides_no_outcome(tmp_path: Path, success: Any) -> None:
+    """A text, a list, or nothing called `success` beside the number that falls; of the same run and of another."""
+    run(tmp_path / "run", 0, "reward hack")
+    other = RunFolder.create(tmp_path / "other", "a: 1\n", {})
+    other.log.extend([replace(match(k, 0), report={"success": success, "deal": True}) for k in range(3)])
+    other.log.close()
+    rang = alarms(analysis.load([tmp_path / "other", tmp_path / "run"]))
+    assert ("run", "reward hack", "report.deal") in {(alarm.run, alarm.name, alarm.who) for alarm in rang}
+
+
+def test_a_line_of_words_that_nobody_knows_is_nobodys() -> None:
+    logs = pd.DataFrame({"buyer": [-1.0, -2.0], "seller": [-2.0, -1.0]}, index=["want", "offer"])
+    assert [alarms_of._likeliest(said, logs) for said in ("I want", "an Offer", "zum zum zum")] == [
+        "buyer", "seller", ""
+    ]  # fmt: skip
+
+
+def test_new_words_are_no_drift(tmp_path: Path) -> None:
+    """In the last third all talk in words that nobody had used, which are no more the first role's than the others'."""
+    folder = RunFolder.create(tmp_path / "run", "a: 1\n", {})
+    for k in range(ITERATIONS):
+        made_up = [made(np.random.default_rng((k, n)), k, n, "") for n in range(MATCHES)]
+        for record in made_up:
+            said = [f"zum {k} {t.index} {record.id}" if k >= 6 else t.public for t in record.turns]
+            turns = tuple(t._replace(public=one) for t, one in zip(record.turns, said, strict=True))
+            folder.log.append(replace(record, turns=turns))
+    folder.log.close()
+    assert [alarm for alarm in alarms(analysis.load(tmp_path / "run")) if alarm.name == "role drift"] == []
 
 
 def test_short_and_empty_runs_have_none(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Comparisons find what was planted and no more, pair what can be paired, and say what their intervals are over."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,25 +14,30 @@ from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
 import analysis
-from analysis import plots
+from analysis import comparison, panels, plots
 from analysis.comparison import arms_of, compare, figures_of
 from analysis.robust import interquartile_mean, iqm_ci
 from arena.errors import StoreError
+from arena.statistics import Interval
 from arena.store.run import RunFolder
 from tests.analysis.made_run import match
 from tests.arena.tiny import arena, refused
 from tests.legible import complaints
 
 
-def run(path: Path, gain: float, seed: int, lr: float, deals: int = 0, iterations: int = 6, games: int = 1) -> Path:
-    """Matches in which the opener is paid by the deal, so much more and by chance."""
+def run(
+    path: Path, gain: float, seed: int, lr: float, deals: int = 0, iterations: int = 6, games: int = 1,
+    more: Mapping[str, Any] | None = None,
+) -> Path:  # fmt: skip
+    """Matches in which the opener is paid by the deal, so much more and by chance; `more` stands in their report."""
     rng, experiment = np.random.default_rng((seed, int(lr * 1e6))), {"learn": {"lr": lr}, "seed": seed}
     folder = RunFolder.create(path, "a: 1\n", {"experiment": experiment})
     for k in range(iterations):
         for number in range(20):
             luck = float(np.random.default_rng((seed, k, number)).normal(0, 5))
             won = round(luck + gain + float(rng.normal(0, 0.1)), 6)
-            deal, report = deals + seed * 10_000 + k * 100 + number, {"deal": number % 3 > 0, "end": "x", "same": 1.0}
+            deal = deals + seed * 10_000 + k * 100 + number
+            report = {"deal": number % 3 > 0, "end": "x", "same": 1.0, **(more or {})}
             paid, game = {"opener": won, "responder": -won}, f"game{number % games}"
             record = replace(match(k, number), seed=deal, payoffs=paid, game=game, report=report)
             folder.log.append(record)
@@ -76,6 +83,68 @@ def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None
     assert {row.paired for row in unequal.rows} == {""} and not any(row.iqm for row in unequal.rows)
 
 
+def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path: Path) -> None:
+    paths = [run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1), run(tmp_path / "b", 0.5, 0, 0.2)]
+    found = compare(paths)
+    (row,) = (row for row in found.rows if row.figure == "payoff opener")
+    assert found.unit == "seeds" and math.isfinite(row.means[0].low) and row.paired == ""
+    assert math.isnan(row.means[1].low) and math.isnan(row.differences[0].high)
+    assert row.differences[0].estimate == pytest.approx(row.means[1].estimate - row.means[0].estimate)
+    shown = arena("compare", *paths).out
+    assert "95 % over seeds" in shown and f"? {row.differences[0].estimate:.3g}" in shown
+    assert "one run an arm" not in shown and shown.endswith(
+        "no interval with one run: b may be otherwise with another seed\n"
+    )
+
+
+def test_runs_with_the_same_seed_are_all_counted(tmp_path: Path) -> None:
+    paths = [run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
+    paths += [run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
+    (row,) = (row for row in compare(paths).rows if row.figure == "payoff opener")
+    ends = figures_of(analysis.load(paths[:3])).query("iteration > 0").groupby("run")["payoff opener"].mean()
+    assert row.means[0].estimate == pytest.approx(ends.mean()) and row.paired == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
+        (["lr-10", "lr-11"], "lr"),
+        (["lr-1", "lr-10"], "lr"),
+        (["lr3e-4", "lr3e-4b"], "lr3e-4"),
+        (["nano2-0", "nano2-1"], "nano2"),
+        (["a_20/run", "a_20/run2"], "a_20/run"),
+        (["20", "21"], ""),
+    ],
+)
+def test_an_arm_is_called_by_its_runs_without_their_seeds(names: list[str], label: str) -> None:
+    assert comparison._stem(tuple(names)) == label
+
+
+def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path: Path) -> None:
+    taken = ["valid", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration", "report.valid"]
+    paths = [run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))]
+    known = figures_of(analysis.load(paths))
+    assert known.columns.is_unique and known["report.valid"].tolist()[::120] == [0.1, 0.2]
+    assert known["valid"].unique().tolist() == [0.5]
+    assert {f"report.{name}" for name in taken} <= {row.figure for row in compare(paths).rows}
+
+
+def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
+    """A figure that one seed does not report, and a game that another did not play."""
+    paths = [run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
+    paths += [run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
+    found = compare(paths)
+    assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in found.rows}
+    assert not complaints(plots.compared(found))
+
+
+def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
+    paths = [run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "b", 0, 0, 0.2)]
+    told = "grip: not known of all arms, or the same in all matches"
+    assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == told
+    assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
+
+
 def test_games_count_alike_and_together(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
     rows = [row for row in compare(paths).rows if row.figure == "payoff opener"]
@@ -108,6 +177,33 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     figure = plots.compared(compare(paths))
     assert not complaints(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["x.foo", "x.pdf", "x"])
+def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    two = [run(tmp_path / "a", 0, 0, 0.1), run(tmp_path / "b", 0, 0, 0.2)]
+    assert arena("compare", *two, "--plot", tmp_path / name).code == 0
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert refused("compare", *two, "--plot", tmp_path / "no" / name).endswith(f"there is no folder {tmp_path / 'no'}")
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["_hidden", "__init", "hidden"], ["hidden (1)", "init", "hidden (3)"]),
+        ([f"{'long ' * 7}{name}" for name in "ab"], [f"{'long ' * 5}long\nlong {name}" for name in "ab"]),
+        ([f"{'long ' * 30}{name}" for name in "ab"], None),
+        (["$x$"], ["\\$x\\$"]),
+    ],
+)
+def test_no_arm_is_missing_from_the_legend(labels: list[str], shown: list[str] | None) -> None:
+    figure, (axis,) = panels.sheet(["figure"])
+    for place, label in enumerate(labels):
+        panels.curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", place)
+        panels.points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
+    panels.legend(figure)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len({*texts}) == len(labels) and texts == (shown or texts) and not complaints(figure)
 
 
 # The interquartile mean

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -106,6 +107,20 @@ def test_whatever_is_asked_is_answered_or_told_in_one_line(
         assert found["score"].gt(0).all()
 
 
+@pytest.mark.parametrize("last", ["'c'", "1.5", "'2020-01-01'::date", "3"])
+def test_a_condition_that_ends_its_parentheses_is_told(log: analysis.Frames, last: str) -> None:
+    with pytest.raises(ConfigError, match=r"is more than a condition: write one, such as: iteration = 3"):
+        find(log, "", where=f"false) union select 'a', 'b', {last} where (true")
+
+
+@pytest.mark.parametrize("by", ["words", "regex", "meaning"])
+def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: Any) -> None:
+    pytest.importorskip("faiss")
+    odd = analysis.load(spoken_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
+    found = find(odd, "half \ud800", by, n=1, embedding="hashed")
+    assert found["text"].tolist() == ["half \ufffd a character"]
+
+
 def test_an_unknown_match_is_told(log: analysis.Frames) -> None:
     with pytest.raises(StoreError, match="did you mean '0000-000"):
         nearest(log, "0000-000")
@@ -137,7 +152,10 @@ def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
         (["(", "--regex"], "is no regular expression (RE2): missing )"),
         (["x", "--words", "--where", "rol = 1"], "there is no column 'rol'"),
         (["x", "--words", "--where", "1) or (1"], ""),
+        (["--where", "  "], "there is nothing to look for"),
         (["x", "--like", "0000-0000"], "--like looks for whole matches"),
+        (["--like", "0000-0000", "--of", "thoughts"], "--like looks for whole matches like one of them: leave the"),
+        (["--like", "0000-0000", "--of", "turns"], "leave the query, its options and --of out"),
         (["--like", "0000-00"], "there is no match '0000-00'"),
     ],
 )

@@ -20,7 +20,7 @@ import analysis
 from agents.stream import Stream
 from analysis.columns import GROWN, TABLES, doc
 from analysis.frames import typed
-from arena.errors import StoreError
+from arena.errors import ConfigError, StoreError
 from arena.records import MatchRecord, trajectories
 from arena.store.lines import LogError
 from arena.store.reader import LogReader, RunReader
@@ -109,6 +109,12 @@ def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
     assert (
         len(strangers.matches) == 12 and strangers.turns.empty and strangers.tokens.empty and strangers.messages.empty
     )
+
+
+@pytest.mark.parametrize("option", ["games", "seats", "policies"])
+def test_a_bare_name_is_no_list_of_names(tmp_path: Path, option: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{option} are several names: write {option}=\['opener'\]"):
+        analysis.load(make_run(tmp_path / "run").path, **{option: "opener"})  # type: ignore[arg-type]
 
 
 def test_only_the_columns_that_are_asked_for_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A planted cycle is found and no other, ratings order who is strong, influence is found where it was planted."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,25 @@ def test_chance_has_no_influence(tmp_path: Path) -> None:
     assert sum(int((one["p"] <= 0.05).sum()) for one in found) <= 6
 
 
+def uneven(path: Path, seed: int, matches: int = 60) -> analysis.Frames:
+    """`a` speaks once and `b` four times after it, always the same: both by chance."""
+    rng, made = np.random.default_rng(seed), []
+    for number in range(matches):
+        one, other = (str(word) for word in rng.choice(["yes", "no"], 2))
+        lines = [one, *[other] * 4]
+        record = spoken(0, number, lines, {"a": "shared", "b": "shared"})
+        turns = [turn._replace(seat="b" if turn.index else "a", role="the") for turn in record.turns]
+        made.append(replace(record, turns=tuple(turns)))
+    return analysis.load(recorded(path, [made]))
+
+
+def test_an_act_is_counted_once_however_often_its_reader_moves(tmp_path: Path) -> None:
+    """20 tests at level 0.05: four or more ring with a chance of 0.016; counted four times, seven did."""
+    found = [league.influence(uneven(tmp_path / str(seed), seed)) for seed in range(20)]
+    assert [one[["sender", "reader", "acts"]].values.tolist() for one in found] == [[["a", "b", 60]]] * 20
+    assert sum(float(one.loc[0, "p"]) <= 0.05 for one in found) <= 3
+
+
 def test_who_speaks_to_whom(tmp_path: Path) -> None:
     graph = league.speech(talked(tmp_path / "run", {}, matches=2))
     assert graph.edges["a", "b"] == {"messages": 4, "words": 4}
@@ -115,6 +135,15 @@ def test_a_league_of_eight_can_be_read(tmp_path: Path) -> None:
     who = [f"shared@{n * 11}" for n in range(7)] + ["exploiter:hard_liner"]
     figure = drawn(analysis.load(duels(tmp_path / "run", who, {(a, b) for a in who for b in who if a < b})))
     assert not complaints(figure)
+
+
+@pytest.mark.parametrize("seated", [True, False])
+def test_a_run_in_which_nobody_was_paid_has_empty_tables_and_says_so(tmp_path: Path, seated: bool) -> None:
+    failed = [replace(spoken(0, n, ["a"]), status="failed", payoffs={}) for n in range(2 if seated else 0)]
+    log = analysis.load(recorded(tmp_path / "run", [failed]))
+    assert league.payoff_matrix(log).empty and league.alpha_rank(log).empty and league.ratings(log).empty
+    figure = drawn(log)
+    assert figure.axes[1].get_xlabel() == "nobody was paid" and not complaints(figure)
 
 
 def test_a_run_of_one_policy_has_no_league_and_its_picture_says_so(tmp_path: Path) -> None:

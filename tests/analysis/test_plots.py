@@ -1,6 +1,8 @@
 """Pictures show the numbers that are in the frames, and texts of models do nothing but be shown."""
 
 import io
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from arena.errors import StoreError
 from arena.statistics import rate_ci
 from arena.store.run import RunFolder
 from tests.analysis.made_run import make_run
+from tests.analysis.spoken_run import recorded, spoken
 from tests.legible import complaints, joined
 
 
@@ -131,6 +134,9 @@ def test_several_runs_are_told_apart(tmp_path: Path) -> None:
 def test_an_unknown_match_is_told(run: analysis.Frames) -> None:
     with pytest.raises(StoreError, match="has no match '0001-000' — did you mean '0001-000"):
         plots.dialogue(run, "0001-000")
+    run.__dict__["matches"] = run.matches.replace("0001-0002", "0001-0002\x1b[2J")
+    with pytest.raises(StoreError, match="did you mean '0001-0002\\[2J'"):
+        plots.dialogue(run, "0001-0002[2J")
 
 
 def test_outcomes_stand_where_they_were_paid_beside_their_front(run: analysis.Frames) -> None:
@@ -140,6 +146,27 @@ def test_outcomes_stand_where_they_were_paid_beside_their_front(run: analysis.Fr
     dots = {tuple(place) for dot in figure.axes[0].collections for place in dot.get_offsets().tolist()}
     assert dots <= {tuple(map(float, row)) for row in paid.to_numpy().tolist()} and dots
     assert figure.axes[0].get_xlabel() == paid.columns[0]
+
+
+@pytest.mark.parametrize("name", ["pot_$1", r"$\foo$", "$\\frac{$ _x", "_" * 3, "long " * 40])
+def test_hostile_seats_and_sides_are_drawn_as_they_are(tmp_path: Path, name: str) -> None:
+    side = re.sub(r"\W", "", name)
+    for folder, report in (
+        ("seats", {}),
+        ("sides", {f"payoff_{side}": 1.0, "payoff_b": 2.0, f"_{side}_payoff_b": 1.0}),
+    ):
+        record = replace(
+            spoken(0, 0, ["a", "b"], {name: "shared", "b": "shared"}, {name: 1.0, "b": 2.0}), report=report
+        )
+        log = analysis.load(recorded(tmp_path / folder, [[record]]))
+        for figure in (plots.outcomes(log), plots.payoffs(log)):
+            assert not complaints(figure)
+
+
+def test_truth_values_have_the_intervals_of_their_matches(run: analysis.Frames) -> None:
+    run.__dict__["iterations"] = run.iterations.assign(**{"report.deal": 2 / 3})
+    bars = plots.curves(run, ["report.deal"]).axes[0].collections[0].get_segments()
+    assert [end for _, end in bars[0]] == pytest.approx(rate_ci(2, 3)[1:])  # two of three matches end in a deal
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=30))

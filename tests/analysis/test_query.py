@@ -72,6 +72,53 @@ def test_only_what_a_query_names_is_read(
     assert set().union(*read) == leaves | {"id", "iteration", "game"}
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "select turn, action as tokens, 'messages' as seats from turns",
+        "select tokens, turn from turns",
+        "select turns from matches",
+    ],
+)
+def test_a_word_that_is_a_tables_name_too_opens_no_table(
+    run: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    read: list[str] = []
+    known = analysis.Frames.among
+    monkeypatch.setattr(
+        analysis.Frames, "among", lambda self, name, columns: read.append(name) or known(self, name, columns)
+    )
+    analysis.sql(run, asked)
+    assert read == [asked.split()[-1]]
+
+
+def test_a_table_that_a_function_finds_is_read(run: Path) -> None:
+    assert analysis.sql(run, "select count(*) from query_table('turns')").iloc[0, 0] == 21
+
+
+@pytest.mark.parametrize(
+    ("asked", "column"),
+    [
+        ("select #6 from turns", "seat"),
+        ("select f from turns as t(a, b, c, d, e, f)", "seat"),
+        ("select advantage, #4 from turns", "turn"),
+    ],
+)
+def test_a_place_is_that_of_the_whole_table(run: Path, asked: str, column: str) -> None:
+    log = analysis.load(run)
+    assert analysis.sql(log, asked).iloc[:, -1].tolist() == log.turns[column].tolist()
+
+
+def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run: Path) -> None:
+    summed = query.answer(analysis.load(run), "select sum(seed) s, [sum(seed)] l, sum(seed) + 0.5 d from matches")
+    assert summed.to_pylist() == [{"s": 18, "l": [18], "d": 18.5}]
+    assert arena("sql", run, "select 1234567890123::hugeint as n, 123456.0::double as d").out.split() == [
+        "n", "d", "1234567890123", "123456"
+    ]  # fmt: skip
+    (large,) = query.answer(analysis.load(run), "select 9223372036854775807::hugeint + 1 as n").to_pylist()
+    assert large == {"n": 2.0**63}
+
+
 @pytest.mark.parametrize("asked", ["select t from turns t limit 1", "select turns from turns limit 1"])
 def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
     (row,) = query.answer(analysis.load(run), asked).to_pylist()
@@ -91,6 +138,9 @@ def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
         ("", "these are 0 queries: write one SELECT"),
         ("select 1; select 2", "these are 2 queries: write one SELECT"),
         ("select 'a\x1b[31m'::int", "Conversion Error: Could not convert string 'a[31m' to INT32"),
+        ("select '\ud800'", "Invalid Input Error: Python Conversion Failure: cannot encode str as UTF-8"),
+        (f"select {'[' * 400}1{']' * 400}", "this query is nested too deeply"),
+        (f"select {'not ' * 1500}true", "write one SELECT"),
     ],
 )
 def test_what_is_no_query_is_told_in_one_line(run: Path, asked: str, line: str) -> None:
@@ -162,6 +212,13 @@ def test_the_command_prints_no_control_characters_and_not_too_much(run: Path, mo
     assert "[2Jgreed" in told and "\x1b" not in told
     monkeypatch.setattr(commands, "SHOWN", 2)
     assert arena("sql", run, "select turn from turns").out.splitlines()[-1].startswith("… and 19 rows more")
+
+
+@pytest.mark.parametrize("day", ["'infinity'::date", "['infinity'::timestamp]", "'20000-01-01'::date"])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_day_that_python_has_no_date_for_is_told_in_one_line(run: Path, day: str, form: list[str]) -> None:
+    assert "ask for it as text" in refused("sql", run, f"select {day}", *form)
+    assert "infinity" in arena("sql", run, "select 'infinity'::date::varchar").out
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from analysis.report import report, shade
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from tests.analysis.made_run import make_run, match
+from tests.analysis.spoken_run import recorded, spoken
 from tests.arena.tiny import arena, refused
 
 BAD = "http://127.0.0.1:9/"
@@ -43,6 +44,7 @@ HOSTILE = [
     f"<details open ontoggle={RUNS}>",
     f"<object data={BAD}h></object><embed src={BAD}i><video src={BAD}j autoplay></video>",
     "\u202e\x1b[2J\x00&lt;script&gt;",
+    r"$\foo{$",
 ]
 ALL = " ".join(HOSTILE)
 
@@ -88,6 +90,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         run.metrics.append({"iteration": k, "valid_rate": 0.5, ALL[:200]: 1.0, "note": ALL})
     run.log.close()
     return report(analysis.load(folder))
+
+
+@pytest.mark.parametrize("bad", [HOSTILE[0], HOSTILE[-1], ALL])
+def test_what_two_hostile_sides_were_paid_is_drawn(tmp_path: Path, bad: str) -> None:
+    """Of more sides than two, as above, there is no such picture."""
+    sides = {f"{bad} 1": "shared", f"{bad} 2": bad}
+    paid = dict(zip(sides, (1.0, 2.0), strict=True))
+    text = report(recorded(tmp_path / "run", [[spoken(0, 0, [ALL, bad], sides, paid)]]))
+    assert dangers(read(text)) == [] and "<h2>Outcomes</h2>" in text
 
 
 class Reader(HTMLParser):
@@ -142,7 +153,7 @@ def test_a_parser_finds_no_script_no_handler_and_no_address(page: str) -> None:
 
 
 def test_the_parser_would_find_them() -> None:
-    assert [bad for bad in HOSTILE if not dangers(read(bad))] == [HOSTILE[4], HOSTILE[8], HOSTILE[11], HOSTILE[15]]
+    assert [bad for bad in HOSTILE if not dangers(read(bad))] == [HOSTILE[4], HOSTILE[8], HOSTILE[11], *HOSTILE[15:]]
     assert "url" in read(HOSTILE[4]).style  # the others are for templates, titles and terminals
 
 
@@ -255,4 +266,6 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert arena("report", "run").out.startswith("run.html: ")
     assert (tmp_path / "run.html").read_text("utf-8").startswith("<!doctype html>")
     assert "there is no folder nowhere" in refused("report", "nowhere")
-    assert "nowhere" in refused("report", "run", "--out", "nowhere/page.html")
+    told = refused("report", "run", "--out", "nowhere/page.html")
+    assert told == "--out nowhere/page.html cannot be written: there is no folder nowhere"
+    assert refused("report", "run", "--out", "run").endswith("cannot be written: it is a folder")
