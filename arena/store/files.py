@@ -164,7 +164,7 @@ def _explain(code: int, path: Path, doing: str) -> str:
     if doing == "reading":
         return f"{path} cannot be read: {reason}"
     run = next((folder for folder in path.parents if (folder / CONFIG).is_file()), None)
-    resume = f"then arena resume {run or 'RUN'}"
+    again = f"then arena resume {run}" if run else "then try again"
     if code in _FULL:
-        return f"disk full while {doing} {path}; free some space, {resume}"
-    return f"{reason} while {doing} {path}; mend that, {resume}"
+        return f"disk full while {doing} {path}; free some space, {again}"
+    return f"{reason} while {doing} {path}; mend that, {again}"
