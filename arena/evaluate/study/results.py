@@ -10,7 +10,7 @@ from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.kept import as_plain
 from arena.config.study import StudySpec
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import Plan, Run
 from arena.evaluate.study.record import RESULT, KeptRun, read_record
@@ -52,7 +52,10 @@ class Results:
     def beside(self) -> dict[str, list[ArmSummary]]:
         """The same of the figures that decide nothing."""
         lasts = {figure: 1 if figure.startswith(EVALUATED) else self.spec.last for figure in self.also}
-        return {name: self._summaries(Ends(curves, name, lasts[name])) for name, curves in self.also.items()}
+        return {
+            name: self._summaries(Ends(curves, name.removeprefix(EVALUATED), lasts[name]))
+            for name, curves in self.also.items()
+        }
 
     def _summaries(self, ends: Ends) -> list[ArmSummary]:
         return [ends.summary(arm, self.spec.arm) for arm, seeds in self.curves.items() if seeds]
@@ -96,12 +99,16 @@ def curve(run: Run, figure: str) -> list[float]:
 
 def evaluated(run: Path, figure: str) -> list[float]:
     """A figure of the first game of an evaluation.json, before and after; ConfigError for one that is not there."""
-    told = json.loads((run / EVALUATION).read_text("utf-8"))
-    figures = [told[moment][0]["figures"] for moment in ("before", "results")]
-    if any(figure not in of for of in figures):
-        known = sorted(set.intersection(*map(set, figures)))
+    try:
+        told = json.loads((run / EVALUATION).read_text("utf-8"))
+        figures: list[dict[str, list[float]]] = [told[moment][0]["figures"] for moment in ("before", "results")]
+        known = sorted(figures[0].keys() & figures[1].keys())
+        values = [of[figure][0] for of in figures] if figure in known else []
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise StoreError(f"{run / EVALUATION} cannot be read as an evaluation: {error}") from None
+    if not values:
         raise ConfigError(f"study.also: no figure '{figure}'{nearest(figure, known)} (there are {', '.join(known)})")
-    return [of[figure][0] for of in figures]
+    return values
 
 
 def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -199,3 +199,22 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, damage: Callable[[Any], An
     (tmp_path / "one" / "study.json").write_text(json.dumps(data))
     with pytest.raises(StoreError, match="cannot be read as a study's results: "):
         planned(tmp_path / "one")
+
+
+def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> None:
+    file = tmp_path / "evaluation.json"
+    file.write_text(
+        json.dumps({m: [{"figures": {"solved": [v, 0.0, 1.0]}}] for m, v in (("before", 0.25), ("results", 0.5))})
+    )
+    assert kept.evaluated(tmp_path, "solved") == [0.25, 0.5]
+    with pytest.raises(ConfigError, match=r"no figure 'solve' — did you mean 'solved'"):
+        kept.evaluated(tmp_path, "solve")
+    for damaged in (
+        "",
+        "[]",
+        '{"before": [], "results": []}',
+        '{"before": [{"figures": 3}], "results": [{"figures": {}}]}',
+    ):
+        file.write_text(damaged)
+        with pytest.raises(StoreError, match=r"evaluation.json cannot be read as an evaluation"):
+            kept.evaluated(tmp_path, "solved")
