@@ -3,6 +3,7 @@
 import builtins
 import copy
 
+import faiss
 import numpy as np
 import pytest
 
@@ -52,6 +53,21 @@ def test_a_big_index_finds_nearly_all_of_it(monkeypatch):
     truth = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
     hits = [len(set(mine) & set(best)) for mine, best in zip(found.tolist(), truth.tolist(), strict=True)]
     assert sum(hits) / 1000 > 0.9
+
+
+def test_threads_change_no_neighbour_and_no_cluster(monkeypatch):
+    monkeypatch.setattr(nearest, "FLAT", 1000)
+    vectors = embedding.embed([item.text for item in generate(6000, 0).items], "hashed")
+    found, before = [], faiss.omp_get_max_threads()
+    try:
+        for threads in (1, 2, 4):
+            faiss.omp_set_num_threads(threads)
+            made = build(vectors)
+            found.append((made.search(vectors[:300], 10)[1].tolist(), nearest.kmeans(vectors, 16, 0)[0].tolist()))
+            assert faiss.omp_get_max_threads() == threads
+    finally:
+        faiss.omp_set_num_threads(before)
+    assert found[0] == found[1] == found[2]
 
 
 def test_there_is_one_shelf_in_a_process_and_copies_share_it():
