@@ -9,7 +9,7 @@ import pytest
 
 from simulators import embedding, nearest
 from simulators.nearest import build
-from simulators.recommender import index
+from simulators.recommender import Recommender, index
 from simulators.recommender.catalogue import generate
 from simulators.recommender.index import Key, semantic_ids, shelf
 
@@ -68,6 +68,18 @@ def test_threads_change_no_neighbour_and_no_cluster(monkeypatch):
     finally:
         faiss.omp_set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+def test_matches_of_many_catalogues_keep_their_shelves():
+    flights = [Recommender(catalogue=20 + n, days=1) for n in range(8)]
+    for game in flights:
+        game.reset(seed=0)
+    made = shelf.cache_info().misses
+    for game in flights:
+        game.step("SHOW 1")
+        game.clone().step("SHOW 2")
+    assert shelf.cache_info().misses == made
+    assert flights[0].clone().shelf is flights[0].shelf
 
 
 def test_there_is_one_shelf_in_a_process_and_copies_share_it():
