@@ -6,6 +6,8 @@ are built in seconds and, unlike a graph (HNSW), the same however many threads b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,9 @@ def build(vectors: Vectors) -> Any:
         flat.add(vectors)
         return flat
     index = faiss.IndexIVFFlat(flat, width, int(2 * count**0.5), faiss.METRIC_INNER_PRODUCT)
-    index.train(vectors)
-    index.add(vectors)
+    with _one_thread(faiss):
+        index.train(vectors)
+        index.add(vectors)
     index.nprobe = PROBES
     return index
 
@@ -37,9 +40,21 @@ def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64
     """Which centroid each of the vectors [n, d] is nearest to [n], and the centroids [at most `clusters`, d]."""
     faiss, (count, width) = _faiss(), vectors.shape
     found = faiss.Kmeans(width, min(clusters, count), niter=20, seed=seed, min_points_per_centroid=1)
-    found.train(vectors)
-    _, nearest = found.index.search(vectors, 1)
+    with _one_thread(faiss):
+        found.train(vectors)
+        _, nearest = found.index.search(vectors, 1)
     return np.asarray(nearest[:, 0], np.int64), np.asarray(found.centroids, np.float32)
+
+
+@contextmanager
+def _one_thread(faiss: Any) -> Iterator[None]:
+    """One thread, then as many as before: several add numbers up in another order, and end at other clusters."""
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
 
 
 def _faiss() -> Any:

@@ -71,8 +71,8 @@ def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
     return f"{said} | {act.words}" if act.words else said
 
 
-def rules(slate: int, days: int, pages: int, terse: bool, codes: bool) -> str:
-    """What may be done; in terse mode the codes alone."""
+def rules(slate: int, days: int, pages: int, terse: bool, codes: bool, free: bool) -> str:
+    """What may be done, and whether users are free to say anything; in terse mode the codes alone."""
     if terse:
         return f"show {slate} or {' '.join(TERSE)}"
     called = "code" if codes else "n"
@@ -80,7 +80,8 @@ def rules(slate: int, days: int, pages: int, terse: bool, codes: bool) -> str:
         "You recommend books to a user whose taste and purse you do not know. "
         f"SHOW {' '.join([called] * min(3, slate))} | words: shows from 1 to {slate} of the candidates by their "
         f"{'codes' if codes else 'numbers'}; the words say why, and naming a genre that is not there costs trust. "
-        "ASK genre, ASK price or ASK dislikes: the user says the truth, and loses a little patience. "
+        f"ASK genre, ASK price or ASK dislikes: the user {'says what it likes' if free else 'says the truth'}, and "
+        "loses a little patience. "
         "FIND words: other candidates, by what they are about, at most twice a page. The user clicks, or does not; "
         f"pages without joy cost patience. A visit has up to {pages} pages; whoever was pleased comes back, for up to "
         f"{days} days. Do what you are asked for."

@@ -19,7 +19,7 @@ from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.record import Record
 
-CLICK, MOOD, STAY, RETURN = 0, 1, 2, 3
+CLICK, MOOD, RETURN = 0, 1, 3
 """What is left to chance, as keys."""
 LOW = 1.2
 """Patience under which a user says what is wrong."""

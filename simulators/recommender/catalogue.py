@@ -6,6 +6,8 @@ Invented titles keep what a language model knows of real ones out of the outcome
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,10 @@ LEAST, MOST = 20, 100_000
 SECOND = 0.3
 """The share of generated items that are of a second genre too."""
 DEAREST = 40
+CAPS = (15, 35)
+"""Between these lie, both included, the price caps, in crowns, of who buys from a generated catalogue."""
+BUYABLE = (0.33, 0.86)
+"""The share of the items of a catalogue from a file that the poorest and the richest can pay: about as with `CAPS`."""
 COLUMNS = ("name", "genre", "price", "quality")
 TEXT_LENGTH = 300
 
@@ -47,6 +53,8 @@ class Catalogue:
 
     genres: tuple[str, ...]
     items: tuple[Item, ...]
+    caps: tuple[int, int] = CAPS
+    """Between which, both included, its users' price caps lie, in crowns."""
 
     @functools.cached_property
     def _finder(self) -> tuple[Any, Mapping[str, int]]:
@@ -64,7 +72,7 @@ class Catalogue:
 
 def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> Catalogue:
     """The catalogue of this size and seed: genres uniform, quality Beta(2, 2), prices from 3 to 40."""
-    rng = np.random.default_rng([size, seed])
+    rng, called = np.random.default_rng([size, seed]), spellings(genres)
     titles = rng.choice(TITLES, size, replace=False)
     firsts = rng.integers(len(genres), size=size)
     steps = rng.integers(1, max(2, len(genres)), size=size)
@@ -74,33 +82,42 @@ def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> C
     items = []
     for n in range(size):
         own = (int(firsts[n]), *([int(firsts[n] + steps[n]) % len(genres)] if second[n] else ()))
-        called = [
+        said = [
             spelled[int(share * len(spelled))]
-            for spelled, share in zip((spellings(genres[g]) for g in own), words[n], strict=False)
+            for spelled, share in zip((called[genres[g]] for g in own), words[n], strict=False)
         ]
         name, price, quality = title(int(titles[n])), float(prices[n]), float(qualities[n])
-        items.append(Item(n, name, own, quality, price, described(name, called, price, quality)))
+        items.append(Item(n, name, own, quality, price, described(name, said, price, hint(quality))))
     return Catalogue(genres, tuple(items))
 
 
-def described(name: str, genres: list[str], price: float, quality: float) -> str:
-    """An item in words."""
-    return f"{name}: {' with a touch of '.join(genres)}. {price:g} crowns. {hint(quality)}"
+def described(name: str, genres: list[str], price: float, remark: str) -> str:
+    """An item in words, the last of which are a hint at its quality, or its own text."""
+    return f"{name}: {' with a touch of '.join(genres)}. {price:g} crowns. {remark}"
 
 
 def load(path: str) -> Catalogue:
     """The catalogue in a CSV file with the columns name, genre (several: `a|b`), price, quality (0 to 1), maybe text.
 
-    ValueError names the first broken row, what is wrong with it, and how to mend it.
+    Its users' price caps are drawn from within its prices. ValueError names the first broken row, what is wrong with
+    it, and how to mend it.
     """
-    file = Path(path).expanduser()
-    rows = list(_rows(file))
+    file = tables.file_of(path, "catalogue")
+    rows = list(itertools.islice(_rows(file), MOST + 1))
     if not LEAST <= len(rows) <= MOST:
-        raise ValueError(f"{file}: {len(rows)} items: a catalogue needs from {LEAST} to {MOST:,}")
+        count = len(rows) if len(rows) < LEAST else "too many"
+        raise ValueError(f"{file}: {count} items: a catalogue needs from {LEAST} to {MOST:,}")
     genres = tuple(sorted({genre for row in rows for genre in row["genre"]}))
     if not 2 <= len(genres) <= len(LETTERS):
         raise ValueError(f"{file}: {len(genres)} genres: a catalogue needs from 2 to {len(LETTERS)}")
-    return Catalogue(genres, tuple(_item(n, row, genres) for n, row in enumerate(rows)))
+    items = tuple(_item(n, row, genres) for n, row in enumerate(rows))
+    return Catalogue(genres, items, _caps([item.price for item in items]))
+
+
+def _caps(prices: list[float]) -> tuple[int, int]:
+    """Price caps at which users can pay some of what there is and not the rest, where prices differ enough."""
+    low, high = (max(1, math.floor(price)) for price in np.quantile(prices, BUYABLE))
+    return low, high
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -113,7 +130,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
         if name in seen:
             raise ValueError(f"{where}: `{name}` is in line {seen[name]} already: name every item differently")
         seen[name] = tables.line_of(where)
-        genres = tuple(dict.fromkeys(filter(None, map(fold, row["genre"].split("|")))))
+        genres = tables.genres(where, row["genre"])
         if not genres:
             raise ValueError(f"{where}: the genre is empty: name one, or several as a|b")
         price, quality = tables.number(where, row, "price", 1e6), tables.number(where, row, "quality", 1.0)
@@ -122,6 +139,6 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _item(number: int, row: Mapping[str, Any], genres: tuple[str, ...]) -> Item:
-    text = row["text"] or described(row["name"], list(row["genre"]), row["price"], row["quality"])
+    text = described(row["name"], list(row["genre"]), row["price"], row["text"] or hint(row["quality"]))
     own = tuple(genres.index(genre) for genre in row["genre"])
     return Item(number, row["name"], own, row["quality"], row["price"], text)

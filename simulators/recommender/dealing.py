@@ -34,7 +34,8 @@ class Table:
     def deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
         """The first deal in which knowing its users is worth something, and what it is worth.
 
-        Worth something be they patient or not: so the users of a seed are the same whatever the persona.
+        Worth something be they patient or not: so the users of a seed are the same whatever the persona, unless it is
+        mixed, which is drawn too.
         """
         for _ in range(DEALS):
             own, draws = rng.spawn(2)

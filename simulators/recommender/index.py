@@ -73,7 +73,7 @@ class Shelf:
 
 @functools.lru_cache(maxsize=4)
 def shelf(key: Key) -> Shelf:
-    """The shelf of this key; ValueError where a file is broken or the extra is not installed."""
+    """The shelf of this key, of which the last few are kept; ValueError for a broken file or a missing extra."""
     catalogue = load(key.source) if isinstance(key.source, str) else generate(key.source, key.edition, key.genres)
     told = [item.text.removeprefix(item.name) for item in catalogue.items]  # a title says nothing of what is inside
     vectors = embed_catalogue(told, key.embedding)

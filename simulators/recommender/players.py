@@ -1,8 +1,8 @@
 """The recommender's yardsticks: chance, popularity, bandits that hear what is said or do not, and who knows the user.
 
-Bandits see what any recommender is shown: genres and prices of the candidates, clicks, and the user's words. At the
-user's seat, where there is one, `oracle` says what the script would, `noop` nothing, `random` anything listed, and all
-others the truth.
+Bandits see what any recommender is shown (genres and prices of the candidates, clicks, and the user's words), and, as
+`popular` does, the exact quality of an item, at which a text only hints. At the user's seat, where there is one,
+`oracle` says what the script would, `noop` nothing, `random` anything listed, and all others the truth.
 """
 
 from __future__ import annotations

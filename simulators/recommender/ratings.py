@@ -1,6 +1,6 @@
 """Real ratings, where the user has them: what tastes they show, and how well simulated users agree with real ones.
 
-    python -m simulators.recommender.ratings ratings.csv      # agreement on held-out users, as JSON
+    python -m simulators.recommender ratings.csv      # agreement on held-out users, as JSON
 
 Files are as MovieLens has them: userId, movieId, rating in `ratings.csv`, and genres (`a|b`) either there or in a
 `movies.csv` beside it. None is part of Arena. The option `ratings` of the game draws users from what is fitted here.
@@ -9,8 +9,7 @@ Files are as MovieLens has them: userId, movieId, rating in `ratings.csv`, and g
 from __future__ import annotations
 
 import functools
-import json
-import sys
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from games.families.book import fold
 from simulators.base import held_out
 from simulators.recommender import tables
 from simulators.recommender.chance import uniform
@@ -61,33 +59,29 @@ class Ratings:
 
 
 def load(path: str) -> Ratings:
-    """The ratings in this CSV file; ValueError names the first broken row, what is wrong and how to mend it."""
-    file = Path(path).expanduser()
+    """The ratings in this CSV file; ValueError names a broken row, what is wrong and how to mend it."""
+    file = tables.file_of(path, "ratings")
     users: dict[str, int] = {}
     items: dict[str, int] = {}
-    genres_of: dict[str, str] = {}
-    rows: list[tuple[int, int, float]] = []
-    seen: dict[tuple[int, int], str] = {}
+    genres_of: dict[str, tuple[str, ...]] = {}
+    who, what, stars, lines = array("q"), array("q"), array("d"), array("q")
     for where, row in tables.rows(file, ("userId", "movieId", "rating"), "ratings"):
-        user, item = _number_of(where, row, "userId", users), _number_of(where, row, "movieId", items)
-        if (user, item) in seen:
-            raise ValueError(f"{where}: user and item are those of line {seen[user, item]}: keep one row")
-        seen[user, item] = tables.line_of(where)
-        rows.append((user, item, tables.number(where, row, "rating", 5)))
-        if "genres" in row:
-            genres_of[row["movieId"]] = row["genres"]
-    if not rows:
+        who.append(_number_of(where, row, "userId", users))
+        what.append(_number_of(where, row, "movieId", items))
+        stars.append(tables.number(where, row, "rating", 5))
+        lines.append(int(tables.line_of(where)))
+        _note_genres(where, row, genres_of)
+    if not lines:
         raise ValueError(f"{file}: no ratings: a row for each is due below the first line")
+    _refuse_doubles(file, np.array(who) * len(items) + np.array(what), lines)
     beside = file.with_name("movies.csv")
     if not genres_of and beside.exists():
-        genres_of = {row["movieId"]: row["genres"] for _, row in tables.rows(beside, ("movieId", "genres"), "genres")}
+        for where, row in tables.rows(beside, ("movieId", "genres"), "genres"):
+            _note_genres(where, row, genres_of)
     if not genres_of:
         raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
     genres, belongs = _membership(file, items, genres_of)
-    columns = list(zip(*rows, strict=True))
-    return Ratings(
-        np.array(columns[0]), np.array(columns[1]), np.array(columns[2], float), genres, belongs, tuple(users)
-    )
+    return Ratings(np.array(who), np.array(what), np.array(stars), genres, belongs, tuple(users))
 
 
 def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) -> int:
@@ -97,8 +91,27 @@ def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) 
     return known.setdefault(name, len(known))
 
 
-def _membership(file: Path, items: Mapping[str, int], genres_of: Mapping[str, str]) -> tuple[tuple[str, ...], Floats]:
-    own = {item: _split(genres_of.get(name, "")) for name, item in items.items()}
+def _note_genres(where: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
+    """The genres of the row's item, where it has a cell that names some and none was there before."""
+    item, cell = row["movieId"].strip(), row.get("genres", "").strip()
+    if cell not in ("", NO_GENRE) and item not in genres_of:
+        genres_of[item] = tables.genres(where, cell)
+
+
+def _refuse_doubles(file: Path, pairs: Ints, lines: array[int]) -> None:
+    """ValueError where a pair of a user and an item, each a number here, stands in two lines."""
+    _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    first = firsts[inverse]
+    again = np.flatnonzero(first != np.arange(len(pairs)))
+    if len(again):
+        here, there = lines[again[0]], lines[first[again[0]]]
+        raise ValueError(f"{file}:{here}: user and item are those of line {there}: keep one row")
+
+
+def _membership(
+    file: Path, items: Mapping[str, int], genres_of: Mapping[str, tuple[str, ...]]
+) -> tuple[tuple[str, ...], Floats]:
+    own = {item: genres_of.get(name, ()) for name, item in items.items()}
     genres = tuple(sorted({genre for each in own.values() for genre in each}))
     if not 2 <= len(genres) <= len(LETTERS):
         raise ValueError(f"{file}: {len(genres)} genres: from 2 to {len(LETTERS)} are needed")
@@ -107,10 +120,6 @@ def _membership(file: Path, items: Mapping[str, int], genres_of: Mapping[str, st
         for genre in each:
             belongs[item, genres.index(genre)] = 1 / len(each)
     return genres, belongs
-
-
-def _split(cell: str) -> tuple[str, ...]:
-    return () if cell == NO_GENRE else tuple(dict.fromkeys(filter(None, map(fold, cell.split("|")))))
 
 
 # What tastes they show.
@@ -129,7 +138,8 @@ def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
 def tastes(ratings: Ratings) -> Floats:
     """[users, genres], rows sum to 1: how much more of a genre a user likes than there is of it, for users with enough.
 
-    The liked ratings of each genre, over that genre's share of everybody's ratings: what is common is not a taste.
+    Of each genre the user's liked ratings over that genre's share of everybody's ratings, and 1 more, so that no share
+    is 0: what is common is not a taste.
     """
     users, _ = ratings.shape
     liked = ratings.stars >= LIKED
@@ -156,9 +166,9 @@ def agreement(ratings: Ratings) -> dict[str, Any]:
     """RMSE and accuracy on liked or not, of ratings that nobody was shown, of users held out by a hash.
 
     `simulated`: stars = mean + user + item + weight x affinity, the user's affinity being read per genre from what was
-    shown of its ratings, and the weight fitted on all other users; as a simulated user rates what it clicks. Beside it
-    the `mean` of all, user and item means without taste (`no_taste`), and a `factorisation` (scikit-learn's truncated
-    SVD, rank 10, of what means leave over), each from the same ratings.
+    shown of its ratings, and the weight fitted on all that was shown, of held-out users too; as a simulated user rates
+    what it clicks. Beside it the `mean` of all, user and item means without taste (`no_taste`), and a `factorisation`
+    (scikit-learn's truncated SVD, rank 10, of what means leave over), each from the same ratings.
     """
     tested = _tested(ratings)
     if not tested.any():
@@ -239,7 +249,3 @@ def _factorised(ratings: Ratings, shown: NDArray[np.bool_], rest: Floats) -> Flo
     svd = TruncatedSVD(min(RANK, min(ratings.shape) - 1), random_state=0)
     left, right = svd.fit_transform(matrix), svd.components_.T
     return np.asarray((left[ratings.users] * right[ratings.items]).sum(axis=1))
-
-
-if __name__ == "__main__":
-    print(json.dumps(agreement(load(sys.argv[1])), indent=1))

@@ -22,12 +22,13 @@ from simulators.recommender.audience import LOW, Reaction
 from simulators.recommender.catalogue import LEAST, MOST, Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import Table
-from simulators.recommender.index import Key, Shelf, shelf
+from simulators.recommender.index import Key, shelf
 from simulators.recommender.ratings import population
-from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from, twins_of
+from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from
 from simulators.recommender.seat import FINE, Seat
 from simulators.recommender.service import FINDS, Limits, Service
 from simulators.recommender.tally import Tally
+from simulators.recommender.twins import twins_of
 from simulators.recommender.wishes import TOPICS, Wish, answer, instruction
 from simulators.recommender.words import LETTERS
 
@@ -49,7 +50,8 @@ class Recommender(Simulator):
     (`simulators.recommender.catalogue.load`); edition: the seed of a generated one.
     embedding "hashed" (words; light) or "minilm" (sentence-transformers, offline): what FIND and likeness go by.
     ids "numbers" (candidates by number) or "semantic" (residual k-means codes, by which any item may be shown).
-    users: how many visit; over 1 they come in segments, have friends, and tell them of what they enjoyed.
+    users: how many visit; over 1 they have friends, and tell them of what they enjoyed; from 100 on they are of
+    several segments (`simulators.recommender.population`).
     days, pages (of a visit), slate (items of a page), candidates (to choose from).
     steepness: of tastes, which are Dirichlet(1/steepness): 1 is even, 8 hardly more than a favourite; 4 unless given.
     ratings: a CSV file of real ratings, whose genres and tastes a generated catalogue and its users then have
@@ -69,12 +71,13 @@ class Recommender(Simulator):
     reward_parts: Mapping[str, str] = {
         "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
         "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
-        "reading": "the user's words had to be replaced",
+        "reading": "the user's words said something else than they should",
     }  # fmt: skip
     personas = MANNERS
     players: ClassVar[Mapping[str, Callable[[Recommender, int], Answer]]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
     whole_acts = True
+    rules_version = 2
 
     def __init__(
         self,
@@ -100,6 +103,8 @@ class Recommender(Simulator):
         self.key = Key(source, whole_number("edition", edition, 0), embedding)
         self.steepness = number("steepness", 4.0 if steepness is None else steepness, 0.1)
         self.fitted: tuple[float, ...] = ()
+        if not isinstance(ratings, str):
+            raise ValueError(f"ratings must be the name of a CSV file, not {ratings!r}")
         if ratings:
             if steepness is not None or isinstance(source, str):
                 raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
@@ -122,13 +127,11 @@ class Recommender(Simulator):
             raise ValueError("ids must be numbers where terse is true")
         if self.person != "script":
             self.seats = (RECOMMENDER, USER)
-        self.shelf  # noqa: B018 whatever is wrong with it is told at once
-        super().__init__(penalty=penalty, talk=False, **options)
-
-    @property
-    def shelf(self) -> Shelf:
+        self.shelf = shelf(self.key)
         """Items, vectors and index; shared by all matches of the process."""
-        return shelf(self.key)
+        if (ratings or isinstance(source, str)) and (text := speech.misread(self.shelf.catalogue)):
+            raise ValueError(f"{ratings or source}: users say `{text}`, which is misread: rename genres in it")
+        super().__init__(penalty=penalty, talk=False, **options)
 
     @property
     def table(self) -> Table:
@@ -166,7 +169,8 @@ class Recommender(Simulator):
 
     def rules(self) -> str:
         """The acts and what they do; in terse mode the codes alone."""
-        return acts.rules(self.limits.slate, self.limits.days, self.limits.pages, self.terse, self.codes)
+        limits = self.limits
+        return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.person == "free")
 
     def public(self) -> dict[str, Any]:
         """Whose visit it is and how far it has come."""
@@ -223,20 +227,21 @@ class Recommender(Simulator):
         return {**self.tally.figures(self.service, self.stick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Users who choose, say and enjoy the same, and differ in how much they dislike what they never choose."""
+        """Users who choose, say and enjoy the same, and hide different things."""
         if seat != RECOMMENDER:
             return None
-        one, two = twins_of(self.service.deal.records[0])
+        prices, coded = [item.price for item in self.shelf.catalogue.items], self.person == "free"
+        one, two = twins_of(self.service.deal.records[0], (min(prices), max(prices)), coded, rng)
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """What the user did not say: its favourite, what it never chooses, its cap; in all words for them."""
+        """What the user did not say: its favourite, what it never chooses, its cap; in all words and as facts."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
         taste = str(round(max(record.taste), 2))
         return {"taste": (f"taste {taste}", f"likes {catalogue.genres[record.favourite]}")} | {
-            f"{wish.kind} {wish.what}": speech.all_wordings(wish, catalogue)
+            f"{wish.kind} {wish.what}": (*speech.all_wordings(wish, catalogue), speech.fact(wish, catalogue))
             for wish in secrets
             if wish not in self.uttered
         }
@@ -244,7 +249,7 @@ class Recommender(Simulator):
     # How a turn goes.
 
     def _greet(self) -> None:
-        """A user comes for the first time; it may say what it likes best."""
+        """A user comes; the first time it may say what it likes best."""
         visitor, self.binding = self.service.visitor, False
         if visitor.day == 0 and visitor.record.volunteers and self.person != "free":
             wish = Wish("more", visitor.record.favourite)
@@ -302,6 +307,8 @@ class Recommender(Simulator):
             self.tell(news, RECOMMENDER, sender=SHOP)
             self.end("closed", "The shop is closed.")
             return False
+        if self.service.visitor is not visitor:
+            self.seat.before = {}
         self.tell(f"{news} Day {self.service.day + 1}{self._visitor()}.", RECOMMENDER, sender=SHOP)
         self._greet()
         return False
@@ -367,7 +374,7 @@ class Recommender(Simulator):
         """A user of the option's split and persona."""
         persona = self.draw_persona(rng)
         drawn: Record = self.draw_entity(
-            lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment),
+            lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment, self.shelf.catalogue.caps),
             lambda record: str(record.entity),
         )
         return drawn

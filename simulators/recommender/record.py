@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.person import PERSONAS
+from simulators.recommender.catalogue import CAPS
 
 Floats = NDArray[np.float64]
 DISLIKED = 0.1
 """Genres whose taste is less than this share of the favourite's are never chosen."""
-CAPS = (15, 35)
-"""Price caps, in crowns, are drawn from these on."""
 MANNERS = ("cooperative", "terse", "forgetful", "impatient")
 """The personas that fit: what a user says is true, so none is mistaken."""
 
@@ -73,13 +72,15 @@ class Record:
         return {"record": asdict(self)}
 
 
-def draw_record(rng: np.random.Generator, taste: Floats, persona: str, segment: int = 0) -> Record:
-    """A user with this taste [genres]; its persona says what it forgets and volunteers."""
+def draw_record(
+    rng: np.random.Generator, taste: Floats, persona: str, segment: int = 0, caps: tuple[int, int] = CAPS
+) -> Record:
+    """A user with this taste [genres] and a price cap within these; its persona says what it forgets and volunteers."""
     kind = PERSONAS[persona]
     forgotten = rng.random(3) < kind.forgets
     return Record(
         taste=tuple(float(share) for share in taste),
-        cap=int(rng.integers(CAPS[0], CAPS[1] + 1)),
+        cap=int(rng.integers(caps[0], caps[1] + 1)),
         patience=float(rng.uniform(3.0, 5.0)),
         tires=float(rng.uniform(0.1, 0.3)),
         loyalty=float(rng.uniform(0.5, 0.8)),
@@ -95,21 +96,6 @@ def draw_taste(rng: np.random.Generator, concentration: Floats) -> Floats:
     """A taste [genres] from Dirichlet(concentration), none of it quite 0."""
     taste = rng.dirichlet(concentration) + 1e-6
     return np.asarray(taste / taste.sum(), np.float64)
-
-
-def twins_of(record: Record) -> tuple[Record, Record]:
-    """Two users who choose, say and enjoy the same whatever they are shown, and whose tastes differ all the same.
-
-    What is disliked is never chosen, however little or less it is liked: they differ in that.
-    """
-    one, two = sorted(range(len(record.taste)), key=record.taste.__getitem__)[:2]
-    tastes = []
-    for low, lower in ((0.08, 0.02), (0.02, 0.08)):
-        taste = list(record.taste)
-        taste[one], taste[two] = low * max(taste), lower * max(taste)
-        whole = sum(taste)
-        tastes.append(tuple(share / whole for share in taste))
-    return replace(record, taste=tastes[0]), replace(record, taste=tastes[1])
 
 
 def record_from(options: dict[str, Any]) -> Record:

@@ -86,7 +86,7 @@ class Seat:
 
 
 def true_of(wish: Wish, visitor: Visitor) -> bool:
-    """Whether a wish is true of a user: a genre that it chooses, one that it does not, a price that it can pay."""
+    """Whether a wish is true of a user: a genre that it chooses, one that it does not, the most that it can pay."""
     if wish.kind == "under":
         return wish.what == visitor.record.cap
     return bool(visitor.affinity[wish.what]) == (wish.kind == "more")

@@ -70,7 +70,7 @@ class Service:
     page: int = 0
     visits: int = 0
     returns: int = 0
-    """How many visits the user came back from, the next day."""
+    """After how many of them the user would come back, were there a next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -127,11 +127,14 @@ class Service:
         self.visitor.answer()
 
     def find(self, words: str) -> None:
-        """The page's candidates become those that are nearest to these words, of what the user has not seen."""
+        """The page's candidates become those nearest to these words, of what the user has not seen; as many as before.
+
+        Where too few are left to find, some of those before stay.
+        """
         self.finds += 1
         most, seen = self.deal.limits.candidates, self.chart.seen
         found = [item for item in self.deal.shelf.find(words, most + len(seen)) if item not in seen]
-        self.candidates = tuple(found[:most]) or self.candidates
+        self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:most]
 
     def leave_or_stay(self) -> bool:
         """Whether the visit goes on; else the user sleeps on it, and the next one comes."""

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Mapping
 
+from games.families.book import fold
 from simulators.extractor import Reading, Vocabulary, vocabulary
 from simulators.person import Manner
 from simulators.recommender.catalogue import Catalogue
@@ -33,17 +34,19 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
 UNSURE: Mapping[Manner, str] = {
     "plain": "I can't say.", "terse": "Not sure.", "vague": "Hmm, I really don't know.", "hurried": "No idea. Go on.",
 }  # fmt: skip
-DEAR, DULL, NOTHING = "Some of that is too dear for me.", "That is not for me.", "Nothing."
-NEVER = re.compile(
-    r"\b(?:hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand)\b", re.I
-)
-AT_MOST = re.compile(r"\b(?:nothing|not|no|never) (?:more than|over|above|beyond)\b", re.I)
-FILLER = re.compile(
-    r"\b(?:likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
-    r"under|read|books?|show|me|stuff|can)\b",
-    re.I,
-)
+DEAR, DULL = "Some of that is too dear for me.", "That is not for me."
+FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
+"""What a wish is called where facts are listed."""
+PLAINER = {
+    r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
+    r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
+    r"likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
+    r"under|read|books?|show|me|stuff|can": " ",
+}
+"""What words are replaced before a text is read, one after the other, unless they are of a genre's name."""
+NUMBER = re.compile(r"[1-9][0-9]{0,6}")
 MOST_CROWNS = 1000
+"""Prices from here on are understood where a catalogue has such."""
 
 
 def worded(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
@@ -65,17 +68,47 @@ def all_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(text.format(it=it) for by_kind in WORDINGS.values() for text in by_kind[wish.kind])
 
 
+def fact(wish: Wish, catalogue: Catalogue) -> str:
+    """What would tell a wish among facts."""
+    return FACTS[wish.kind].format(it=called(wish, catalogue))
+
+
+def misread(catalogue: Catalogue) -> str:
+    """A text that would not be read as the wish for a genre that it tells, as the genre is called like other words."""
+    for genre in range(len(catalogue.genres)):
+        for wish in (Wish("more", genre), Wish("less", genre)):
+            for text in all_wordings(wish, catalogue):
+                if wish_of(text, catalogue, cap=0) != wish or len(read(text, catalogue).facts) > 1:
+                    return text
+    return ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
+    """The genres in all spellings, and these numbers."""
+    return vocabulary({**{number: (number,) for number in numbers}, **spellings(genres)})
+
+
 @functools.lru_cache(maxsize=8)
-def _vocabulary(genres: tuple[str, ...]) -> Vocabulary:
-    """The genres in all spellings, and numbers."""
-    numbers = {str(number): (str(number),) for number in range(1, MOST_CROWNS)}
-    return vocabulary({**numbers, **{genre: spellings(genre) for genre in genres}})
+def _plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """`PLAINER`, as patterns whose first group is a genre in any spelling, which is to be kept."""
+    phrases = sorted({fold(phrase) for own in spellings(genres).values() for phrase in own}, key=len, reverse=True)
+    kept = "|".join(phrases).replace(" ", "[^a-z0-9]+")
+    return tuple((re.compile(rf"\b(?:({kept})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
+
+
+def _genre_or(instead: str, found: re.Match[str]) -> str:
+    """What stands for a match of a pattern of `_plainer`."""
+    return found[1] or instead
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
     """What a text says of genres (wanted or not) and of prices, and the words in it that are not understood."""
-    plain = AT_MOST.sub(" ", text)
-    return _vocabulary(catalogue.genres).understand(FILLER.sub(" ", NEVER.sub("no", plain)))
+    for pattern, instead in _plainer(catalogue.genres):
+        text = pattern.sub(functools.partial(_genre_or, instead), text)
+    most = max(MOST_CROWNS, catalogue.caps[1] + 1)
+    numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < most)
+    return _vocabulary(catalogue.genres, numbers).understand(text)
 
 
 def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:

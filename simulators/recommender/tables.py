@@ -7,29 +7,50 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from games.base import one_line
+from games.families.book import fold
 
 Row = Mapping[str, str]
 
 
+def file_of(path: str, what: str) -> Path:
+    """The file of this name, in which a `~` is the user's own folder; ValueError where there is no such folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{path}: the {what} cannot be read (no user of that name): give a CSV file") from None
+
+
 def rows(file: Path, columns: tuple[str, ...], what: str) -> Iterator[tuple[str, Row]]:
     """`file:line` and the cells of each row; ValueError where the file, these columns or a cell is missing."""
+    reader = csv.DictReader(_lines(file, what), strict=True)
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, strict=True)
-            named = reader.fieldnames or ()
-            missing = [column for column in columns if column not in named]
-            if missing:
-                raise ValueError(f"{file}:1: no column `{missing[0]}`: name {', '.join(columns)} there")
-            for row in reader:
-                if None in row or None in row.values():
-                    raise ValueError(f"{file}:{reader.line_num}: {len(named)} cells are due: quote commas in texts")
-                yield f"{file}:{reader.line_num}", row
+        named = reader.fieldnames or ()
+        missing = [column for column in columns if column not in named]
+        if missing:
+            raise ValueError(f"{file}:1: no column `{missing[0]}`: name {', '.join(columns)} there")
+        for row in reader:
+            if None in row or None in row.values():
+                raise ValueError(f"{file}:{reader.line_num}: {len(named)} cells are due: quote commas in texts")
+            yield f"{file}:{reader.line_num}", row
+    except csv.Error as error:
+        where = f"{file}:{reader.reader.line_num}"  # the row that failed is not counted by `DictReader` yet
+        raise ValueError(f"{where}: no CSV ({error}): quote texts that hold commas or line ends") from None
+
+
+def _lines(file: Path, what: str) -> Iterator[str]:
+    """The file's lines; ValueError where it cannot be read, or names the line with a byte that is no UTF-8."""
+    try:
+        # What is no UTF-8 is let through and found line by line: a decoder reads ahead and knows of no lines.
+        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    line.encode()
+                except UnicodeEncodeError as error:
+                    byte = len(line[: error.start].encode()) + 1
+                    raise ValueError(f"{file}:{number}: byte {byte} is no UTF-8: save the file as UTF-8") from None
+                yield line
     except OSError as error:
         raise ValueError(f"{file}: the {what} cannot be read ({error.strerror}): give a CSV file") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: byte {error.start + 1} is no UTF-8: save the file as UTF-8") from None
-    except csv.Error as error:
-        raise ValueError(f"{file}: no CSV ({error}): quote texts that hold commas or line ends") from None
 
 
 def number(where: str, row: Row, column: str, most: float) -> float:
@@ -42,6 +63,16 @@ def number(where: str, row: Row, column: str, most: float) -> float:
         shown = one_line(row[column], 40)
         raise ValueError(f"{where}: {column} must be a number from 0 to {most:g}, not '{shown}': mend that cell")
     return value
+
+
+def genres(where: str, cell: str) -> tuple[str, ...]:
+    """The genres in a cell, `a|b`, folded, each once; ValueError for one that folds to nothing."""
+    named = list(filter(None, map(str.strip, cell.split("|"))))
+    for genre in named:
+        if not fold(genre):
+            shown = one_line(genre, 40)
+            raise ValueError(f"{where}: the genre `{shown}` has no letter from a to z: name it with those")
+    return tuple(dict.fromkeys(map(fold, named)))
 
 
 def line_of(where: str) -> str:

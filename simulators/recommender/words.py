@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from games.families.book import fold
 
@@ -19,7 +19,7 @@ GENRES: Mapping[str, tuple[str, ...]] = {
     "poetry": ("poetry", "sheaf of verses", "rhymes", "sonnets"),
     "sport": ("sport", "athletics", "season on the pitch", "tale of the big match"),
 }
-"""From a genre to what a text may call it, the plain name first; no phrase is two genres'."""
+"""From a genre to what a text may call it, the plain name first; no phrase is two of these genres'."""
 ADJECTIVES = (
     "Amber", "Ashen", "Borrowed", "Brazen", "Clouded", "Crooked", "Distant", "Drifting", "Eleventh", "Fallow",
     "Forgotten", "Gilded", "Hollow", "Idle", "Ivory", "Lesser", "Lonely", "Muddy", "Narrow", "Northern", "Painted",
@@ -56,13 +56,21 @@ def hint(quality: float) -> str:
     return HINTS[min(len(HINTS) - 1, int(quality * len(HINTS)))]
 
 
-def spellings(genre: str) -> tuple[str, ...]:
-    """What a genre may be called; one that is not of the bookshop has its name alone."""
-    return GENRES.get(genre, (genre,))
+def spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """What each of these genres may be called; one that is not of the bookshop has its name alone.
+
+    A name is its own genre's: where comedy and satire are two genres, no comedy is called a satire.
+    """
+    names = {*genres}
+    return {
+        genre: tuple(phrase for phrase in GENRES.get(genre, (genre,)) if phrase == genre or fold(phrase) not in names)
+        for genre in genres
+    }
 
 
-def finder(genres: Iterable[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
+def finder(genres: Collection[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
     """A pattern that finds any spelling in folded text between blanks, and which genre each spelling is."""
-    meanings = {fold(phrase): index for index, genre in enumerate(genres) for phrase in spellings(genre)}
+    called = spellings(genres)
+    meanings = {fold(phrase): index for index, phrases in enumerate(called.values()) for phrase in phrases}
     longest = sorted(filter(None, meanings), key=len, reverse=True)
     return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )"), meanings

@@ -32,8 +32,9 @@ class Yardstick:
         return sum(self.randoms) / len(self.randoms)
 
     def score(self, worth: float) -> float:
-        """(worth - random) / (oracle - random), cut to [0, 1]."""
-        return max(0.0, min(1.0, (worth - self.random) / (self.oracle - self.random)))
+        """(worth - random) / (oracle - random), cut to [0, 1]; 0 where there is nothing to gain over chance."""
+        span = self.oracle - self.random
+        return max(0.0, min(1.0, (worth - self.random) / span)) if span > 0 else 0.0
 
 
 def measure(deal: Deal) -> Yardstick:

@@ -14,7 +14,7 @@ from simulators.confine.code import available, run_python
 
 ENGINEER, TOOL = "engineer", "tool"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
-EDIT = re.compile(r"\s*EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
+EDIT = re.compile(r"EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
 VISIBLE, HIDDEN, LARGEST = 2, 6, 9
 
 
@@ -48,7 +48,8 @@ Case = tuple[int, int]
 class Repair(Simulator):
     """Acts: EDIT name: expression (what the function returns), RUN (the tests that are shown), SUBMIT.
 
-    Options besides Simulator's: functions 1 to 4, how many there are, all failing; max_turns.
+    Options besides Simulator's: functions 1 to 4, how many there are, all failing; max_turns, one more than those at
+    least, so that all can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
 
     Part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every edit
     that changes something and every run, and "submitted", 1 for submitting what was edited, are marks for credit
@@ -58,6 +59,8 @@ class Repair(Simulator):
     name = "repair"
     seats = (ENGINEER,)
     blocks = True  # while code runs
+    whole_acts = True
+    rules_version = 2
     metadata: ClassVar[dict[str, Any]] = {"name": "repair_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         PASSED: "share of functions right", STEP: "an edit or a run", SUBMITTED: "an edited repository was submitted",
@@ -65,10 +68,11 @@ class Repair(Simulator):
 
     def __init__(self, *, functions: int = 2, max_turns: int | None = None, **options: Any) -> None:
         self.count = whole_number("functions", functions, least=1, most=4)
-        self.max_turns = whole_number("max_turns", 4 * self.count if max_turns is None else max_turns, least=1)
+        turns = 4 * self.count if max_turns is None else max_turns
+        self.max_turns = whole_number("max_turns", turns, least=self.count + 1)
         if why := available():
             raise ValueError(why)
-        super().__init__(**options)
+        super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draws functions of the bank, a bug for each, and tests that tell the right expression from all others.
@@ -80,7 +84,7 @@ class Repair(Simulator):
             names = rng.choice(list(BANK), size=self.count, replace=False).tolist()
             return {name: str(rng.choice(BANK[name].bugs)) for name in names}
 
-        self.bodies: dict[str, str] = self.draw_entity(draw, repr)
+        self.bodies: dict[str, str] = self.draw_entity(draw, lambda bodies: repr(dict(sorted(bodies.items()))))
         self.names = tuple(self.bodies)
         self.tests = {name: _telling(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
         given = options.get("unseen")
@@ -134,9 +138,10 @@ class Repair(Simulator):
 
     def play(self, seat: str, act: str) -> str:
         """Edits, runs or submits; what code prints is told to who ran it."""
-        word = act.strip().upper()
+        act = act.strip()
+        word = act.upper()
         if edit := EDIT.fullmatch(act):
-            return self._edit(seat, edit[1], edit[2].strip())
+            return self._edit(seat, edit[1], edit[2])
         if word == "RUN":
             self._runs += 1
             self.pay(seat, STEP, 1.0)
@@ -152,6 +157,8 @@ class Repair(Simulator):
     def _edit(self, seat: str, name: str, body: str) -> str:
         if name not in self.bodies:
             raise IllegalAct(f"there is no function {name[:40]}; there are {', '.join(self.names)}")
+        if not body.isprintable():  # what it shows would not be what it says, and others read it
+            raise IllegalAct("an expression holds no control or invisible characters")
         if body != self.bodies[name]:
             self.pay(seat, STEP, 1.0)
             self._edits += 1
@@ -232,9 +239,15 @@ def _noop(game: Repair, seed: int) -> Answer:
 
 
 def _random(game: Repair, seed: int) -> Answer:
-    """Writes what is right for some function, function by function, now and then runs the tests, and submits."""
+    """Writes what is right for some function, function by function, now and then runs the tests, and submits.
+
+    It runs them as often at most as leaves the turns for the rest.
+    """
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
-    todo = [act for n in range(game.count) for act in ("RUN", n)[int(rng.integers(2)) :]]
+    todo: list[int | str] = []
+    for n in range(game.count):
+        runs = rng.integers(2) == 0 and game.max_turns > game.count + 1 + todo.count("RUN")
+        todo += ["RUN", n] if runs else [n]
 
     def act(seen: Seen) -> str:
         one = todo.pop(0) if todo else "SUBMIT"

@@ -18,9 +18,9 @@ def started(**options: Any) -> Repair:
     return game
 
 
-@pytest.mark.parametrize("functions", [1, 2])
-def test_it_keeps_what_simulators_promise(functions: int) -> None:
-    findings = conformance.check(lambda: Repair(functions=functions), seeds=8, acts=60)
+@pytest.mark.parametrize("options", [{"functions": 1}, {"functions": 2}, {"functions": 2, "max_turns": 3}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, int]) -> None:
+    findings = conformance.check(lambda: Repair(**options), seeds=8, acts=60)
     assert [finding for finding in findings if finding.ok is not True] == []
 
 
@@ -76,3 +76,35 @@ def test_who_never_submits_gets_nothing() -> None:
     game = started(functions=1, penalty=0.5)
     game.step("EDIT nothing: a")
     assert not game.infos["engineer"]["valid"]
+
+
+def test_train_and_test_share_no_repository_in_whatever_order_it_stands() -> None:
+    met: dict[str, set[frozenset[tuple[str, str]]]] = {"train": set(), "test": set()}
+    for split, repositories in met.items():
+        game = Repair(split=split)
+        for seed in range(150):
+            game.reset(seed=seed)
+            repositories.add(frozenset(game.bodies.items()))
+    assert met["train"] and met["test"] and not met["train"] & met["test"]
+
+
+def test_a_bar_belongs_to_the_expression() -> None:
+    game = started(functions=1)
+    (name,) = game.names
+    game.step(f"  EDIT {name}: a | b\n")
+    assert game.infos["engineer"]["valid"] and game.bodies[name] == "a | b"
+    assert f"return {game.bodies[name]}" in game.public()["source"]
+
+
+@pytest.mark.parametrize("body", ["a \r+ b", "a + b  # \u202e", "a\x00 + b", "a +\u200b b"])
+def test_what_cannot_be_seen_is_no_code(body: str) -> None:
+    game = started(functions=1)
+    before = dict(game.bodies)
+    game.step(f"EDIT {game.names[0]}: {body}")
+    assert not game.infos["engineer"]["valid"] and game.bodies == before
+
+
+def test_turns_are_enough_to_be_right() -> None:
+    with pytest.raises(ValueError, match="max_turns must be a whole number of at least 3, not 2"):
+        Repair(functions=2, max_turns=2)
+    assert conformance.play(Repair(functions=2, max_turns=3), 0, "oracle")["score"] == 1

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from simulators.conformance import play
 from simulators.recommender import Recommender
-from simulators.recommender.catalogue import LEAST, generate, load
+from simulators.recommender import catalogue as catalogues
+from simulators.recommender.catalogue import CAPS, LEAST, generate, load
+from simulators.recommender.speech import wish_of
+from simulators.recommender.wishes import Wish
 from simulators.recommender.words import GENRES, finder, hint
 
 HEADER = ["name", "genre", "price", "quality", "text"]
@@ -53,10 +56,14 @@ def test_a_catalogue_of_ones_own_is_played(tmp_path):
     path = written(tmp_path, rows(40))
     catalogue = load(path)
     assert catalogue.genres == ("blue", "green", "red")
-    assert catalogue.items[1].genres == (0, 1) and catalogue.items[1].text == "A thing, number 1."
+    assert catalogue.items[1].genres == (0, 1)
+    assert catalogue.items[1].text == "Thing 1: blue with a touch of green. 1 crowns. A thing, number 1."
     game = Recommender(catalogue=path, days=1, steepness=8.0)
     assert play(game, 0, "oracle")["score"] == 1
-    assert "A thing, number" in repr(game.shelf.catalogue.items[0].text)
+    assert game.private("recommender")["candidates"] == []
+    game.reset(seed=0)
+    line = game.private("recommender")["candidates"][0]
+    assert all(told in line for told in ("Thing ", " crowns. ", "A thing, number"))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +75,7 @@ def test_a_catalogue_of_ones_own_is_played(tmp_path):
         (2, ["", "red", "1", "0.5", ""], ":4: the name is empty"),
         (2, ["Thing 1", "red", "1", "0.5", ""], ":4: `Thing 1` is in line 3 already"),
         (4, ["Thing 4", " | ", "1", "0.5", ""], ":6: the genre is empty"),
+        (4, ["Thing 4", "red|ужасы", "1", "0.5", ""], ":6: the genre `ужасы` has no letter from a to z"),
         (4, ["Thing 4", "red", "1"], ":6: 5 cells are due"),
         (4, ["Thing 4", "red", "1", "0.5", "a", "b"], ":6: 5 cells are due"),
     ],
@@ -96,9 +104,74 @@ def test_a_broken_file_is_named(tmp_path, lines, header, words):
 
 
 def test_no_text_at_all_and_no_utf_8(tmp_path):
-    (tmp_path / "bytes.csv").write_bytes(b"name,genre,price,quality\n\xff\xfe,a,1,1\n")
-    with pytest.raises(ValueError, match=r"bytes\.csv: byte \d+ is no UTF-8"):
+    good = "".join(f"Thing {n},ré{n % 2},1,1\n" for n in range(5000)).encode()
+    (tmp_path / "bytes.csv").write_bytes(b"name,genre,price,quality\n" + good + b"Caf\xe9,a,1,1\n")
+    with pytest.raises(ValueError, match=r"bytes\.csv:5002: byte 4 is no UTF-8"):
         load(str(tmp_path / "bytes.csv"))
+
+
+def test_what_is_no_csv_is_named_with_its_line(tmp_path):
+    (tmp_path / "open.csv").write_text('name,genre,price,quality\na,b,1,1\n"c"d,b,1,1\n')
+    with pytest.raises(ValueError, match=r"open\.csv:3: no CSV"):
+        load(str(tmp_path / "open.csv"))
+
+
+def test_too_long_a_file_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogues, "MOST", 30)
+    path = written(tmp_path, [*rows(31), ["Thing 31", "red", "cheap", "0.5", ""]])
+    with pytest.raises(ValueError, match="too many items: a catalogue needs from 20 to 30"):
+        load(path)
+
+
+@pytest.mark.parametrize("prices", [(100, 900), (0.05, 0.9), (20_000, 90_000), (0, 0)], ids=str)
+def test_caps_are_within_the_prices_of_the_file(tmp_path, prices):
+    low, high = prices
+    lines = [[f"Thing {n}", "abc"[n % 3], low + (high - low) * n / 59, n % 10 / 9, ""] for n in range(60)]
+    game = Recommender(catalogue=written(tmp_path, lines), days=1)
+    for seed in range(5):
+        assert play(game, seed, "oracle")["score"] == 1
+        assert max(1, low) <= game.service.deal.records[0].cap <= max(1, high)
+
+
+def test_a_price_of_the_file_is_understood(tmp_path):
+    lines = [[f"Thing {n}", "abc"[n % 3], 20_000 + 1000 * n, n % 10 / 9, ""] for n in range(60)]
+    books = load(written(tmp_path, lines))
+    assert wish_of("UNDER 45000", books, 1) == Wish("under", 45_000)
+    assert wish_of("UNDER 45000", generate(20, 0), 1) is None
+
+
+def test_generated_catalogues_have_the_caps_they_had():
+    assert generate(20, 0).caps == CAPS == (15, 35)
+
+
+NAMES = [
+    ("comedy", "satire", "horror"), ("love story", "romance", "courtship", "haunting"), ("comic books", "love", "war"),
+    ("talk show", "showbiz", "more or less", "under water"),
+    ("locked room puzzle", "mystery", "science", "science fiction"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", NAMES, ids=str)
+def test_genres_may_be_called_like_other_words(tmp_path, names):
+    lines = [[f"Thing {n}", names[n % len(names)], n % 40, n % 10 / 9, ""] for n in range(80)]
+    path = written(tmp_path, lines)
+    game = Recommender(catalogue=path, days=1)
+    assert [play(game, seed, "oracle")["score"] for seed in range(20)] == [1] * 20
+    genres = game.shelf.catalogue.genres
+    for number, genre in enumerate(genres):
+        assert game.shelf.catalogue.named(genre) == {number}
+        assert wish_of(f"More {genre}.", game.shelf.catalogue, 1) == Wish("more", number)
+    free = Recommender(catalogue=path, days=1, person="free")
+    for seed in range(3):
+        assert play(free, seed, "listening", "random")["untrue"] <= free.report()["steered"]
+
+
+@pytest.mark.parametrize("name", ["1984", "most", "like", "please", "no"])
+def test_a_genre_that_could_not_be_understood_is_refused(tmp_path, name):
+    lines = [[f"Thing {n}", ("red", "blue", name)[n % 3], n, "0.5", ""] for n in range(40)]
+    with pytest.raises(ValueError, match=r"mine\.csv: users say `.*`, which is misread: rename") as refused:
+        Recommender(catalogue=written(tmp_path, lines))
+    assert "\n" not in str(refused.value)
 
 
 @given(st.lists(st.lists(st.text(max_size=8), max_size=6), max_size=25))

@@ -3,12 +3,13 @@
 import builtins
 import copy
 
+import faiss
 import numpy as np
 import pytest
 
 from simulators import embedding, nearest
 from simulators.nearest import build
-from simulators.recommender import index
+from simulators.recommender import Recommender, index
 from simulators.recommender.catalogue import generate
 from simulators.recommender.index import Key, semantic_ids, shelf
 
@@ -52,6 +53,33 @@ def test_a_big_index_finds_nearly_all_of_it(monkeypatch):
     truth = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
     hits = [len(set(mine) & set(best)) for mine, best in zip(found.tolist(), truth.tolist(), strict=True)]
     assert sum(hits) / 1000 > 0.9
+
+
+def test_threads_change_no_neighbour_and_no_cluster(monkeypatch):
+    monkeypatch.setattr(nearest, "FLAT", 1000)
+    vectors = embedding.embed([item.text for item in generate(6000, 0).items], "hashed")
+    found, before = [], faiss.omp_get_max_threads()
+    try:
+        for threads in (1, 2, 4):
+            faiss.omp_set_num_threads(threads)
+            made = build(vectors)
+            found.append((made.search(vectors[:300], 10)[1].tolist(), nearest.kmeans(vectors, 16, 0)[0].tolist()))
+            assert faiss.omp_get_max_threads() == threads
+    finally:
+        faiss.omp_set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_matches_of_many_catalogues_keep_their_shelves():
+    flights = [Recommender(catalogue=20 + n, days=1) for n in range(8)]
+    for game in flights:
+        game.reset(seed=0)
+    made = shelf.cache_info().misses
+    for game in flights:
+        game.step("SHOW 1")
+        game.clone().step("SHOW 2")
+    assert shelf.cache_info().misses == made
+    assert flights[0].clone().shelf is flights[0].shelf
 
 
 def test_there_is_one_shelf_in_a_process_and_copies_share_it():

@@ -1,6 +1,10 @@
 """Ratings of the user's own: broken rows are named, tastes that were put in are found, agreement beats the mean."""
 
 import csv
+import json
+import subprocess
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from hypothesis import strategies as st
 
 from simulators.conformance import play
 from simulators.recommender import Recommender
-from simulators.recommender.ratings import agreement, dirichlet, load, population, tastes
+from simulators.recommender.ratings import NO_GENRE, agreement, dirichlet, load, population, tastes
 
 HEADER = ["userId", "movieId", "rating", "title", "genres"]
 GENRES = ("drama", "sci fi", "war", "western")
@@ -100,6 +104,39 @@ def test_genres_may_stand_in_a_file_beside(tmp_path):
     assert without.genres == with_genres.genres and (without.belongs == with_genres.belongs).all()
 
 
+def test_a_file_beside_is_read_where_the_column_is_blank_and_numbers_may_have_blanks(tmp_path):
+    lines = [["u0", " m0", "3", "F", ""], ["u0", "m1 ", "3", "G", NO_GENRE], ["u1", "m0", "4", "F", " "]]
+    written(tmp_path, [["m0", "war"], [" m1", "drama|war"]], ["movieId", "genres"], "movies.csv")
+    read = load(written(tmp_path, lines))
+    assert read.genres == ("drama", "war") and read.belongs.tolist() == [[0, 1], [0.5, 0.5]]
+    own = load(written(tmp_path, [[f"{cell} " for cell in line] for line in made_up(4, each=5)], name="own.csv"))
+    assert (own.belongs.sum(axis=1) == 1).all()
+
+
+def test_a_rating_takes_few_bytes(tmp_path):
+    path = written(
+        tmp_path, [[f"u{n // 200}", f"m{n % 200}", 3, "F", "war" if n % 2 else "drama"] for n in range(40_000)]
+    )
+    tracemalloc.start()
+    read = load(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(read.stars) == 40_000 and most < 150 * 40_000
+
+
+def agree(*arguments):
+    command = [sys.executable, "-m", "simulators.recommender", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_prints_the_agreement_or_one_line(tmp_path):
+    done = agree(written(tmp_path, made_up()))
+    assert json.loads(done.stdout)["users"] > 5 and not done.stderr
+    for arguments, words in [((), "usage: "), (("nowhere.csv",), "nowhere.csv: the ratings cannot be read")]:
+        failed = agree(*arguments)
+        assert failed.returncode == 1 and words in failed.stderr and failed.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -110,6 +147,7 @@ def test_genres_may_stand_in_a_file_beside(tmp_path):
         (["u1", " ", "3", "", "war"], ":4: movieId is empty"),
         (["u0", "m0", "3", "", "war"], ":4: user and item are those of line 2: keep one row"),
         (["u1", "m1", "3"], ":4: 5 cells are due"),
+        (["u1", "m2", "3", "", "ужасы"], ":4: the genre `ужасы` has no letter from a to z"),
     ],
 )
 def test_a_broken_row_is_named(tmp_path, row, words):

@@ -199,6 +199,21 @@ def test_find_brings_what_is_looked_for_and_at_most_twice():
     assert game.infos["recommender"]["valid"] is False
 
 
+def test_a_search_leaves_as_many_to_choose_from():
+    game = Recommender(catalogue=20, days=5, pages=20, candidates=15, slate=5)
+    game.reset(seed=0)
+    while len(game.service.chart.seen) < 12:
+        game.step("SHOW 1 2 3 4 5")
+        assert not game.ended
+    seen = set(game.service.chart.seen)
+    game.step("FIND sonnets")
+    chosen = game.service.candidates
+    assert len(set(chosen)) == 15 and not {*chosen[: 20 - len(seen)]} & seen
+    assert len(game.legal("recommender") or [1]) > 0
+    game.step("SHOW 11 12 13 14 15")
+    assert game.infos["recommender"]["valid"]
+
+
 def test_semantic_ids_name_any_item_of_the_catalogue():
     game = Recommender(ids="semantic", catalogue=200)
     game.reset(seed=0)
@@ -240,6 +255,11 @@ def test_where_knowing_never_pays_is_a_fault_and_no_score():
         ({"steepness": 0}, "steepness must be a number from 0.1"),
         ({"persona": "mistaken"}, "persona must be one of cooperative, terse, forgetful, impatient"),
         ({"ratings": "none.csv"}, "none.csv: the ratings cannot be read"),
+        ({"ratings": "~nosuch/x.csv"}, "~nosuch/x.csv: the ratings cannot be read (no user of that name)"),
+        ({"catalogue": "~nosuch/x.csv"}, "~nosuch/x.csv: the catalogue cannot be read (no user of that name)"),
+        ({"ratings": 5}, "ratings must be the name of a CSV file, not 5"),
+        ({"ratings": ["a"]}, "ratings must be the name of a CSV file, not ['a']"),
+        ({"catalogue": ["a"]}, "catalogue must be a whole number from 20 to 100000, not ['a']"),
     ],
 )
 def test_bad_options_get_one_clear_line(options, words):

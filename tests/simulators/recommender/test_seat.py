@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from simulators.conformance import play, shown
 from simulators.recommender import Recommender
 from simulators.recommender.catalogue import generate
+from simulators.recommender.seat import true_of
 from simulators.recommender.speech import UNSURE, WORDINGS, all_wordings, read, short, wish_of
 from simulators.recommender.wishes import Wish
 
@@ -53,6 +54,11 @@ def test_any_words_wish_for_something_or_nothing(text):
     assert wish is None or wish.kind in WORDINGS["plain"]
 
 
+def test_paraphrases_that_hold_a_filling_word_are_read():
+    assert wish_of("I love a love story!", BOOKS, 20) == Wish("more", 1)
+    assert wish_of("I never read a love-story", BOOKS, 20) == Wish("less", 1)
+
+
 def render(seed=3):
     game = Recommender(person="render")
     game.reset(seed=seed)
@@ -91,6 +97,29 @@ def test_a_free_seat_sees_its_mind_and_may_lie():
     game.step(f"MORE {hated}")
     assert hated in game.private("recommender")["more"] and game.seat.untrue == 1
     assert game.agent_selection == "recommender"
+
+
+def test_a_free_user_is_not_said_to_be_truthful():
+    for person in ("script", "render", "free"):
+        game = Recommender(person=person)
+        game.reset(seed=0)
+        assert ("says the truth" in game.rules()) == (person != "free")
+
+
+def test_a_user_is_not_shown_the_mind_of_the_one_before():
+    game = Recommender(person="free", users=3, pages=1, days=2)
+    game.reset(seed=3)
+    game.step("SHOW 1 2 3")
+    assert game.service.at == 1 and game.agent_selection == "recommender"
+    game.step("ASK price")
+    assert game.agent_selection == "user" and shown(game).private["before"] == {}
+
+
+def test_the_price_that_is_true_is_the_most_it_can_pay():
+    game = Recommender(person="free")
+    game.reset(seed=3)
+    user = game.service.visitor
+    assert [true_of(Wish("under", user.record.cap + more), user) for more in (-1, 0, 1)] == [False, True, False]
 
 
 def test_a_free_user_is_paid_its_own_joy():
