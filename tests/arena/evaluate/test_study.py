@@ -140,6 +140,18 @@ def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None
     assert warm_settings(warm, first, first) == []
 
 
+def test_what_another_process_has_done_by_now_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = planned(tmp_path / "study")
+    runner, begun = Runner(of, 4), list[Any]()
+    monkeypatch.setattr(runner, "_child", begun.append)
+    for iteration in (0, 20):
+        (of.runs[0].path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
+    runner._begin()
+    assert begun == of.runs[1:] and not runner.due
+
+
 def test_damaged_results_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
     with pytest.raises(StoreError, match="cannot be read as a study's results"):
