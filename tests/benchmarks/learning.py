@@ -6,7 +6,7 @@
     python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
     python tests/benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
-    python tests/benchmarks/learning.py clinic        # or desk, proposer_solver, hanabi: 2 arms × 3 seeds
+    python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds; desk: arena study
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
     python tests/benchmarks/learning.py smollm2 --folder F    # a stopped study, started again, goes on from there
 
@@ -39,13 +39,13 @@ NAMES = {
     "mean_payoff": "mean payoff", "deal": "deal rate", "valid_rate": "valid-act rate",
     "efficiency": "joint value / best", "payoff_first": "payoff, first mover", "payoff_second": "payoff, other",
     "equilibrium_distance": "distance to equilibrium", "success": "success", "invalid": "illegal acts a match",
-    "breaches": "breaches of policy a match", "s": "right answers", "terms": "numbers in a task",
+    "s": "right answers", "terms": "numbers in a task",
 }  # fmt: skip
 PAYOFF: Bounds = (0.0, 10.0)
 BOUNDS: dict[str, Bounds] = {
     "mean_payoff": PAYOFF, "deal": SHARE, "valid_rate": SHARE, "efficiency": SHARE, "payoff_first": PAYOFF,
     "payoff_second": PAYOFF, "equilibrium_distance": (0.0, 200**0.5), "success": SHARE, "invalid": (0.0, 12.0),
-    "breaches": (0.0, 12.0), "s": SHARE, "terms": (0.0, 4.0),
+    "s": SHARE, "terms": (0.0, 4.0),
 }  # fmt: skip
 ZERO, SHUFFLED = ({"set": [f"credit.estimator={name}"]} for name in ("zero", "shuffled"))
 WARM = ["policies.{policy}.imitate=null", "policies.{policy}.model={warm}"]
@@ -106,12 +106,6 @@ STUDIES: dict[str, dict[str, Any]] = {
         "last": 2,
     },
     "clinic": {"recipe": "clinic", "policy": "doctor", "figures": ["valid_rate", "success", "invalid"], **SMOLLM2},
-    "desk": {
-        "recipe": "desk",
-        "policy": "agent",
-        "figures": ["valid_rate", "success", "breaches", "invalid"],
-        **SMOLLM2,
-    },
     "proposer_solver": {"recipe": "proposer_solver", "figures": ["valid_rate", "s", "terms"], **SMOLLM2},
     "hanabi": {
         "recipe": "hanabi",
