@@ -4,7 +4,7 @@
     python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
     python tests/benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
     python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
-    python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 5 seeds
+    python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 3 seeds
     python tests/benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
     python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds; desk: arena study
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
@@ -118,12 +118,12 @@ STUDIES: dict[str, dict[str, Any]] = {
         "kept": "before/negotiation.yaml",
         "arms": {
             "as it was": {},
-            "illegal acts may be tried again": {"set": ["game.options.illegal=retry"]},
+            "illegal acts retried": {"set": ["game.options.illegal=retry"]},
             "48 matches × 5": {"set": ["play.matches=48", "iterations=5"]},
             "entropy .01": {"set": ["learn.regularisers.entropy.weight=0.01"]},
             "fair splits shown": {"set": [f"policies.shared.imitate.{what}" for what in SHOWN]},
         },
-        "seeds": 5,
+        "seeds": 3,
         "figures": ["deal", "valid_rate", "mean_payoff"],
         "set": ["checkpoint.every=1000"],
         "last": 2,

@@ -25,6 +25,7 @@ STUDIES = [
     "learning-proposer_solver",
     "learning-clinic",
     "learning-processors",
+    "learning-before",
     "strength-kuhn",
     "strength-collapse",
     "strength-mars",
