@@ -3,6 +3,7 @@
 python -m tests.test_claims    # writes the page from tests/benchmarks/results/study-*.json
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,14 +21,22 @@ HEAD = """\
 # Published mechanisms, in real games
 
 A row for each recipe whose study was run, made from `tests/benchmarks/results/study-*.json` by
-`python -m tests.test_claims`, never typed. The rule stands in the recipe, written before the runs: in each comparison
-the interval of the difference, paired by seed, has to lie above what is asked for; *contradicted* where it lies below,
-*not shown* otherwise. First and last are means over seeds with 95 % intervals. How a study is run:
-[experiments](experiments.md#a-study-arms-seeds-a-verdict).
+`python -m tests.test_claims`, never typed. *In tables* is the verdict on the same claim where tables of logits stand in
+for models ([credit](results/credit.md#published-claims-in-small-worlds)).
 
-| claim | published | ours | verdict | command |
-|---|---|---|---|---|
+The rule stands in the recipe, written before the runs: in each comparison the interval of the difference, paired by
+seed, has to lie above what is asked for; *contradicted* where it lies below, *not shown* otherwise. First and last are
+means over seeds with 95 % intervals. How a study is run: [experiments](experiments.md#a-study-arms-seeds-a-verdict).
+
+| claim | published | in tables | ours | verdict | command |
+|---|---|---|---|---|---|
 """
+TABLES = {
+    "dart-nano": ["truncated"], "gra-nano": ["gated"], "igpo-nano": ["igpo"], "maze-nano": ["gigpo"],
+    "mars-nano": ["agent_normalisation", "turn_level"], "score-nano": ["self_correction"],
+    "spiral-nano": ["role_baseline"],
+}  # fmt: skip
+"""By recipe, the studies of its claim in tables: claims-*.json."""
 FILES = sorted(KEPT.glob("study-*.json"))
 
 
@@ -48,10 +57,17 @@ def row(of: Results) -> tuple[str, ...]:
     return (
         claim,
         of.spec.published,
+        ", ".join(map(in_tables, TABLES.get(of.name, ()))),
         ours,
         f"**{said.verdict}**: {said.because}",
         command,
     )
+
+
+def in_tables(study: str) -> str:
+    """The verdict of a study in tables, with its figure."""
+    verdict = json.loads((KEPT / f"claims-{study}.json").read_text("utf-8"))["verdict"]
+    return f"[{verdict}](../tests/benchmarks/results/claims-{study}.png)"
 
 
 def seen(arms: Sequence[ArmSummary]) -> str:
