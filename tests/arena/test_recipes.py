@@ -20,6 +20,7 @@ SHOWN = ["matches=8", "minibatches=2"]
         ("negotiation-adapters", ["opener", "responder"], {"deal", "equilibrium_distance"}),
         ("negotiation-long", ["shared"], {"deal", "equilibrium_distance"}),
         ("proposer_solver", ["shared"], {"s", "terms"}),
+        ("recommender", ["recommender"], {"score", "joy"}),
     ],
 )
 def test_a_recipe_for_a_real_model_runs_with_a_tiny_one(

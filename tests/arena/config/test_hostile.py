@@ -115,9 +115,10 @@ def test_a_name_of_two_lines_is_refused_in_one(setting: str) -> None:
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_sample_on_the_command_line(command: str, tmp_path: Path) -> None:
     rng, codes = random.Random(3), list[int]()
+    written = tuple((name, text) for name, text in hostile.roles() if "game: negotiation" in text)
     for n in range(40):
         if command == "check":
-            (name, text), file = next(hostile.mutants(hostile.roles(), rng, 1)), tmp_path / f"role-{n}.yaml"
+            (name, text), file = next(hostile.mutants(written, rng, 1)), tmp_path / f"role-{n}.yaml"
             file.write_text(text, encoding="utf-8", errors="surrogatepass")
             told = arena("check", "role", file, "--game", "negotiation")
         else:
