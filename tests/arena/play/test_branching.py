@@ -15,6 +15,7 @@ from agents.stream import Stream
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, text_layer
 from arena.credit.branches import pairs, parting
+from arena.errors import ConfigError
 from arena.play.branches import Branch
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
@@ -270,6 +271,8 @@ def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
 def test_branches_at_the_last_turn_part_at_each_match_s_last_one() -> None:
     plans, records = played()
     records = [only_opener_learns(record) for record in records]
-    found = branch_plans(experiment(branch=2, branch_at="last"), 1, plans, records)
+    found = branch_plans(experiment(branch=1, branch_at="last"), 1, plans, records)
     ends = [max(turn.index for turn in record.turns if turn.seat == "opener") for record in records]
     assert [plan.branch.turn for plan in found if plan.branch] == ends
+    with pytest.raises(ConfigError, match="branch_at: last is one branch of each match: set play.branch to 1, not 2"):
+        experiment(branch=2, branch_at="last")
