@@ -5,7 +5,7 @@ The analysis does, so that its commands stand beside ours and nothing here depen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.metadata import EntryPoint
 
     from typer.core import TyperCommand
@@ -43,11 +44,9 @@ def _offered() -> dict[str, EntryPoint]:
 
 def _loaded(offer: EntryPoint) -> TyperCommand:
     """The command, or one that only says why it cannot be had: help lists all, so none may stop it."""
-    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     try:
-        alone.command(offer.name)(offer.load())
-        return typer.main.get_command(alone)  # type: ignore[return-value]
-    except Exception as error:  # noqa: BLE001 - somebody else's code, which may fail in any way
+        return _command(offer.name, offer.load())
+    except Exception as error:  # noqa: BLE001 somebody else's code, which may fail in any way
         return _unavailable(offer, error)
 
 
@@ -58,7 +57,11 @@ def _unavailable(offer: EntryPoint, error: Exception) -> TyperCommand:
     def unavailable() -> None:
         raise ConfigError(f"arena {offer.name} comes with {package}, which cannot be loaded: {error}")
 
-    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    alone.command(offer.name, help=f"Cannot be loaded ({package}).", context_settings=anything)(unavailable)
+    return _command(offer.name, unavailable, help=f"Cannot be loaded ({package}).", context_settings=anything)
+
+
+def _command(name: str, function: Callable[..., Any], **settings: Any) -> TyperCommand:
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    alone.command(name, **settings)(function)
     return typer.main.get_command(alone)  # type: ignore[return-value]

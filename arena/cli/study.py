@@ -109,7 +109,8 @@ def _fitted(experiment: Experiment) -> Experiment:
 
 def _run(runner: Runner, quiet: bool) -> None:
     """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
-    from arena.evaluate.study.results import EVALUATED, curve
+    from arena.config.study import EVALUATED
+    from arena.evaluate.study.results import curve
 
     spec, checked = runner.plan.spec, set[str]()
     figures = [name for name in (spec.figure, *spec.also) if not name.startswith(EVALUATED)]

@@ -6,7 +6,7 @@ from agents.names import nearest
 from arena.config.experiment import Experiment
 from arena.config.kept import as_plain
 from arena.config.layers import Layer, compose, set_layer
-from arena.config.study import StudySpec
+from arena.config.study import EVALUATED, StudySpec
 from arena.errors import ConfigError
 
 
@@ -44,7 +44,7 @@ def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
 def check_arms(experiment: Experiment) -> None:
     """ConfigError where an arm is no experiment, or plays more or fewer matches than the first unless it may."""
     study = study_of(experiment)
-    if experiment.evaluate is None and (told := [name for name in study.also if name.startswith("evaluation.")]):
+    if experiment.evaluate is None and (told := [name for name in study.also if name.startswith(EVALUATED)]):
         raise ConfigError(f"study.also: {told[0]} needs a section `evaluate` (docs/experiments.md)")
     most = budget(with_arm(experiment, study.arm))
     for arm in study.arms:

@@ -8,6 +8,9 @@ from pydantic import BaseModel, Field, model_validator
 from agents.names import nearest
 from arena.config.spec import STRICT, Name, Positive
 
+EVALUATED = "evaluation."
+"""What figures of an evaluation begin with."""
+
 
 class RuleSpec(BaseModel):
     """When the claim holds: in each comparison the whole interval of the difference lies above `by`.

@@ -12,7 +12,7 @@ from arena.config.layers import Layer, compose, file_layer, to_yaml
 from arena.config.paths import anchored
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.record import RESULT, KeptRun, Record, recorded
+from arena.evaluate.study.record import RESULT, KeptRun, Record, kept_runs, recorded
 from arena.store.files import make_folder, write_atomic
 
 EXPERIMENT = "experiment.yaml"
@@ -80,7 +80,7 @@ def plan(
         begun = told or fitted(wanted)
         make_folder(folder)
         write_atomic(place, to_yaml(begun))
-    return Plan(folder, begun, arms, seeds, {(run.arm, run.seed): run for run in record.runs} if record else {})
+    return Plan(folder, begun, arms, seeds, kept_runs(record))
 
 
 def _whole(record: Record) -> Experiment:

@@ -66,3 +66,8 @@ def recorded(folder: Path) -> Record | None:
     """What a study's folder has recorded, None where it has nothing yet; StoreError for a damaged file."""
     place = folder / RESULT
     return read_record(place) if place.exists() else None
+
+
+def kept_runs(record: Record | None) -> dict[tuple[str, int], KeptRun]:
+    """The runs of a record, by arm and seed."""
+    return {(run.arm, run.seed): run for run in record.runs} if record else {}

@@ -9,20 +9,17 @@ from typing import Any
 from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.kept import as_plain
-from arena.config.study import StudySpec
+from arena.config.study import EVALUATED, StudySpec
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import Plan, Run
-from arena.evaluate.study.record import RESULT, KeptRun, read_record
+from arena.evaluate.study.record import RESULT, KeptRun, kept_runs, read_record, recorded
 from arena.evaluate.study.runs import is_done
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, Verdict, figure_in, judged
 from arena.plain import plain
 from arena.store.contents import METRICS
 from arena.store.files import write_atomic
 from arena.store.reader import read_metrics
-
-EVALUATED = "evaluation."
-"""What figures of an evaluation begin with."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,8 @@ def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
 def _known(plan: Plan, results: Results) -> list[KeptRun]:
     """All runs, by arm in the order of the recipe, then by seed."""
     ended = {(run.arm, run.seed): run for run in plan.runs if run.seed in results.curves[run.arm]}
-    found = {key: _ended(plan, run) for key, run in ended.items() if key not in plan.kept} | dict(plan.kept)
+    kept = {**plan.kept, **kept_runs(recorded(plan.folder))}  # what another process has written by now, too
+    found = {key: _ended(plan, run) for key, run in ended.items() if key not in kept} | kept
     order = plan.spec.names
     return sorted(found.values(), key=lambda run: (order.index(run.arm), run.seed))
 

@@ -131,8 +131,9 @@ def is_done(plan: Plan, run: Run) -> bool:
     """Whether all its iterations are committed, and evaluated where that is asked for, or it is known how it ended."""
     if (run.arm, run.seed) in plan.kept:
         return True
-    evaluated = plan.experiment.evaluate is None or (run.path / EVALUATION).exists()
-    return evaluated and plan.iterations(run.arm) in checkpoints.iterations(run.path)
+    if plan.iterations(run.arm) not in checkpoints.iterations(run.path):
+        return False
+    return (run.path / EVALUATION).exists() or with_arm(plan.experiment, run.arm).evaluate is None
 
 
 def seen(run: Run) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from arena.config.layers import compose, recipe_layer
+from arena.config.kept import as_plain
+from arena.config.layers import Layer, compose, recipe_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
@@ -17,7 +18,7 @@ from arena.evaluate.study.plan import EXPERIMENT, Plan, plan
 from arena.evaluate.study.plot import drawn
 from arena.evaluate.study.record import KeptRun
 from arena.evaluate.study.results import Results
-from arena.evaluate.study.runs import Runner, warm_settings
+from arena.evaluate.study.runs import Runner, is_done, warm_settings
 from arena.evaluate.study.summary import Ends, figure_in, judged
 from arena.statistics import paired_ci
 from tests.legible import complaints
@@ -150,6 +151,29 @@ def test_what_another_process_has_done_by_now_is_not_done_again(
         (of.runs[0].path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
     runner._begin()
     assert begun == of.runs[1:] and not runner.due
+
+
+def test_an_arm_that_is_not_evaluated_is_done_without(tmp_path: Path) -> None:
+    experiment = compose([recipe_layer("negotiation-nano")])
+    evaluate = {"games": [{"name": "negotiation"}], "matches": 4}
+    arms = experiment.study.arms | {"zero": ["evaluate=null"]} if experiment.study else {}
+    study = experiment.study and experiment.study.model_copy(update={"arms": arms})
+    whole = compose(
+        [Layer("", "", {**as_plain(experiment), "evaluate": evaluate, "study": study and study.model_dump()})]
+    )
+    of = plan(whole, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
+    for run in of.runs:
+        (run.path / "checkpoints" / "0020").mkdir(parents=True)
+    assert [is_done(of, run) for run in of.runs] == [False, True]
+
+
+def test_what_another_process_has_recorded_meanwhile_is_kept(tmp_path: Path) -> None:
+    one, other = (experiment_plan(tmp_path / "study", ["mars", arm], 1) for arm in ("zero", "shuffled"))
+    for of in (one, other):
+        known = {(run.arm, 0): KeptRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in of.runs}
+        whole = replace(of, kept=known)
+        data = kept.write(whole, kept.collected(whole), {})
+    assert [run["arm"] for run in data["runs"]] == ["mars", "zero", "shuffled"]
 
 
 def test_damaged_results_are_one_line(tmp_path: Path) -> None:
