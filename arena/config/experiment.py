@@ -236,7 +236,8 @@ class LearnSpec(Spec):
     @property
     def holds_on(self) -> bool:
         """Whether some regulariser compares the policy with its own beginning."""
-        return any("reference" in r.needs and r.whole().settings["weight"].plain() for r in self.regularisers.values())
+        held = (r for r in self.regularisers.values() if "reference" in r.needs)
+        return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 
 
 class OpponentSpec(Spec):

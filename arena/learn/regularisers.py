@@ -25,7 +25,7 @@ def _not_negative(weight: Chosen) -> Chosen:
 
 Weight = Annotated[Chosen, Kind("schedule")]
 Hold = Annotated[Chosen, Kind("schedule"), AfterValidator(_not_negative)]
-Turns = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Turns = Annotated[dict[Annotated[int, Field(ge=0, strict=False)], Hold], Field(min_length=1)]
 Ratio = Annotated[float, Field(ge=0)]
 
 
@@ -41,7 +41,7 @@ def kl(
     estimate: Literal["k1", "k2", "k3"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
-    """`weight` times the KL to the policy's own beginning, estimated by k1, k2 or k3, of all turns or some.
+    """`weight` times the KL to the policy's own beginning, estimated by k1, k2 or k3; `turns` may weigh some otherwise.
 
     With d = log π - log ref of a token drawn from π (Schulman 2020, "Approximating KL divergence"):
 
@@ -53,16 +53,14 @@ def kl(
 
     All that is said for tokens drawn from the present weights, and of each token's own distribution: what a token
     does to the states after it is in no gradient of these. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has
-    k2's mean gradient. `turns` are places within a trajectory, from 0: SCoRe's first stage (Kumar et al. 2024) holds
-    the first attempt alone, [0]. The others' tokens get 0 and still count in a mean over tokens.
+    k2's mean gradient. `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et
+    al. 2024) holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
     assert tokens.reference is not None
-    scale: float = weight(tokens.clock)
-    term = scale * ESTIMATES[estimate](tokens.logprobs, tokens.reference)
-    if turns is not None:
-        held = torch.isin(tokens.places, torch.tensor(turns, device=tokens.places.device))
-        term = torch.where(held, term, torch.zeros_like(term))
-    return term
+    scale = torch.full_like(tokens.logprobs, weight(tokens.clock))
+    for place, other in (turns or {}).items():
+        scale[tokens.places == place] = other(tokens.clock)
+    return scale * ESTIMATES[estimate](tokens.logprobs, tokens.reference)
 
 
 def k1(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:

@@ -62,7 +62,7 @@ def attempts(batch: TurnBatch, rewards: Columns, *, part: Part) -> dict[str, Flo
     """The part under two names, `first_attempt` on a trajectory's first turn and `later_attempts` on the others.
 
     So that they can weigh differently: SCoRe's stage one (Kumar et al. 2024) is `weights: {first_attempt: 0}` with the
-    regulariser `kl: {turns: [0]}`, which pins what earns nothing.
+    regulariser `kl: {turns: {"0": 0.5}}`, which pins what earns nothing.
     """
     right, first = column(batch, rewards, part), batch.place == 0
     return {

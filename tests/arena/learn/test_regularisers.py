@@ -90,12 +90,15 @@ def test_gradients_agree_with_finite_differences(estimate: str) -> None:
     assert torch.autograd.gradcheck(lambda x: term(near_reference(x), "kl", estimate=estimate), now)
 
 
-def test_the_first_attempt_alone_can_be_held() -> None:
+def test_single_turns_can_be_held_otherwise() -> None:
+    """SCoRe's two: the first attempt firmly until the second stage, all others lightly."""
     now = tensor(-2.0, -2.0, -2.0).requires_grad_()
-    tokens = near_reference(now, places=numbers(0, 1, 2))
-    found = term(tokens, "kl", weight=1.0, estimate="k1", turns=[0, 2])
-    assert found.tolist() == [-1, 0, -1] and gradient(found, now) == [1, 0, 1]
-    for bad in ([], [-1], 0):
+    turns = {"0": {"steps": {"values": [2.0, 0.5], "every": 10}}, "2": 0.0}
+    for iteration, first in ((10, 2.0), (11, 0.5)):
+        tokens = near_reference(now, places=numbers(0, 1, 2), clock=Clock(iteration, 20))
+        found = term(tokens, "kl", weight=0.25, estimate="k1", turns=turns)
+        assert found.tolist() == [-first, -0.25, 0] and gradient(found, now) == [first, 0.25, 0]
+    for bad in ({}, {"-1": 1.0}, {"0": -1.0}, {"a": 1.0}, [0], 0):
         with pytest.raises(ValueError):
             choose("regulariser", "kl", turns=bad)
 
@@ -115,6 +118,7 @@ def test_a_constant_weight_of_0_keeps_no_reference() -> None:
     assert holds_on() and holds_on(weight=0.1)
     assert holds_on(weight={"linear": {"start": 0.0, "end": 0.1, "over": 5}})
     assert not holds_on(weight=0) and not holds_on(weight={"constant": {"value": 0.0}})
+    assert holds_on(weight=0, turns={0: 0.5}) and not holds_on(weight=0, turns={0: 0.0})
     assert not LearnSpec(regularisers={"entropy_band": {}}).holds_on
 
 

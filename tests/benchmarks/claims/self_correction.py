@@ -92,7 +92,7 @@ def arm(first: object, hold: object, bonus: object = 0.0, alpha: float = 0.5, es
             weights={"correct": 0.0, "first": first, "second": 1.0, "self_correction": bonus},
             estimator=estimator,
         ),
-        LearnSpec(lr=0.05, regularisers={"kl": {"weight": hold, "estimate": "k2", "turns": [0]}}),
+        LearnSpec(lr=0.05, regularisers={"kl": {"weight": 0.0, "estimate": "k2", "turns": {0: hold}}}),
     )
 
 
