@@ -54,9 +54,8 @@ def sql(
     if as_json:
         print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows]))
     elif as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(map(_cell, table.column_names))
-        writer.writerows(map(_cell, values) for values in _rows(table))
+        lines = [[_cell(value) for value in values] for values in _rows(table)]  # all, before anything is printed
+        csv.writer(sys.stdout, lineterminator="\n").writerows([[*map(_cell, table.column_names)], *lines])
     else:
         _show(table)
 
