@@ -91,6 +91,9 @@ claims: $(VENV)/installed ## the studies of published claims on small worlds (un
 		$(BIN)/python tests/benchmarks/claims/study.py $$study || exit 1; done
 	$(BIN)/python tests/benchmarks/claims/study.py table
 
+studies: $(VENV)/installed ## the studies of docs/claims.md again, in runs/ (hours; goes on where it was stopped)
+	$(BIN)/python -m tests.test_claims commands | while read -r study; do $(BIN)/$$study </dev/null || exit 1; done
+
 proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
 	$(BIN)/python tests/benchmarks/proposer.py
 
@@ -120,5 +123,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims \
+.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies \
 	proposer clinic rendered matrix notebooks lock

@@ -1,9 +1,11 @@
 """docs/claims.md says what the kept results of studies say, judged anew by the rule that each states.
 
-python -m tests.test_claims    # writes the page from tests/benchmarks/results/study-*.json
+python -m tests.test_claims             # writes the page from tests/benchmarks/results/study-*.json
+python -m tests.test_claims commands    # what runs all of them again, a line each
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,10 +28,14 @@ for models ([credit](results/credit.md#published-claims-in-small-worlds)).
 
 The rule stands in the recipe, written before the runs: in each comparison the interval of the difference, paired by
 seed, has to lie above what is asked for; *contradicted* where it lies below, *not shown* otherwise. First and last are
-means over seeds with 95 % intervals. How a study is run: [experiments](experiments.md#a-study-arms-seeds-a-verdict).
+means over seeds with 95 % intervals. Minutes are the runs, added up; a core does one at a time. How a study is run:
+[experiments](experiments.md#a-study-arms-seeds-a-verdict).
 
-| claim | published | in tables | ours | verdict | command |
-|---|---|---|---|---|---|
+| claim | published | in tables | ours | verdict | minutes | command |
+|---|---|---|---|---|---|---|
+"""
+FOOT = """
+`make studies` runs them all again, {hours:.1f} hours of runs, and goes on where it was stopped.
 """
 TABLES = {
     "dart-nano": ["truncated"], "gra-nano": ["gated"], "igpo-nano": ["igpo"], "maze-nano": ["gigpo"],
@@ -42,17 +48,28 @@ FILES = sorted(KEPT.glob("study-*.json"))
 
 def page() -> str:
     """The page, from what is kept."""
-    return HEAD + "".join(f"| {' | '.join(cell(text) for text in row(read(file)))} |\n" for file in FILES)
+    rows = "".join(f"| {' | '.join(cell(text) for text in row(file))} |\n" for file in FILES)
+    return HEAD + rows + FOOT.format(hours=sum(map(minutes, FILES)) / 60)
 
 
-def row(of: Results) -> tuple[str, ...]:
+def minutes(file: Path) -> float:
+    """What all runs of a study took."""
+    return sum(run["seconds"] for run in json.loads(file.read_text("utf-8"))["runs"]) / 60.0
+
+
+def command(of: Results) -> str:
+    """What runs the study again."""
+    some = "" if [*of.curves] == of.spec.names else f" --arms {','.join(of.curves)}"
+    return f"arena study {of.name} --seeds {of.seeds}{some}"
+
+
+def row(file: Path) -> tuple[str, ...]:
     """What one study claims, what was published, what was seen, and what that means."""
+    of = read(file)
     figure = f"[{of.spec.figure}](../tests/benchmarks/results/study-{of.name}.png)"
     ours = f"{figure}: {seen(of.arms)}; {of.seeds} seeds"
     ours += "".join(f"; {name}: {seen(arms)}" for name, arms in of.beside.items())
     said = of.verdict
-    some = "" if [*of.curves] == of.spec.names else f" --arms {','.join(of.curves)}"
-    command = f"`arena study {of.name} --seeds {of.seeds}{some}`"
     claim = f"{of.spec.claim} ({of.spec.replicates})"
     return (
         claim,
@@ -60,7 +77,8 @@ def row(of: Results) -> tuple[str, ...]:
         ", ".join(map(in_tables, TABLES.get(of.name, ()))),
         ours,
         f"**{said.verdict}**: {said.because}",
-        command,
+        f"{minutes(file):.0f}",
+        f"`{command(of)}`",
     )
 
 
@@ -100,4 +118,7 @@ def test_a_kept_study_is_that_of_its_recipe(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    if sys.argv[1:] == ["commands"]:
+        print(*(command(read(file)) for file in FILES), sep="\n")
+    else:
+        PAGE.write_text(page(), "utf-8")
