@@ -6,6 +6,7 @@ python -m tests.test_claims commands    # what runs all of them again, a line ea
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ seed, has to lie above what is asked for; *contradicted* where it lies below, *n
 means over seeds with 95 % intervals. Minutes are the runs, added up; a core does one at a time. How a study is run:
 [experiments](experiments.md#a-study-arms-seeds-a-verdict).
 
+{sum}
+
 | claim | published | in tables | ours | verdict | minutes | command |
 |---|---|---|---|---|---|---|
 """
@@ -49,7 +52,18 @@ FILES = sorted(KEPT.glob("study-*.json"))
 def page() -> str:
     """The page, from what is kept."""
     rows = "".join(f"| {' | '.join(cell(text) for text in row(file))} |\n" for file in FILES)
-    return HEAD + rows + FOOT.format(hours=sum(map(minutes, FILES)) / 60)
+    total = summed_up([read(file) for file in FILES])
+    return HEAD.format(sum=total) + rows + FOOT.format(hours=sum(map(minutes, FILES)) / 60)
+
+
+def summed_up(found: Sequence[Results]) -> str:
+    """How many claims hold, and in how many studies anything was learned."""
+    words = Counter(of.verdict.verdict for of in found)
+    learned = sum(arm.behind is not None and arm.behind.low > 0 for of in found for arm in of.arms if arm.arm == "zero")
+    return (
+        f"**Of {len(found)} claims {words['holds']} hold, {words['contradicted']} are contradicted, {words['not shown']} "
+        f"not shown.** In {learned} studies the recipe's own arm certainly learns: more than with advantages of zero."
+    )
 
 
 def minutes(file: Path) -> float:
