@@ -59,10 +59,11 @@ def page() -> str:
 def summed_up(found: Sequence[Results]) -> str:
     """How many claims hold, and in how many studies anything was learned."""
     words = Counter(of.verdict.verdict for of in found)
+    holds, contradicted, open_ = (words[word] for word in ("holds", "contradicted", "not shown"))
     learned = sum(arm.behind is not None and arm.behind.low > 0 for of in found for arm in of.arms if arm.arm == "zero")
     return (
-        f"**Of {len(found)} claims {words['holds']} hold, {words['contradicted']} are contradicted, {words['not shown']} "
-        f"not shown.** In {learned} studies the recipe's own arm certainly learns: more than with advantages of zero."
+        f"**Of {len(found)} claims {holds} hold, {contradicted} are contradicted, {open_} not shown.** "
+        f"In {learned} studies the recipe's own arm certainly learns: more than with advantages of zero."
     )
 
 
