@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -130,6 +131,14 @@ def test_a_kept_study_is_that_of_its_recipe(file: Path) -> None:
     assert found.spec == compose([recipe_layer(found.name)]).study
     assert file.stem == f"study-{found.name}" and file.with_suffix(".png").exists()
     assert not complaints(drawn(found))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_minutes_that_listings_show_are_what_runs_took(file: Path) -> None:
+    """Of a run, the median's; machines differ."""
+    kept = json.loads(file.read_text("utf-8"))
+    took = median(run["seconds"] for run in kept["runs"]) / 60
+    assert took / 2 <= kept["study"]["minutes"] <= max(1.0, 2 * took)
 
 
 if __name__ == "__main__":
