@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from games.adapters.modules import REFUSED
@@ -144,6 +145,14 @@ def _load(path: Path) -> ModuleType:
     return _module(kept.path)
 
 
+class _AsItStands(importlib.machinery.SourceFileLoader):
+    """Runs what the file says: bytecode beside it may be another's, so none is read, and none written."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The source, compiled."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 @functools.cache
 def _module(path: Path) -> ModuleType:
     """The file, imported once under a name of its own."""
@@ -152,8 +161,8 @@ def _module(path: Path) -> ModuleType:
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
     name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItStands(name, str(path)))
+    if spec is None or spec.loader is None or path.suffix != ".py":
         raise ValueError(f"{path} is no Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:

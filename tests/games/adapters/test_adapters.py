@@ -1,5 +1,6 @@
 """Games of others: found by name, wrapped as text, kept to our promises; what cannot be had is said in one line."""
 
+import py_compile
 import random
 import subprocess
 import sys
@@ -133,6 +134,18 @@ def test_a_game_from_a_file(tmp_path):
     assert games.complaint(f"{broken}:Coin").endswith("cannot be imported: line 6: ZeroDivisionError: division by zero")
     broken.write_text("def (")
     assert "cannot be imported: line 1: SyntaxError" in games.complaint(f"{broken}:Coin")
+
+
+def test_a_file_is_what_it_says_whatever_bytecode_lies_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "coin.py"
+    path.write_text(OWN.format(raises=False))
+    py_compile.compile(str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    path.write_text(OWN.format(raises=True))
+    assert "ZeroDivisionError" in games.complaint(f"{path}:Coin")
+    (fresh := tmp_path / "fresh" / "coin.py").parent.mkdir()
+    fresh.write_text(OWN.format(raises=False))
+    assert games.make(f"{fresh}:Coin") and [*fresh.parent.iterdir()] == [fresh], "nor is any written"
 
 
 def test_a_game_from_a_package(monkeypatch):
