@@ -92,7 +92,8 @@ claims: $(VENV)/installed ## the studies of published claims on small worlds (un
 	$(BIN)/python tests/benchmarks/claims/study.py table
 
 studies: $(VENV)/installed ## the studies of docs/claims.md again, in runs/ (hours; goes on where it was stopped)
-	$(BIN)/python -m tests.test_claims commands | while read -r study; do $(BIN)/$$study </dev/null || exit 1; done
+	studies="$$($(BIN)/python -m tests.test_claims commands)" && \
+	printf '%s\n' "$$studies" | while read -r study; do $(BIN)/$$study </dev/null || exit 1; done
 
 proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
 	$(BIN)/python tests/benchmarks/proposer.py

@@ -161,12 +161,12 @@ def _module(path: Path) -> ModuleType:
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
     name = f"arena_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItStands(name, str(path)))
-    if spec is None or spec.loader is None or path.suffix != ".py":
-        raise ValueError(f"{path} is no Python file")
+    loader = _AsItStands(name, str(path))
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
+    spec.has_location = True
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except Exception as error:  # noqa: BLE001 a user's file may fail in any way
         del sys.modules[name]
         raise ValueError(f"{path} cannot be imported: {told(error, path)}") from None
