@@ -89,7 +89,13 @@ def _whole(record: Record) -> Experiment:
 
 
 def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:
-    """The kept experiment; ConfigError where another one is wanted, be it only another rule of the verdict."""
+    """The kept experiment; ConfigError where another one is wanted, be it only another rule of the verdict.
+
+    What a run takes may be said anew: it is known better after the first.
+    """
+    if kept.study and wanted.study:
+        told = kept.study.model_copy(update={"minutes": wanted.study.minutes})
+        kept = kept.model_copy(update={"study": told})
     left = {name: getattr(kept, name) for name in ("threads", "precision") if getattr(wanted, name) == "auto"}
     if other := changes(kept, wanted.model_copy(update=left)):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""

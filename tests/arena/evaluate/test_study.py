@@ -117,6 +117,12 @@ def test_a_study_s_folder_keeps_what_its_runs_are(tmp_path: Path) -> None:
         planned(folder, study=study)
 
 
+def test_what_a_run_takes_may_be_said_anew(tmp_path: Path) -> None:
+    first = planned(tmp_path / "study")
+    longer = planned(tmp_path / "study", study=first.spec.model_copy(update={"minutes": 99.0}))
+    assert longer.spec.minutes == 99.0 and longer.runs == first.runs
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match="no study's folder"):
