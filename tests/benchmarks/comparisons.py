@@ -13,6 +13,7 @@ from workload import Played, play
 
 import agents.scoring
 from agents.engines.base import Request
+from agents.engines.loop import wait
 from agents.scoring import pack
 from arena.lab import Lab
 from arena.learn.batches import Sample
@@ -96,7 +97,7 @@ def _decode_arm(lab: Lab, policy: str, size: Size, shared: int, new: int, rng: n
 
     def work() -> None:
         lab.publish()  # drops what earlier rounds left in the caches
-        lab.engine.decode(policy, requests)
+        wait(lab.engine.generate(requests))
 
     return work
 

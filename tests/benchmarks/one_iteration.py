@@ -17,8 +17,8 @@ from arena.lab import Lab
 
 WHAT = (
     "decode and score: the engine's calls, whole (caches, sampling, log-probabilities); play_forward: the model's "
-    "forward alone, within decode; forward, backward, step: the DeepSpeed engine's; commit: sealing the log and "
-    "writing metrics, with a checkpoint (fsync, hashes) where `checkpoint` is true. Timers synchronise the device"
+    "forward with its masks, within decode; forward, backward, step: the DeepSpeed engine's; commit: sealing the log "
+    "and writing metrics, with a checkpoint (fsync, hashes) where `checkpoint` is true. Timers synchronise the device"
 )
 
 
@@ -26,10 +26,10 @@ def put_timers(lab: Lab, clock: Clock) -> None:
     """Around every phase of an iteration, and around everything that is model work."""
     for phase in ("iterate", "play", "credit", "learn", "publish", "commit"):
         clock.put_around(lab, phase, phase)
-    clock.put_around(lab.engine, "decode", "decode")
+    clock.put_around(lab.engine, "_decode", "decode")
     clock.put_around(lab.engine, "score", "score")
-    for name, trainer in lab.trainers.items():
-        clock.put_around(lab.policies[name].model, "forward", "play_forward")
+    clock.put_around(lab.engine, "_forward", "play_forward")
+    for trainer in lab.trainers.values():
         for call in ("forward", "backward", "step"):
             clock.put_around(trainer.engine, call, call)
 

@@ -51,6 +51,8 @@ WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "desk, airline": ("desk", {"domain": "airline"}, "oracle"),
     "reasoning": ("reasoning", {}, "oracle"),
     "proposer_solver": ("proposer_solver", {}, "oracle"),
+    "recommender": ("recommender", {}, "listening"),
+    "recommender, 100,000 items": ("recommender", {"catalogue": 100_000}, "listening"),
 }
 """The game, its options, and who plays all seats: for the clinic who asks until nothing is left to ask."""
 IN_FLIGHT = (1, 32, 256, 1000)
@@ -62,21 +64,13 @@ MODELS: dict[str, tuple[str, list[str]]] = {
         "proposer_solver-nano",
         ["policies.proposer.imitate.matches=64", "policies.solver.imitate.matches=128"],
     ),
-    "clinic, SmolLM2-135M": (
-        "clinic-nano",
-        ["policies.doctor={model: smollm2-135m-instruct}", "seats.doctor.role=doctor", "game.options={budget: 4}"],
-    ),
-    "desk, SmolLM2-135M": (
-        "desk-nano",
-        [
-            "policies.agent={model: smollm2-135m-instruct}",
-            "seats.agent.role=desk_agent",
-            "game.options={goals: 1, max_turns: 6}",
-        ],
-    ),
+    "recommender, nano": ("recommender-nano", ["policies.recommender.imitate.matches=128"]),
+    "clinic, SmolLM2-135M": ("clinic", ["policies.doctor.imitate=null"]),
+    "desk, SmolLM2-135M": ("desk", ["policies.agent.imitate=null"]),
+    "recommender, SmolLM2-135M": ("recommender", ["policies.recommender.imitate=null"]),
 }
-"""A recipe and what is laid over it; warm starts are cut short, as what they teach is not what is measured."""
-HELD = ("clinic", "desk, shop")
+"""A recipe and what is laid over it; warm starts are short or left out, as what they teach is not what is measured."""
+HELD = ("clinic", "desk, shop", "recommender", "recommender, 100,000 items")
 FEW = 8
 """Matches of the larger model."""
 

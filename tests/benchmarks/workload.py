@@ -98,18 +98,18 @@ def play(lab: Lab, k: int) -> Played:
     """The matches of iteration k: real orchestrator, real log, caches as cold as after an update."""
     lab.publish()
     batches: list[DecodeBatch] = []
-    decode = lab.engine.decode
+    decode = lab.engine._decode
 
-    def noted(policy: str, requests: Sequence[Request]) -> list[Completion]:
-        completions = decode(policy, requests)
+    def noted(requests: Sequence[Request]) -> list[Completion]:
+        completions = decode(requests)
         batches.append(DecodeBatch(tuple(requests), tuple(completions)))
         return completions
 
-    lab.engine.decode = noted  # type: ignore[method-assign]
+    lab.engine._decode = noted  # type: ignore[method-assign]
     try:
         seconds, records = seconds_of(lambda: lab.play(k).records)
     finally:
-        lab.engine.decode = decode  # type: ignore[method-assign]
+        lab.engine._decode = decode  # type: ignore[method-assign]
     return Played(seconds, records, batches)
 
 

@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qw
 
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
 from agents.stream import Stream
 from agents.weights import DEFAULT, available, load_model, resolve
 
@@ -84,6 +85,6 @@ def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) 
         requests = [
             reply_to(stream.ids, f"{i}", most, (seed, turn, i), heat[i], vocabulary) for i, stream in enumerate(streams)
         ]
-        for stream, said in zip(streams, engine.decode("p", requests), strict=True):
+        for stream, said in zip(streams, wait(engine.generate(requests)), strict=True):
             stream.wrote(said.ids, said.logprobs, turn)
     return streams, heat

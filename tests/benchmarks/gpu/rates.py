@@ -13,6 +13,7 @@ from size import Size
 from timing import seconds_of, take_turns
 
 from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
 
 WHAT = (
     "bf16 matrix products over float32 weights, as precision: bf16 has it. decode: tokens/s after the first of each "
@@ -65,7 +66,7 @@ def _play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) -> None:
         version += 1
         engine.publish("p", version, model)
         requests = [reply_to(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
-        return seconds_of(lambda: engine.decode("p", requests))[0]
+        return seconds_of(lambda: wait(engine.generate(requests)))[0]
 
     reset_peak_memory()
     for new in (1, size.decoded):

@@ -16,6 +16,7 @@ from sheet import Sheet
 from size import Size
 
 from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
 from agents.scoring import StreamScorer, scan_streams
 from agents.weights import load_model, load_tokenizer, resolve
 
@@ -97,9 +98,9 @@ def _company(sheet: Sheet, model: Any, size: Size) -> None:
     requests = [reply_to(ids, f"{i}", min(8, size.new), (i,)) for i, ids in enumerate(contexts)]
     engine = InProcessEngine()
     engine.publish("p", 1, model)
-    together = engine.decode("p", requests)
+    together = wait(engine.generate(requests))
     engine.publish("p", 2, model)
-    alone = [engine.decode("p", [request])[0] for request in requests]
+    alone = [wait(engine.generate([request]))[0] for request in requests]
     same = [a.ids == b.ids for a, b in zip(alone, together, strict=True)]
     gaps = [abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(alone, together, strict=True)]
     sheet.note("alone and in company", {"same_ids": sum(same), "of": len(same), "first_token_gap": max(gaps)})

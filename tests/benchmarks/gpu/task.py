@@ -15,6 +15,7 @@ from size import Size
 from timing import seconds_of
 
 from agents.engines.in_process import InProcessEngine
+from agents.engines.loop import wait
 from agents.stream import Stream
 
 TURNS, STREAMS, CUES, LAST = 3, 64, (7, 8), 5
@@ -51,7 +52,7 @@ class Arm:
             for stream, cue in zip(streams, cues, strict=True):
                 stream.observe([5, CUES[cue]])
             requests: list[Any] = [reply_to(s.ids, f"{i}", 1, (version, turn, i)) for i, s in enumerate(streams)]
-            for i, said in enumerate(self.engine.decode("p", requests)):
+            for i, said in enumerate(wait(self.engine.generate(requests))):
                 streams[i].wrote(said.ids, said.logprobs, turn)
                 right[i, turn] = said.ids[0] % 2 == cues[i]
         return streams, right
