@@ -105,10 +105,10 @@ def _train(sheet: Sheet, size: Size, model: Any, peak: float) -> None:
 
     def enter(arm: str, work: Callable[[], Any]) -> None:
         """One update unmeasured but for its memory: kernels are chosen, moments and buffers made."""
-        arms[arm] = work
         reset_peak_memory()
         work()
         memory[arm] = peak_memory()
+        arms[arm] = work
 
     def trainer() -> None:
         learner = Trainer(model, True, 0.0, size.budgets[-1])
