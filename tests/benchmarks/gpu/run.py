@@ -4,9 +4,9 @@
     python tests/benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
     python tests/benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
 
-Needs torch, transformers and pydantic; what else is missing is skipped, and said. No network: SmolLM2's own weights are used
-where ARENA_HOME has them, else random ones of its shape. Each part runs in a process of its own and within its own
-time. Writes results/gpu-DEVICE.json after every part, and prints a table; ends with 1 if a claim does not hold.
+Needs torch, transformers and pydantic; what else is missing is skipped, and said. No network: SmolLM2's own weights
+are used where ARENA_HOME has them, else random ones of its shape. Each part runs in a process of its own and within its
+own time. Writes results/gpu-DEVICE.json after every part, and prints a table; ends with 1 if a claim does not hold.
 """
 
 import argparse
