@@ -80,16 +80,16 @@ def eval_(
 ) -> None:
     """Play a contender against others, on the same deals from every seat, and say how it did, with intervals.
 
-    A run plays by the options and in the roles that it was trained with. Win rates count matches (Wilson), all
-    else is per deal; intervals stay in a figure's range. A match that an illegal act ended is lost by its author, a
-    draw to the others.
+    A run plays by the options, in the roles and at the seats that it was trained with. Win rates count matches
+    (Wilson), all else is per deal; intervals stay in a figure's range. A match that an illegal act ended is lost by
+    its author, a draw to the others.
 
     Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
     """
     from arena.config.experiment import GameSpec
     from arena.evaluate import specs
-    from arena.evaluate.evaluation import check, evaluate
-    from arena.evaluate.held_out import changes, matches_of
+    from arena.evaluate.evaluation import check_met, evaluate, matches_of
+    from arena.evaluate.held_out import changes
 
     console, games = PlainConsole(), [GameSpec(name=name) for name in listed(game)]
     if not games:
@@ -104,9 +104,9 @@ def eval_(
     games = [game_spec(spec.name, option, [who], split) for spec in games]
     opponents = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
     for spec in games:
-        check([who, *opponents[spec.name]], spec)
+        check_met(who, opponents[spec.name], spec)
     players = [who, first] if first else [who]
-    total = sum(matches_of(p, spec, _met_by(p, who, opponents[spec.name]), matches) for p in players for spec in games)
+    total = sum(matches_of(p, _met_by(p, who, opponents[spec.name]), spec, matches) for p in players for spec in games)
     with progress(total, as_json, loader.endpoints.status) as step:
         results = [
             [r for spec in games for r in evaluate(p, _met_by(p, who, opponents[spec.name]), spec, matches, seed, step)]

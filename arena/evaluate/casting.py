@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.model_folder import parameters_in
@@ -33,6 +33,11 @@ class Casting:
     def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
         """Who sits there, and as what; ConfigError where that cannot be said."""
         return self._policy(game, seat), self._role(game, seat)
+
+    def took(self, game: str, seats: Sequence[str]) -> list[str]:
+        """The seats that the run gave these policies in this game; all of them where it gave none."""
+        given = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seats(game, seat))]
+        return given or [*seats]
 
     @property
     def tiny(self) -> bool:

@@ -1,9 +1,10 @@
 """Evaluation: a contender against others on the same deals from every seat, with intervals.
 
 A deal is played once with the contender at each seat and the opponent at all the others (two seats: both orders),
-from the same seed. So luck of the deal and of the seat cancels out, deals are independent of each other, and the
-deal is the unit of every interval but those of wins, draws and losses, which count matches (Wilson's).
-The deals depend on the seed alone: whoever is evaluated with the same seed plays the same ones.
+from the same seed; a run's policies, in a game of the run, at the seats only that they took there. So luck of the deal
+and of the seat cancels out, deals are independent of each other, and the deal is the unit of every interval but those
+of wins, draws and losses, which count matches (Wilson's). The deals depend on the seed alone: whoever is evaluated with
+the same seed plays the same ones.
 
 A win is a payoff above everybody else's, a draw a share in the highest one. A match that an illegal act ended is
 lost by its author and, lest others' blunders look like skill, a draw to the others.
@@ -23,7 +24,8 @@ import games
 from agents.engines.loop import wait
 from arena.config.experiment import GameSpec
 from arena.errors import ConfigError
-from arena.play.contenders import Contender, play_one
+from arena.evaluate.casting import Casting
+from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord
@@ -155,6 +157,15 @@ def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
             contender.check(spec.name, game, seat)
 
 
+def check_met(contender: Contender, opponents: Sequence[Contender], spec: GameSpec) -> None:
+    """ConfigError when somebody cannot play a seat that an evaluation gives them."""
+    game = make_game(spec)
+    for _, tables in _meetings(contender, opponents, spec):
+        for table in tables:
+            for seat, who in table.items():
+                who.check(spec.name, game, seat)
+
+
 def evaluate(
     contender: Contender,
     opponents: Sequence[Contender],
@@ -168,10 +179,23 @@ def evaluate(
     In a game of one seat nobody is met and there is one result. A match that keeps failing is left out and told;
     PlayError when most of them do.
     """
-    seats = tuple(make_game(game).possible_agents)
-    others = list(opponents) if len(seats) > 1 else [contender]
-    check([contender, *others], game)
-    return [_result(contender, other, game, seats, matches, seed, ended) for other in others]
+    check_met(contender, opponents, game)
+    met = _meetings(contender, opponents, game)
+    return [_result(contender, other, tables, game, matches, seed, ended) for other, tables in met]
+
+
+def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
+    """How many matches an evaluation plays: every deal once in each lineup."""
+    return sum(deals_for(matches, len(tables)) * len(tables) for _, tables in _meetings(contender, opponents, game))
+
+
+def _meetings(
+    contender: Contender, opponents: Sequence[Contender], spec: GameSpec
+) -> list[tuple[Contender, list[dict[str, Contender]]]]:
+    """Every opponent, and the lineups with it; in a game of one seat the contender alone."""
+    seats = tuple(make_game(spec).possible_agents)
+    others = opponents if len(seats) > 1 else [contender]
+    return [(other, lineups(contender, other, spec.name, seats)) for other in others]
 
 
 def deals_for(matches: int, lineups: int) -> int:
@@ -179,21 +203,27 @@ def deals_for(matches: int, lineups: int) -> int:
     return -(-matches // lineups)
 
 
-def lineups(contender: Contender, other: Contender, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """The contender at each seat in turn, the other at all the rest; against itself once is enough."""
-    own = seats[:1] if contender.name == other.name else seats
+def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
+    """The contender at each of its seats in turn, the other at all the rest; against itself once is enough."""
+    own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
 
+def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
+    """Where it is judged: a run's policies at the seats that they learned, everybody else at all of them."""
+    cast = contender.cast if isinstance(contender, ModelContender) else None
+    return cast.took(game, seats) if isinstance(cast, Casting) else seats
+
+
 def _result(
-    contender: Contender, other: Contender, spec: GameSpec, seats: tuple[str, ...], matches: int, seed: int,
+    contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
     ended: Callable[[], None],
 ) -> Result:  # fmt: skip
-    tables = lineups(contender, other, seats)
+    seats = tuple(tables[0])
     played, failed = play(tables, spec, deals_for(matches, len(tables)), seed, ended)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
-    scored = len(tables) > 1 and not cooperative(make_game(spec))
+    scored = contender.name != other.name and not cooperative(make_game(spec))
     outcomes = Counter(p.score(own) for p, own in flat)
     offended = [p.offender in own for p, own in flat if p.offender]
     figures, ranges = _figures(played, held, scored)

@@ -13,12 +13,11 @@ from arena.evaluate import specs
 from arena.evaluate.evaluation import (
     Result,
     change,
-    check,
+    check_met,
     cooperative,
-    deals_for,
     evaluate,
-    lineups,
     make_game,
+    matches_of,
     on_split,
     plain,
 )
@@ -84,8 +83,8 @@ def held_out(
     games = [on_split(game) for game in spec.games]
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
-        check([who, *opponents], game)
-    step = begin(sum(matches_of(*each, spec.matches) for each in work))
+        check_met(who, opponents, game)
+    step = begin(sum(matches_of(who, opponents, game, spec.matches) for who, game, opponents in work))
     played = [evaluate(who, opponents, game, spec.matches, seed, step) for who, game, opponents in work]
     half = len(spec.games)
     compared = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
@@ -98,10 +97,3 @@ def _met(who: Contender, game: GameSpec, others: list[Contender]) -> list[Conten
     if len(made.possible_agents) == 1:
         return []
     return [who] if cooperative(made) or not others else others
-
-
-def matches_of(who: Contender, game: GameSpec, opponents: Sequence[Contender], matches: int) -> int:
-    """How many matches an evaluation plays: every deal once in each lineup."""
-    seats = make_game(game).possible_agents
-    tables = [lineups(who, other, seats) for other in (opponents or [who])]
-    return sum(deals_for(matches, len(table)) * len(table) for table in tables)

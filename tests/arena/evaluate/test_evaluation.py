@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ import games
 from arena.config.experiment import GameSpec
 from arena.errors import ConfigError, PlayError
 from arena.evaluate import evaluation
-from arena.evaluate.evaluation import Played, Result, change, evaluate, lineups, play
+from arena.evaluate.evaluation import Played, Result, change, evaluate, lineups, matches_of, play
 from arena.evaluate.specs import Contenders
 from arena.play.contenders import Contender
 from arena.play.match import Limits
 from arena.statistics import rate_ci
 from games.nim import Nim
+from tests.arena.kept_run import SEPARATE, kept_run
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
@@ -46,13 +48,38 @@ def test_outcomes_by_hand() -> None:
 def test_every_seat_plays_the_same_deals() -> None:
     who, other = contenders("random", "first_legal")
     seats = ("first", "second")
-    tables = lineups(who, other, seats)
+    tables = lineups(who, other, "kuhn_poker", seats)
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
     same = [{"first": other, "second": other}] * 2
     first, second = play(same, KUHN, 30, 7)[0]
     assert [p.payoffs for p in first] == [p.payoffs for p in second], "one deal, one seed"
     assert len({tuple(p.payoffs.values()) for p in first}) > 1, "deals differ"
     assert [p.payoffs for p in play(same[:1], KUHN, 30, 8)[0][0]] != [p.payoffs for p in first]
+
+
+def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
+    run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
+    one, two, other = contenders(f"{run}:one", f"{run}:two", "random")
+    places = ("first", "second")
+    assert seats_of(one, other, "tic_tac_toe", places) == ["first"], "the other seat was random's"
+    assert seats_of(two, other, "tic_tac_toe", places) == ["first", "second"], "it never played that game"
+    assert seats_of(two, other, "negotiation", ("opener", "responder")) == ["responder"]
+    (result,) = evaluate(one, [other], TTT, 4, 0)
+    assert result.matches == 4 and len(result.figures["payoff"]) == 4 and result.scored is not None
+    assert matches_of(one, [other], TTT, 4) == 4
+
+
+def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
+    """Where `who` sits, lineup by lineup."""
+    return [seat for table in lineups(who, other, game, seats) for seat in seats if table[seat] is who]
+
+
+def test_nobody_is_asked_to_play_a_seat_that_another_takes(tmp_path: Path) -> None:
+    run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
+    both, other = contenders(str(run), "random")
+    assert evaluate(both, [other], TTT, 2, 0)[0].matches == 2
+    with pytest.raises(ConfigError, match="none at tic_tac_toe's second: name one"):
+        evaluate(other, [both], TTT, 2, 0)
 
 
 def test_luck_of_deal_and_seat_cancels_between_equals() -> None:
@@ -126,7 +153,7 @@ def test_figures_are_means_over_the_matches_of_a_deal() -> None:
     result = one("random", "hard_haggler", GameSpec(name="haggle"), 20)
     assert len(result.figures["payoff"]) == 10
     who, other = contenders("random", "hard_haggler")
-    played, _ = play(lineups(who, other, ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
+    played, _ = play(lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
     by_hand = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
     assert result.figures["payoff"] == pytest.approx(by_hand)
     assert sum(result.ended.values()) == 20
@@ -170,9 +197,8 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(games, "make", lambda name, **options: Shaky(**options))
     who, other = contenders("random", "first_legal")
     ended = Counter[str]()
-    result = evaluation._result(
-        who, other, GameSpec(name="nim"), ("first", "second"), 12, 0, lambda: ended.update(["match"])
-    )
+    tables = lineups(who, other, "nim", ("first", "second"))
+    result = evaluation._result(who, other, tables, GameSpec(name="nim"), 12, 0, lambda: ended.update(["match"]))
     assert result.matches == 12 == ended["match"] and sum(result.scored.values() if result.scored else []) == 12
     assert list(result.failed) == ["RuntimeError: the table broke"]
     assert Shaky.made == 12 + result.failed["RuntimeError: the table broke"]
