@@ -205,11 +205,11 @@ def deals_for(matches: int, lineups: int) -> int:
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
     """The contender at each of its seats in turn, the other at all the rest; against itself once is enough."""
-    own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
+    own = seats[:1] if contender.name == other.name else _own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
 
-def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
+def _own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
     """Where it is judged: a run's policies at the seats that they learned, everybody else at all of them."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.took(game, seats) if isinstance(cast, Casting) else seats
