@@ -95,5 +95,5 @@ print(kept["verdict"]["verdict"].upper())
 print(kept["verdict"]["because"].replace("; ", "\n"))
 
 # %% [markdown]
-# "Not shown" is no "refuted": three seeds in a small world leave room for an effect, and the interval says for how
+# "Not shown" is no "refuted": five seeds in a small world leave room for an effect, and the interval says for how
 # large a one. What it does show is that the control was beaten, so that something was learned at all.
