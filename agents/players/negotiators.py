@@ -13,12 +13,15 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from agents.player import Brain, View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
 Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> the least own value to settle for
 
 WORTH = 10  # of the whole pool, to either seat
+NAIVELY_SURE = 8  # what a naive negotiator always accepts
 
 
 class Table(NamedTuple):
@@ -121,6 +124,24 @@ class Rubinstein:
         seen = table(view)
         patience = 1 - seen.breakdown
         return settled(seen, WORTH / (1 + patience) * patience**seen.turn)
+
+
+class Naive:
+    """Offers any split, all alike, and accepts with a chance that grows with what it is offered: offered / 8.
+
+    It reads no values but its own, when it accepts: noisy, and without skill.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def act(self, view: View) -> str:
+        """ACCEPT or an OFFER."""
+        seen = table(view)
+        if self.rng.random() < seen.offered / NAIVELY_SURE:
+            return "ACCEPT"
+        options = shares(seen.pool)
+        return offer(options[self.rng.integers(len(options))])
 
 
 class RandomExploiter:
@@ -231,6 +252,7 @@ class AspirationExploiter:
 ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
 
 BRAINS: dict[str, Callable[[int], Brain]] = {
+    "naive": Naive,
     "rubinstein": Rubinstein,
     "exploiter:random": RandomExploiter,
     **{n: functools.partial(Aspirer, rule) for n, rule in ASPIRATIONS.items()},

@@ -70,7 +70,7 @@ def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
 
 
 def test_the_table():
-    assert set(BRAINS) == {*PREY, "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
+    assert set(BRAINS) == {*PREY, "naive", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
 
 
 def test_brains_repeat_themselves_and_need_no_more_than_their_view():
@@ -91,7 +91,7 @@ def test_a_brain_may_play_match_after_match():
             game = Negotiation()
             game.reset(seed=seed)
             told = play(game, brains)
-            if "random" not in name:
+            if "random" not in name and name != "naive":
                 game.reset(seed=seed)
                 assert told == play(game, {seat: BRAINS[name](0) for seat in game.seats})
 
@@ -133,6 +133,21 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
             assert not game.report()["deal"] or game.payoffs()[seat] >= least
             deals += game.report()["deal"]
     assert deals > 100
+
+
+def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_each_point():
+    """Worked by hand: a share worth 6 to it is accepted in 6 of 8 cases, 8 or more always, and splits are uniform."""
+    instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
+    game = Negotiation()
+    game.reset(seed=0, options={"instance": instance})
+    brain = BRAINS["naive"](0)
+    opened = collections.Counter(brain.act(view_of(game, "opener", 0)) for _ in range(2400))
+    assert len(opened) == 24 and all(abs(count - 100) < 50 for count in opened.values())
+    for left, chance in (("OFFER 1 2 2", 2 / 8), ("OFFER 1 2 0", 6 / 8), ("OFFER 0 0 1", 1.0), ("OFFER 1 2 3", 0.0)):
+        game.reset(seed=0, options={"instance": instance})
+        game.step(left)
+        answers = [brain.act(view_of(game, "responder", 1)) for _ in range(2000)]
+        assert answers.count("ACCEPT") / 2000 == pytest.approx(chance, abs=0.04)
 
 
 @pytest.mark.parametrize(("breakdown", "asks", "takes"), [(0.0, 5, 5), (0.2, 10 / 1.8, 8 / 1.8), (0.5, 20 / 3, 10 / 3)])
