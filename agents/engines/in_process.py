@@ -23,7 +23,7 @@ from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
 from agents.half import half, renew
 from agents.policy import OnBase, load_module
-from agents.scoring import StreamScorer, common_prefix, families, score_streams
+from agents.scoring import StreamScorer, common_prefix, families, score_streams, start_cost
 from agents.stream import Stream
 from agents.weights import resolve
 
@@ -231,7 +231,7 @@ class InProcessEngine:
         pasts = [own.caches.longest_prefix(r.key, r.ids) for own, r in zip(served, requests, strict=True)]
         for policy in dict.fromkeys(r.policy for r in requests):
             new = {i: r.ids for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None}
-            for fresh in families(new):
+            for fresh in families(new, start_cost(self._served[policy].model)):
                 prefix = self._prefix(policy, [requests[i].ids for i in fresh], device)
                 for i in fresh:
                     pasts[i] = prefix

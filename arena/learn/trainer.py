@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.policy import trainable
-from agents.scoring import StreamScorer, StreamScores, pack, scan_streams, split_rows
+from agents.scoring import StreamScorer, StreamScores, pack, scan_streams, split_rows, start_cost
 from agents.stream import Stream
 from arena.config.experiment import ImitateSpec, LearnSpec
 from arena.config.schedules import Clock
@@ -41,6 +41,7 @@ class PolicyTrainer:
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
+        self._start = start_cost(model)
         self._norm = 0.0
         """Of the last step's gradient, before clipping, without ZeRO."""
         self.memory: dict[str, Any] = {}
@@ -189,7 +190,7 @@ class PolicyTrainer:
         gaps = []
         streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
         rivals = self._rivals(samples, old, part) if self._pairs else None
-        for batch in pack(streams, temperatures, self.rule.token_budget, part):
+        for batch in pack(streams, temperatures, self.rule.token_budget, part, self._start):
             scores = self.engine(batch.to(self.device))
             tokens = token_batch(batch, scores, samples, old, self._clock, self.memory, rivals)
             gaps += [
@@ -212,7 +213,8 @@ class PolicyTrainer:
     def _backward_shown(self, shown: Sequence[Sample], weight: float, watch: Watch) -> None:
         """Add the gradient of `weight` times the mean of -log p over what is shown."""
         count = sum(int(s.learned.sum()) for s in shown)
-        for batch in pack([s.stream for s in shown], [s.temperature for s in shown], self.rule.token_budget):
+        streams, temperatures = [s.stream for s in shown], [s.temperature for s in shown]
+        for batch in pack(streams, temperatures, self.rule.token_budget, start=self._start):
             scores = self.engine(batch.to(self.device))
             learned = np.concatenate([shown[i].learned for i in batch.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.device)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from agents.model_folder import load_model, quietly
-from agents.scoring import StreamBatch, pack, predictors, split_rows
+from agents.scoring import StreamBatch, pack, predictors, split_rows, start_cost
 from agents.stream import Stream
 from arena.credit.assign import Credited
 from arena.credit.batch import TurnBatch
@@ -68,6 +68,7 @@ class _Learner:
 
     def __init__(self, model: ValueModel, lr: float, token_budget: int, nonfinite: Nonfinite, name: str) -> None:
         self.model, self.token_budget, self.steps = model, token_budget, 0
+        self._start = start_cost(model)
         self.nonfinite, self.where = nonfinite, f"critic value_head of policy '{name}'"
         self.advice = f"lower credit.critic.value_head.lr ({lr:g}) or scale rewards down with credit.weights"
         self.skipped = 0
@@ -79,7 +80,7 @@ class _Learner:
         """The values of every stream's sampled tokens, without gradient."""
         by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
         with torch.no_grad():
-            for batch in pack(streams, [1.0] * len(streams), self.token_budget):
+            for batch in pack(streams, [1.0] * len(streams), self.token_budget, start=self._start):
                 for i, values in split_rows(batch, self.model(batch.to(self.device))):
                     by_stream[i] = values
         return by_stream
@@ -95,7 +96,7 @@ class _Learner:
     ) -> tuple[float, int]:
         """One optimiser step on some of the streams; the sum of squared errors before it, and over how many tokens."""
         count, errors = sum(len(returns[i]) for i in part), 0.0
-        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part):
+        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._start):
             values = self.model(batch.to(self.device))
             target = self._along(returns, batch)
             loss = value_loss(values, target, None if old is None else self._along(old, batch), clip)
