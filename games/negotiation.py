@@ -7,7 +7,7 @@ stands in games.families.bargaining.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -107,19 +107,17 @@ class Negotiation(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """An offer replaces the one before it; accepting transfers exactly the standing offer."""
-        if not (match := ACT.fullmatch(act)):
-            raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
-        if match[5]:
+        share = self._read(act)
+        if share == "WALK":
             self.end("walk", f"{seat} walked away, there is no deal.")
             return "WALK"
-        if match[4]:
+        if share == "ACCEPT":
             if self.offer is None:
                 raise IllegalAct("there is no offer to accept yet")
-            for taker, share in (seat, rest(self.pool, self.offer)), (self.next_seat(seat), self.offer):
-                self.pay(taker, "deal", worth(self.values[taker], share))
+            for taker, taken in (seat, rest(self.pool, self.offer)), (self.next_seat(seat), self.offer):
+                self.pay(taker, "deal", worth(self.values[taker], taken))
             self.end("deal", "There is a deal.")
             return "ACCEPT"
-        share = int(match[1]), int(match[2]), int(match[3])
         if min(rest(self.pool, share)) < 0:
             has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
             raise IllegalAct(f"the pool has {has}")
@@ -137,6 +135,35 @@ class Negotiation(TextGame):
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
         perfect = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown)[0].offer if self.known else None
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
+
+    def best_response(self, seat: str, chances: Callable[[Any], Mapping[str, float]]) -> float:
+        """What best play earns this seat on this deal, on average over breakdown and the other side's `chances`.
+
+        Those are of its acts at what it sees (`bargaining.Facts`); it must not remember anything else.
+        """
+        (other,) = (each for each in self.seats if each != seat)
+        table = self.clone()
+
+        def answers(turn: int, offer: Triple | None) -> dict[bargaining.Answer, float]:
+            table.turns, table.offer = turn, offer
+            found = dict[bargaining.Answer, float]()
+            for act, p in chances(bargaining.Facts(other, turn, table.public(), table.private(other))).items():
+                read = self._read(act)
+                found[read] = found.get(read, 0.0) + p
+            return found
+
+        first = self.movers[0] == seat
+        return bargaining.best_response(self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers)
+
+    @staticmethod
+    def _read(act: str) -> bargaining.Answer:
+        """What a legal act says."""
+        match = ACT.fullmatch(act)
+        if match is None:
+            raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
+        if match[1] is None:
+            return "ACCEPT" if match[4] else "WALK"
+        return int(match[1]), int(match[2]), int(match[3])
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The same pool and own values, the other's once each of two, if private; and breakdown at different turns."""

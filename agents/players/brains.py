@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import BrainError
 from agents.names import nearest
-from agents.player import Brain, View
+from agents.player import Brain, Chances, View
 from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
 from agents.players.positions import begun, titled
 from agents.players.simple import FirstLegal, Random
@@ -65,11 +65,29 @@ class Scripted:
         return self.answer(view)
 
 
+class Stated(Scripted):
+    """One of them that can say how likely each of its acts is."""
+
+    def __init__(self, answer: StatedAnswer) -> None:
+        super().__init__(answer)
+        self.chances = answer.chances
+
+
+@runtime_checkable
+class StatedAnswer(Chances, Protocol):
+    """What answers a view, and says with which chances."""
+
+    def __call__(self, view: View) -> str:
+        """The act."""
+        ...
+
+
 def _own(name: str, games: str) -> Kind:
     """The row of players that come with their games."""
 
     def make(seed: int, game: Any, argument: None) -> Brain:
-        return Scripted(game.players[name](game, seed))
+        answer = game.players[name](game, seed)
+        return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
 
     def none(argument: str | None) -> None:
         if argument is not None:

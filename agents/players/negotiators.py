@@ -109,6 +109,10 @@ class Aspirer:
         seen = table(view)
         return settled(seen, self.aspiration(seen.turn, seen.left))
 
+    def chances(self, view: View) -> dict[str, float]:
+        """All on one act."""
+        return {self.act(view): 1.0}
+
 
 class Rubinstein:
     """As if the pool were a pie: Rubinstein's share of it, less by the risk of breakdown at each turn.
@@ -142,6 +146,12 @@ class Naive:
             return "ACCEPT"
         options = shares(seen.pool)
         return offer(options[self.rng.integers(len(options))])
+
+    def chances(self, view: View) -> dict[str, float]:
+        """Of accepting, and of each split."""
+        seen = table(view)
+        accepts, options = min(1.0, seen.offered / NAIVELY_SURE), shares(seen.pool)
+        return {"ACCEPT": accepts, **{offer(share): (1 - accepts) / len(options) for share in options}}
 
 
 class RandomExploiter:

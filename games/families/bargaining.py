@@ -12,11 +12,13 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from games.families.pools import Triple, frontier, rest, splits, worth
 
 Deal = tuple[int, int]
+Answer = Triple | Literal["ACCEPT", "WALK"]
+"""What a side does at its turn: it takes what is offered, leaves, or offers, asking for this share."""
 
 
 class Stage(NamedTuple):
@@ -91,6 +93,48 @@ def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> flo
     return min(math.dist(payoffs, deal) for deal in deals)
 
 
+def best_response(
+    pool: Triple,
+    own: Triple,
+    moves_first: bool,
+    turns: int,
+    breakdown: float,
+    chances: Callable[[int, Triple | None], Mapping[Answer, float]],
+) -> float:
+    """The most that a side with these values can earn on average from one who answers by chance, and that it knows.
+
+    `chances(turn, offer)`: those of what the other side does at `turn`, when this side asked for `offer` (None: it has
+    not asked yet), whatever went before. Backward induction over turns 0 to turns - 1 under the rules of
+    `subgame_perfect`; exact but for rounding.
+    """
+    goes_on = 1 - breakdown
+
+    @functools.cache
+    def offering(turn: int) -> float:
+        """By the best offer at this turn; 0 where it cannot be accepted any more."""
+        if turn + 1 == turns:
+            return 0.0
+        return (goes_on if turn else 1.0) * max(answered(turn + 1, share) for share in splits(pool))
+
+    def answered(turn: int, share: Triple) -> float:
+        """From asking for `share`, which the other side answers at this turn."""
+        said = chances(turn, share)
+        taken = said.get("ACCEPT", 0.0) * worth(own, share)
+        if turn + 1 == turns:
+            return taken
+        return taken + goes_on * sum(p * facing(turn + 1, ask) for ask, p in said.items() if isinstance(ask, tuple))
+
+    def facing(turn: int, ask: Triple) -> float:
+        """From moving at this turn, when the other side asks for `ask`."""
+        return max(float(worth(own, rest(pool, ask))), offering(turn))
+
+    if moves_first:
+        return offering(0)
+    return (
+        sum(p * facing(1, ask) for ask, p in chances(0, None).items() if isinstance(ask, tuple)) if turns > 1 else 0.0
+    )
+
+
 class Seen(Protocol):
     """What a player is shown when it is to move."""
 
@@ -100,17 +144,40 @@ class Seen(Protocol):
     def public(self) -> Mapping[str, Any]: ...
 
 
-def subgame_perfect_player(game: object, seed: int) -> Callable[[Seen], str]:
+class Facts(NamedTuple):
+    """What a side sees when it is to move, of a table that was set up to ask what it would do there."""
+
+    seat: str
+    turn: int
+    public: Mapping[str, Any]
+    private: Mapping[str, Any]
+
+
+class Rule(NamedTuple):
+    """A player without memory and without chance."""
+
+    act: Callable[[Seen], str]
+
+    def __call__(self, seen: Seen) -> str:
+        """Its act."""
+        return self.act(seen)
+
+    def chances(self, seen: Seen) -> dict[str, float]:
+        """All on that act."""
+        return {self.act(seen): 1.0}
+
+
+def subgame_perfect_player(game: object, seed: int) -> Rule:
     """Subgame-perfect play of `negotiation` with public values; it knows what it is shown, the seed changes nothing."""
-    return _perfect_act
+    return Rule(_perfect_act)
 
 
-def nash_bargaining_player(game: object, seed: int) -> Callable[[Seen], str]:
+def nash_bargaining_player(game: object, seed: int) -> Rule:
     """The Nash deal of `negotiation` with public values, offered and accepted, and whatever is as good as to talk on.
 
     To talk on is worth its own payoff in that deal, less by the risk of breakdown. The seed changes nothing.
     """
-    return _nash_act
+    return Rule(_nash_act)
 
 
 class _Table(NamedTuple):

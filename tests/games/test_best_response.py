@@ -1,0 +1,96 @@
+"""What best play earns in `negotiation`: by hand, by walking through the game itself, and beside theory."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.player import View
+from agents.players.brains import make_brain
+from games.families.bargaining import subgame_perfect
+from games.families.pools import frontier, instances
+from games.negotiation import Negotiation
+
+PANEL = ("subgame_perfect", "nash_bargaining", "conceder", "hard_liner", "fair_split", "naive")
+SMALL = [instance for instance in instances() if math.prod(count + 1 for count in instance[0]) <= 18]
+
+
+def walked(game, seat, brain):
+    """The same by going through every act of both sides in copies of the game; talks break down in none of them, and
+    what that costs is counted instead."""
+    if game.ended:
+        return game.payoffs()[seat]
+    mover = game.agent_selection
+    if mover == seat:
+        return max(after(game, act, seat, brain) for act in game.legal(seat))
+    info = game.infos[mover]
+    view = View(mover, game.turns, (), info["rules"], info["public"], info["private"], None)
+    return sum(p * after(game, act, seat, brain) for act, p in brain.chances(view).items() if p)
+
+
+def after(game, act, seat, brain):
+    """What is to be had once this act was made."""
+    risk = game.breakdown if game.turns and act.startswith("OFFER") else 0.0
+    copy = game.clone()
+    copy.step(act)
+    return (1 - risk) * walked(copy, seat, brain)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(SMALL), st.sampled_from(PANEL), st.sampled_from(Negotiation.seats),
+    st.integers(1, 3), st.sampled_from([0.0, 0.2]),
+)  # fmt: skip
+def test_it_is_the_most_that_any_acts_of_the_game_come_to(instance, name, seat, turns, breakdown):
+    game = Negotiation(values="public", max_turns=turns, breakdown=breakdown)
+    game.reset(seed=0, options={"instance": instance, "breaks_at": 0} if breakdown else {"instance": instance})
+    brain = make_brain(name, 0, game)
+    assert game.best_response(seat, brain.chances) == pytest.approx(walked(game, seat, brain))
+
+
+def test_by_hand():
+    """Pool 1 2 3, all worth 10: 4 0 2 to the opener, 1 3 1 to the responder; four turns, talks break down by .2.
+
+    A hard liner accepts 8 or more. To get 8 of 10 the responder needs at least hats (6) and two balls (2): the opener
+    is left a book and a ball, 6. To wait brings nothing, as the hard liner never comes down.
+    As the responder: the hard liner asks for at least 8, the book and two balls, 4 + 2 * 2. Accepting leaves two hats
+    and a ball, 3 * 2 + 1 = 7. Nothing that leaves it 8 is worth more than 7.
+    A fair splitter accepts 5: hats (6) for the responder leave the opener everything else, 4 + 6 = 10.
+    """
+    game = Negotiation(values="public", max_turns=4, breakdown=0.2)
+    game.reset(seed=0, options={"instance": ((1, 2, 3), ((4, 0, 2), (1, 3, 1)))})
+    assert game.best_response("opener", make_brain("hard_liner", 0, game).chances) == 6.0
+    assert game.best_response("responder", make_brain("hard_liner", 0, game).chances) == 7.0
+    assert game.best_response("opener", make_brain("fair_split", 0, game).chances) == 10.0
+
+
+@pytest.mark.parametrize(("turns", "breakdown"), [(2, 0.0), (4, 0.2), (5, 0.1)])
+def test_against_subgame_perfect_play_it_is_the_equilibrium(turns, breakdown):
+    for seed in range(40):
+        game = Negotiation(values="public", max_turns=turns, breakdown=breakdown)
+        game.reset(seed=seed)
+        brain = make_brain("subgame_perfect", 0, game)
+        deals = frontier(game.pool, *game.values.values())
+        first, second = subgame_perfect(deals, turns, breakdown)[0].offer
+        assert game.best_response("opener", brain.chances) == pytest.approx(first)
+        assert game.best_response("responder", brain.chances) == pytest.approx(second)
+
+
+def test_it_leaves_the_game_as_it_is():
+    game = Negotiation(values="public")
+    game.reset(seed=3)
+    before = (game.public(), game.turns, game.rng.bit_generator.state)
+    game.best_response("opener", make_brain("naive", 0, game).chances)
+    assert (game.public(), game.turns, game.rng.bit_generator.state) == before
+
+
+def test_a_game_knows_it_and_a_brain_with_a_memory_does_not_say_its_chances():
+    from agents.player import Chances
+    from games.contracts import BestResponse
+
+    game = Negotiation(values="public")
+    game.reset(seed=0)
+    assert isinstance(game, BestResponse)
+    assert all(isinstance(make_brain(name, 0, game), Chances) for name in PANEL)
+    assert not isinstance(make_brain("exploiter:fair_split", 0, Negotiation()), Chances)
