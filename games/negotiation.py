@@ -24,8 +24,9 @@ class Negotiation(TextGame):
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
     breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
-    anybody; values, "private" or "public", whether each seat is told the other's; opens, "opener" or "random": then
-    the seats are player_0 and player_1, and who moves first is drawn.
+    anybody; values, "private" or "public", whether each seat is told the other's; splits, "hidden" or "shown": then
+    each seat is shown the splits that waste nothing, and what they are worth (values must be public); opens,
+    "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn.
     reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
     the talks end by an offer at that turn (from 1; 0: at none).
     """
@@ -44,7 +45,8 @@ class Negotiation(TextGame):
 
     def __init__(
         self, *, items: Sequence[str] = ("books", "hats", "balls"), max_turns: int = 10, breakdown: float = 0.0,
-        values: Literal["private", "public"] = "private", opens: Literal["opener", "random"] = "opener", **options: Any
+        values: Literal["private", "public"] = "private", splits: Literal["hidden", "shown"] = "hidden",
+        opens: Literal["opener", "random"] = "opener", **options: Any
     ) -> None:  # fmt: skip
         names = [item for item in items if isinstance(item, str) and item and item == one_line(item)]
         if isinstance(items, str) or not len(items) == len(set(names)) == 3:
@@ -52,6 +54,9 @@ class Negotiation(TextGame):
         self.items, self.max_turns = tuple(items), whole_number("max_turns", max_turns, least=1)
         self.breakdown = number("breakdown", breakdown, below=1)
         self.known = choice("values", values, "private", "public") == "public"
+        self.shown = choice("splits", splits, "hidden", "shown") == "shown"
+        if self.shown and not self.known:
+            raise ValueError("splits: shown tells what splits are worth to the other side: values must be public")
         self.drawn = choice("opens", opens, "opener", "random") == "random"
         if self.drawn:
             self.seats = "player_0", "player_1"
@@ -97,9 +102,14 @@ class Negotiation(TextGame):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """What one item of each kind is worth to this seat, and what accepting is; None where no offer stands."""
-        own = self.values[seat]
-        return {"values": [*own], "offered": None if self.offer is None else worth(own, rest(self.pool, self.offer))}
+        """What one item of each kind is worth to this seat, and what accepting is; None where no offer stands.
+
+        And the splits that waste nothing, where they are shown: [what it takes, worth to it, to the other], best first.
+        """
+        own, other = self.values[seat], self.values[self.next_seat(seat)]
+        splits = {"splits": bargaining.efficient_splits(self.pool, own, other)} if self.shown else {}
+        offered = None if self.offer is None else worth(own, rest(self.pool, self.offer))
+        return {"values": [*own], "offered": offered, **splits}
 
     def legal(self, seat: str) -> list[str]:
         """Every offer of the pool, ACCEPT when an offer stands, WALK."""

@@ -133,7 +133,8 @@ class Rubinstein:
 class Naive:
     """Offers any split, all alike, and accepts with a chance that grows with what it is offered: offered / 8.
 
-    It reads no values but its own, when it accepts: noisy, and without skill.
+    Where it is shown splits, it offers one of these. It reads no values but its own, when it accepts: noisy, and
+    without skill.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -141,17 +142,33 @@ class Naive:
 
     def act(self, view: View) -> str:
         """ACCEPT or an OFFER."""
-        seen = table(view)
-        if self.rng.random() < seen.offered / NAIVELY_SURE:
+        if self.rng.random() < self.accepts(table(view)):
             return "ACCEPT"
-        options = shares(seen.pool)
-        return offer(options[self.rng.integers(len(options))])
+        offers = any_offer(view)
+        return offers[self.rng.integers(len(offers))]
 
     def chances(self, view: View) -> dict[str, float]:
         """Of accepting, and of each split."""
-        seen = table(view)
-        accepts, options = min(1.0, seen.offered / NAIVELY_SURE), shares(seen.pool)
-        return {"ACCEPT": accepts, **{offer(share): (1 - accepts) / len(options) for share in options}}
+        accepts, offers = self.accepts(table(view)), any_offer(view)
+        return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
+
+    def accepts(self, seen: Table) -> float:
+        """The chance of accepting what stands."""
+        return min(1.0, seen.offered / NAIVELY_SURE)
+
+
+class Novice(Naive):
+    """Knows how acts are written, and nothing else: offers any split, and a coin says whether it accepts."""
+
+    def accepts(self, seen: Table) -> float:
+        """One half, where there is something to accept."""
+        return 0.0 if seen.offer is None else 0.5
+
+
+def any_offer(view: View) -> list[str]:
+    """The offers that it is shown, or else all."""
+    shown = view.private.get("splits")
+    return [f"OFFER {share}" for share, *_ in shown] if shown else [offer(s) for s in shares(table(view).pool)]
 
 
 class RandomExploiter:
@@ -262,6 +279,7 @@ class AspirationExploiter:
 ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
 
 BRAINS: dict[str, Callable[[int], Brain]] = {
+    "novice": Novice,
     "naive": Naive,
     "rubinstein": Rubinstein,
     "exploiter:random": RandomExploiter,

@@ -52,6 +52,21 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
     return tuple(reversed(stages))
 
 
+def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
+    """The share that comes to this deal, own payoff first; of several, one that divides the fewest kinds."""
+    shares = (share for share in splits(pool) if (worth(own, share), worth(other, rest(pool, share))) == deal)
+    return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
+
+
+def efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
+    """Pareto-optimal splits: the share "a b c" that one side takes, its worth to it and the rest's to the other.
+
+    The best for the one side first; of shares that come to the same, one.
+    """
+    deals = frontier(pool, own, other)
+    return [("{} {} {}".format(*plain_share(pool, own, other, deal)), *deal) for deal in deals]
+
+
 @functools.lru_cache(maxsize=1024)
 def nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
     """The deals with the greatest product of payoffs: nearly always one."""
@@ -198,10 +213,8 @@ class _Table(NamedTuple):
         return frontier(self.pool, self.own, self.other)
 
     def offer(self, deal: Deal) -> str:
-        """The act that asks for this deal, own payoff first; of several, one that divides the fewest kinds."""
-        shares = (s for s in splits(self.pool) if (worth(self.own, s), worth(self.other, rest(self.pool, s))) == deal)
-        share = min(shares, key=lambda s: sum(0 < n < whole for n, whole in zip(s, self.pool, strict=True)))
-        return "OFFER {} {} {}".format(*share)
+        """The act that asks for this deal, own payoff first."""
+        return "OFFER {} {} {}".format(*plain_share(self.pool, self.own, self.other, deal))
 
 
 def _table(seen: Seen) -> _Table:

@@ -551,3 +551,40 @@ def test_means_that_theory_declares():
     assert ultimatum / len(deals) == Negotiation.theory["mean_ultimatum_joint_value"]
     mean = sum(sum(map(sum, one)) / len(one) for one in nash) / len(nash)
     assert mean == pytest.approx(Negotiation.theory["mean_nash_joint_value"])
+
+
+def test_the_splits_shown_are_those_that_waste_nothing():
+    """By hand: of pool 1 2 3 at values 4 0 2 and 1 3 1, hats are the other side's whatever is done. The rest is worth
+    4, 2, 2, 2 here and 1, 1, 1, 1 there, so it goes over book last: 10 for 6, then a ball less each, then the book."""
+    game = Negotiation(values="public", splits="shown")
+    game.reset(seed=0, options={"instance": ((1, 2, 3), ((4, 0, 2), (1, 3, 1)))})
+    assert game.private("opener")["splits"] == [
+        ("1 0 3", 10, 6), ("1 0 2", 8, 7), ("1 0 1", 6, 8), ("1 0 0", 4, 9), ("0 0 0", 0, 10)
+    ]  # fmt: skip
+    assert [(own, other) for _, own, other in game.private("responder")["splits"]] == [
+        (10, 0), (9, 4), (8, 6), (7, 8), (6, 10)
+    ]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(instances()))
+def test_every_split_shown_is_worth_what_it_says_and_nothing_is_better_for_both(instance):
+    game = Negotiation(values="public", splits="shown")
+    game.reset(seed=0, options={"instance": instance})
+    for seat, other in itertools.permutations(game.seats):
+        own, theirs = game.values[seat], game.values[other]
+        everything = {
+            (worth(own, s), worth(theirs, rest(game.pool, s)))
+            for s in itertools.product(*(range(n + 1) for n in game.pool))
+        }
+        best = {d for d in everything if not any(e != d and e[0] >= d[0] and e[1] >= d[1] for e in everything)}
+        shown = game.private(seat)["splits"]
+        assert {(mine, left) for _, mine, left in shown} == best
+        for share, mine, left in shown:
+            taken = tuple(map(int, share.split()))
+            assert (worth(own, taken), worth(theirs, rest(game.pool, taken))) == (mine, left)
+
+
+def test_splits_are_shown_only_where_values_are_public():
+    with pytest.raises(ValueError, match="values must be public"):
+        Negotiation(splits="shown")

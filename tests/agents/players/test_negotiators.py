@@ -70,7 +70,7 @@ def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
 
 
 def test_the_table():
-    assert set(BRAINS) == {*PREY, "naive", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
+    assert set(BRAINS) == {*PREY, "naive", "novice", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
 
 
 def test_brains_repeat_themselves_and_need_no_more_than_their_view():
@@ -91,7 +91,7 @@ def test_a_brain_may_play_match_after_match():
             game = Negotiation()
             game.reset(seed=seed)
             told = play(game, brains)
-            if "random" not in name and name != "naive":
+            if "random" not in name and name not in ("naive", "novice"):
                 game.reset(seed=seed)
                 assert told == play(game, {seat: BRAINS[name](0) for seat in game.seats})
 
@@ -148,6 +148,36 @@ def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_ea
         game.step(left)
         answers = [brain.act(view_of(game, "responder", 1)) for _ in range(2000)]
         assert answers.count("ACCEPT") / 2000 == pytest.approx(chance, abs=0.04)
+
+
+def test_the_novice_knows_how_acts_are_written_and_nothing_else():
+    """Half of what stands is accepted, whatever it is worth; offers are those that it is shown, or any."""
+    instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
+    for splits in ("hidden", "shown"):
+        game, brain = Negotiation(values="public", splits=splits), BRAINS["novice"](0)
+        game.reset(seed=0, options={"instance": instance})
+        opened = {brain.act(view_of(game, "opener", 0)) for _ in range(400)}
+        shown = {f"OFFER {share}" for share, *_ in game.private("opener").get("splits", ())}
+        assert opened == (shown or {f"OFFER {a} {b} {c}" for a in range(2) for b in range(3) for c in range(4)})
+        for offer in ("OFFER 1 2 3", "OFFER 0 0 0"):
+            game.reset(seed=0, options={"instance": instance})
+            game.step(offer)
+            answers = [brain.act(view_of(game, "responder", 1)) for _ in range(2000)]
+            assert answers.count("ACCEPT") / 2000 == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["naive", "novice"])
+@pytest.mark.parametrize("splits", ["hidden", "shown"])
+def test_chances_are_those_of_what_is_done(name, splits):
+    game = Negotiation(values="public", splits=splits)
+    game.reset(seed=5)
+    game.step(game.legal("opener")[7])
+    view, brain = view_of(game, "responder", 1), BRAINS[name](3)
+    chances = brain.chances(view)
+    counts = collections.Counter(brain.act(view) for _ in range(20_000))
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert all(counts[act] / 20_000 == pytest.approx(p, abs=0.015) for act, p in chances.items())
+    assert set(counts) <= set(chances)
 
 
 @pytest.mark.parametrize(("breakdown", "asks", "takes"), [(0.0, 5, 5), (0.2, 10 / 1.8, 8 / 1.8), (0.5, 20 / 3, 10 / 3)])
