@@ -19,12 +19,12 @@ from agents.errors import RoleError
 from agents.memory import Memory
 from agents.names import nearest
 from agents.player import View
-from agents.reply import Reply, ReplySpec, visible
+from agents.reply import TALK, Reply, ReplySpec, visible
 from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
-SYSTEM_VARIABLES = ("persona", "rules", "seat", "public", "private")
+SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
 
@@ -129,8 +129,8 @@ class Role(Part):
         return self.reply.write(action.strip(), public.strip())
 
     def _facts(self, view: View) -> dict[str, Any]:
-        facts = {"public": view.public, "private": view.private}
-        return {"persona": self.persona, "rules": self.reply.told(view.rules), "seat": view.seat, **facts}
+        facts = {"seat": view.seat, "public": view.public, "private": view.private}
+        return {"persona": self.persona, "rules": self.reply.told(view.rules), "talk": TALK in view.rules, **facts}
 
     def _render(self, field: str, text: str, variables: tuple[str, ...], values: Mapping[str, Any]) -> str:
         try:

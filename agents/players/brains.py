@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from agents.errors import BrainError
 from agents.names import nearest
 from agents.player import Brain, Chances, View
-from agents.players import bidders, guessers, matrix_players, negotiators, search, solved
+from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved
 from agents.players.positions import begun, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
@@ -110,6 +110,43 @@ def _for_games(makers: Mapping[str, Callable[[int], Brain]], games: Mapping[str,
     return {name: Kind(make, ", ".join(games[name]), games[name]) for name, make in makers.items()}
 
 
+NEGOTIATION = "negotiation"
+TALKATIVE = "talkative"
+BARGAINERS = (*negotiators.BRAINS, "nash_bargaining", "subgame_perfect")
+"""Who can argue in words, as `talkative:NAME`."""
+
+
+def _talkative(seed: int, game: Any, name: str) -> Brain:
+    """The same bargainer, but it says a few true words beside its acts, where the game lets it talk."""
+    brain = make_brain(name, seed, game)
+    return remarks.Talkative(brain, seed) if game.talk else brain
+
+
+def _bargainer(name: str | None) -> str:
+    """Who is to talk."""
+    if name not in BARGAINERS:
+        raise ValueError(
+            f"write {TALKATIVE}:NAME, NAME one of {', '.join(BARGAINERS)}{nearest(name or '', BARGAINERS)}"
+        )
+    return name
+
+
+def _unfit_to_talk(game: Any, name: str) -> str:
+    if game.name != NEGOTIATION:
+        return f"{TALKATIVE}:{_shown(name)} plays {NEGOTIATION}, not {game.name}"
+    kind, argument = _found(name, game)
+    return kind.unfit(game, argument)
+
+
+def talking(spec: str, game: Any) -> str:
+    """The spec of the same brain with remarks, where it has any to make in this game; else the spec as it is.
+
+    Remarks are asked for, by whoever wants words to be read or learned: a brain's plain name stays silent, so that
+    what is measured against it does not change.
+    """
+    return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
+
+
 BRAINS: Mapping[str, Kind] = {
     "random": Kind(Random, "listed acts", picks=True),
     "first_legal": Kind(FirstLegal, "listed acts", picks=True),
@@ -124,6 +161,7 @@ BRAINS: Mapping[str, Kind] = {
     **_for_games(bidders.BRAINS, bidders.GAMES),
     **_for_games(guessers.BRAINS, guessers.GAMES),
     **{name: _own(name, games) for name, games in OWN.items()},
+    TALKATIVE: Kind(_talkative, NEGOTIATION, read=_bargainer, unfit=_unfit_to_talk),
 }
 
 

@@ -13,11 +13,16 @@ from agents.names import nearest
 from agents.player import Act, Message, View
 from agents.reply import one_line, visible
 from agents.stream import Stream
+from games.contracts import Tells
 
 SHOWN = 40  # acts that are listed without being asked
 LISTED = 1000
 TALK_LENGTH = 400
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
+TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
+REFEREE = "referee"
+QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
+"""What could end a quotation before its end."""
 
 
 class HumanLeft(Exception):
@@ -25,10 +30,13 @@ class HumanLeft(Exception):
 
 
 class Human:
-    """Shows what the seat may know, and asks until the answer can be read as one of the legal acts."""
+    """Shows what the seat may know, and asks until the answer can be read as one of the legal acts.
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    A game that tells people in words is heard instead of its facts; acts have no numbers then, for no list is shown.
+    """
+
+    def __init__(self, console: Console, teller: Tells | None = None) -> None:
+        self.console, self.teller = console, teller
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
@@ -38,13 +46,16 @@ class Human:
         """Take one turn; HumanLeft at the end of the input."""
         if not self._begun:
             self._begun = True
-            self._say(f"You are {view.seat}. {HELP}", "bold")
-            self._say(view.rules)
-        show_messages(self.console, view.messages)
+            self._say(f"You are {view.seat}. {TOLD_HELP if self.teller else HELP}", "bold")
+            self._say(self.teller.introduction(view.seat) if self.teller else view.rules)
+        show_messages(self.console, view.messages, self.teller)
         self._say(f"\n— turn {view.turn + 1}, {view.seat} —", "bold")
-        for facts in view.public, view.private:
-            show_facts(self.console, facts)
-        self._list(view, SHOWN)
+        if self.teller:
+            self._say(self.teller.in_words(view.seat))
+        else:
+            for facts in view.public, view.private:
+                show_facts(self.console, facts)
+            self._list(view, SHOWN)
         action, talk = self._asked(view)
         written = f"{action} | {talk}" if talk else action
         return Act(written, written, talk, "", "stop")
@@ -61,21 +72,26 @@ class Human:
             written, _, talk = line.partition("|")
             written, talk = one_line(written, 4000), one_line(talk.replace("|", " "), TALK_LENGTH)
             if written in ("?", "help"):
-                self._say(HELP)
-                self._say(view.rules)
-                self._list(view, LISTED)
-            elif (act := read_act(written, view.legal)) is not None:
+                self._help(view)
+            elif (act := read_act(written, view.legal, numbered=not self.teller)) is not None:
                 return act, talk
             else:
                 self._say(
                     f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())} (? for help)", "red"
                 )
 
+    def _help(self, view: View) -> None:
+        self._say(TOLD_HELP if self.teller else HELP)
+        self._say(self.teller.introduction(view.seat) if self.teller else view.rules)
+        self._list(view, LISTED)
+        if self.teller:
+            self._say(self.teller.in_words(view.seat))
+
     def _list(self, view: View, most: int) -> None:
         if view.legal is None:
             self._say("Write any act that the rules allow.", "dim")
             return
-        numbers = _numbers(view.legal)
+        numbers = {} if self.teller else _numbers(view.legal)
         own = all(act.endswith(f" {number}") for number, act in numbers.items())
         places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
         labels = [places.get(act, "") + visible(act) for act in view.legal[:most]]
@@ -84,25 +100,37 @@ class Human:
             self._say(f"… and {len(view.legal) - most} more (? lists them)", "dim")
 
     def _say(self, text: str, style: str = "") -> None:
-        self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=True)
+        self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
 
 
-def read_act(written: str, legal: tuple[str, ...] | None) -> str | None:
+def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
     """The legal act that was written, or whose number was, else None; where none are listed, any text but ""."""
     if legal is None:
         return written or None
     by_name = {_folded(act): act for act in legal}
     if _folded(written) in by_name:
         return by_name[_folded(written)]
-    return _numbers(legal).get(written)
+    return _numbers(legal).get(written) if numbered else None
 
 
-def show_messages(console: Console, messages: tuple[Message, ...]) -> None:
-    """What is new, each line with its sender."""
+def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells | None = None) -> None:
+    """What is new, each line with its sender; what other seats did in words, where the game has them."""
     for message in messages:
-        console.print(
-            Text.assemble((f"{visible(message['sender'])}: ", "cyan"), visible(message["text"])), soft_wrap=True
-        )
+        words = in_words(message, teller) if teller else None
+        line = words or Text.assemble((f"{visible(message['sender'])}: ", "cyan"), visible(message["text"]))
+        console.print(line, soft_wrap=not (words and console.is_terminal))
+
+
+def in_words(message: Message, teller: Tells) -> Text | None:
+    """What another seat said and did: `They: "Deal?" They want 2 hats.`; None for the referee, and without words."""
+    act, _, talk = message["text"].partition("|")
+    did = teller.act_in_words(act) if message["sender"] != REFEREE else ""
+    if not did:
+        return None
+    said = one_line(talk, TALK_LENGTH).translate(QUOTES)
+    if not said:
+        return Text(visible(did))
+    return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {visible(did)}")
 
 
 def show_facts(console: Console, facts: Mapping[str, Any]) -> None:

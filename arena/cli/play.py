@@ -43,7 +43,8 @@ def play(
 ) -> None:
     """Play one match at the terminal.
 
-    WHO is human, a brain (arena list policies), a run folder, a model's name, or endpoint:MODEL.
+    WHO is human, a brain (arena list policies), a run folder, a model's name, or endpoint:MODEL. With a run, the game
+    has the options that the run was trained with; --option goes before them. Bargainers talk where the game lets them.
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
@@ -55,7 +56,8 @@ def play(
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
 
-    console, settings = PlainConsole(stderr=as_json), game_options(option or [])
+    console, given = PlainConsole(stderr=as_json), game_options(option or [])
+    settings = trained_options(game, seat or [], trust) | given
     table = make_game(game, settings)
     who = holders(table, seat or [])
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
@@ -66,6 +68,8 @@ def play(
     seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
     plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
+    if settings != given:
+        console.print(_plain(f"as the run was trained: {_typed(settings)}", "dim"), soft_wrap=True)
     # Ctrl-C is for the line that a person is at
     record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
     _show_end(console, table, [s for s in who if s not in others], record)
@@ -76,6 +80,27 @@ def play(
         print(json.dumps(record.to_json()))
     if record.status == "failed" and len(others) == len(who):
         raise typer.Exit(1)
+
+
+def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
+    """The options with which the first run of those seated was trained at this game, without its split; else {}."""
+    from os.path import expanduser
+
+    from arena.config.own_files import same_game
+    from arena.config.paths import RUN_WEIGHTS
+    from arena.evaluate.specs import read_spec
+    from arena.store.files import CONFIG
+
+    for who in (assignment.partition("=")[2].strip() for assignment in assignments):
+        match = RUN_WEIGHTS.fullmatch(who)
+        if match is None or not Path(expanduser(match["path"]), CONFIG).is_file():
+            continue
+        if experiment := read_spec(who, trust).experiment:
+            called = same_game(name, experiment)
+            for table in experiment.all_tables():
+                if table.game.name == called:
+                    return {key: value for key, value in table.game.options.items() if key != "split"}
+    return {}
 
 
 def make_game(name: str, options: dict[str, Any]) -> Any:
@@ -110,10 +135,12 @@ def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
 
 
 def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
-    """Everybody but the people, found, loaded and checked for their seats."""
+    """Everybody but the people, found, loaded and checked for their seats; brains that can argue in words do."""
+    from agents.players.brains import talking
+
     specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
     try:
-        loaded = dict(zip(specs, loader.load(*specs), strict=True))
+        loaded = dict(zip(specs, loader.load(*(talking(spec, game) for spec in specs)), strict=True))
     except ConfigError as error:
         slips = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
         raise ConfigError(f"{error}{nearest(slips[0], [HUMAN]) if slips else ''}") from None
@@ -126,13 +153,15 @@ def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contender
 def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchRecord) -> None:
     """What people have not read yet, or the whole match where nobody took part; and how it ended."""
     from agents.players.human import HumanLeft, show_messages
+    from games.contracts import Tells
 
+    teller = game if isinstance(game, Tells) else None
     if record.status == "failed":
         reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
         console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
         return
     if people:
-        show_messages(console, game.observe(people[0])["messages"])
+        show_messages(console, game.observe(people[0])["messages"], teller)
     else:
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
@@ -140,8 +169,32 @@ def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchR
             console.print(
                 _plain(f"not a legal act, {turn.seat} wrote: {turn.raw.strip() or '(nothing)'}", "dim"), soft_wrap=True
             )
+    if teller:
+        _show_epilogue(console, *teller.epilogue(people))
     payoffs = ", ".join(f"{seat} {value:+g}" for seat, value in record.payoffs.items())
     console.print(_plain(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
+
+
+def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
+    """What came of the match, as a table and in words; in a narrow terminal its cells break at blanks."""
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in rows[0]:
+        table.add_column(_plain(head, ""))
+    for row in rows[1:]:
+        table.add_row(*(_plain(cell, "") for cell in row))
+    if not console.is_terminal:
+        table.width = Measurement.get(console, console.options.update(width=10_000), table).maximum
+    console.print()
+    console.print(table, crop=False)
+    console.print(_plain(verdict, "bold"), soft_wrap=not console.is_terminal)
+
+
+def _typed(options: Mapping[str, Any]) -> str:
+    """Options as one types them."""
+    return ", ".join(f"{name}={json.dumps(value).strip(chr(34))}" for name, value in options.items())
 
 
 def _plain(text: str, style: str) -> Text:

@@ -20,6 +20,7 @@ from agents.role import Role
 from arena.errors import ConfigError
 from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
+from games.contracts import Tells
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -202,7 +203,7 @@ class HumanContender:
         """A player that asks whoever sits there."""
         from agents.players.human import Human
 
-        return Human(self.console)
+        return Human(self.console, game if isinstance(game, Tells) else None)
 
     def leave(self, player: SeatedPlayer) -> None:
         """Nothing is kept."""

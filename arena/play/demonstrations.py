@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agents.engines.loop import wait
-from agents.players.brains import make_brain
+from agents.players.brains import make_brain, talking
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, recalled, spoken
 from agents.players.simple import Recital
 from arena.chance import generator
@@ -41,10 +41,11 @@ class _Demonstrator(ModelContender):
     brain: str
 
     def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
-        """A player whose replies the brain writes, in the role's format."""
+        """A player whose replies the brain writes, in the role's format, with words where the game lets it talk."""
         policy, role = self.cast(plan.game, seat)
         place = chance(seed, plan, seat)
-        writer = demonstrator(make_brain(self.brain, number(place), game), role, policy.frame)
+        brain = make_brain(talking(self.brain, game), number(place), game)
+        writer = demonstrator(brain, role, policy.frame)
         return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", place, writer)
 
 
@@ -119,7 +120,7 @@ class Demonstrations:
                     if isinstance(contender, ModelContender) and seat in shown:
                         contender = _Demonstrator(contender.name, contender.engine, contender.cast, brain)
                     else:
-                        contender = BrainContender(brain, seating.role)
+                        contender = BrainContender(talking(brain, table.make_game()), seating.role)
                 contenders[seat] = contender
             return await play_one(plan, contenders, self.lineup.seed, self.lineup.limits)
 

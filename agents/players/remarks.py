@@ -1,0 +1,132 @@
+"""What a scripted negotiator says beside its act: short, varied, and true to its own values and to the act.
+
+A remark tells nothing but the speaker's own values, and only numbers that hold. It is drawn among all that is true
+in the situation, so that people and small models alike hear arguments and not one phrase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.player import Brain, View
+from agents.players.negotiators import WORTH, Triple, rest, table, worth
+
+LONGEST = 60
+"""Characters of a remark."""
+GOOD, POOR, LATE = 7, 4, 3
+"""The own value from which a deal is welcome and below which it is not; the turns left at which time is short."""
+
+
+class Situation(NamedTuple):
+    """What a speaker knows when it acts; shares are by kind."""
+
+    items: tuple[str, ...]
+    pool: Triple
+    values: Triple
+    """What one item of each kind is worth to the speaker."""
+    theirs: Triple | None
+    """What the other side's standing offer leaves to that side."""
+    asked: Triple | None
+    """The share that the speaker asks for now; None where it accepts."""
+    before: Triple | None
+    """The share that it asked for last."""
+    left: int
+    """Turns to the end, this one included."""
+
+    @property
+    def offered(self) -> int:
+        """What the standing offer is worth to the speaker; 0 where there is none."""
+        return worth(self.values, rest(self.pool, self.theirs)) if self.theirs is not None else 0
+
+    @property
+    def favourite(self) -> int | None:
+        """The kind that is worth more, each, than any other; None where two are."""
+        best = [kind for kind, value in enumerate(self.values) if value == max(self.values)]
+        return best[0] if len(best) == 1 else None
+
+
+def remark(seen: Situation, rng: np.random.Generator, said: frozenset[str] = frozenset()) -> str:
+    """A true remark that fits the act: one line of at most 60 characters without "|"; if possible not one of `said`."""
+    fit = [text for text in (_asking(seen) if seen.asked else _accepting(seen)) if _fits(text)]
+    fresh = [text for text in fit if text not in said] or fit
+    return fresh[int(rng.integers(len(fresh)))]
+
+
+def _fits(text: str) -> bool:
+    return len(text) <= LONGEST and "|" not in text and text.isprintable()
+
+
+def _accepting(seen: Situation) -> Iterator[str]:
+    yield "Agreed."
+    yield "Deal."
+    yield f"Agreed, that is {seen.offered} of {WORTH} to me."
+    if seen.offered >= GOOD:
+        yield "With pleasure!"
+        yield f"Gladly: {seen.offered} of {WORTH} is good for me."
+    elif seen.offered < POOR:
+        yield f"Only {seen.offered} of {WORTH} for me, but I take it."
+    if seen.favourite is not None and seen.theirs is not None and seen.theirs[seen.favourite] == 0:
+        yield f"Deal: I get all the {seen.items[seen.favourite]}, my favourites."
+
+
+def _asking(seen: Situation) -> Iterator[str]:
+    assert seen.asked is not None
+    own = worth(seen.values, seen.asked)
+    if seen.left == 1:
+        yield "Time is up, a pity."
+        return
+    yield f"That would be {own} of {WORTH} to me."
+    yield from _wants(seen, seen.asked)
+    if seen.theirs is None:
+        yield "Let us begin with this."
+        return
+    if seen.left <= LATE:
+        yield "Time is running out, take this."
+    if seen.offered < own:
+        yield f"Only {seen.offered} of {WORTH} for me? I want more."
+        yield "You leave me too little."
+    if seen.favourite is not None and seen.theirs[seen.favourite] == seen.pool[seen.favourite]:
+        yield f"You keep all the {seen.items[seen.favourite]}, my favourites."
+    if seen.before is not None and own < worth(seen.values, seen.before):
+        yield "I ask for less than before."
+        yield f"I come down to {own} of {WORTH}."
+    if seen.before == seen.asked:
+        yield "I stay with my offer."
+
+
+def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
+    """Which kinds matter to the speaker, and which it leaves."""
+    if seen.favourite is not None:
+        yield f"I care most about the {seen.items[seen.favourite]}."
+        yield f"One of the {seen.items[seen.favourite]} is {seen.values[seen.favourite]} of {WORTH} to me."
+    for item, count, value, share in zip(seen.items, seen.pool, seen.values, asked, strict=True):
+        if value == 0:
+            yield f"I have no use for the {item}."
+        if share == 0 and count > 1:
+            yield f"All the {item} are yours."
+
+
+class Talkative:
+    """A negotiator that says a few words beside its acts, which stay the same; they come from the seed."""
+
+    def __init__(self, brain: Brain, seed: int) -> None:
+        self.brain, self.rng = brain, np.random.default_rng((seed, 1))
+        self.said: frozenset[str] = frozenset()
+        self.before: Triple | None = None
+
+    def act(self, view: View) -> str:
+        """The brain's act, and a remark behind "|" where it offers or accepts."""
+        act = self.brain.act(view)
+        kind, _, numbers = act.partition(" ")
+        if kind not in ("OFFER", "ACCEPT"):
+            return act
+        seen, asked = table(view), tuple(map(int, numbers.split())) or None
+        items = tuple(view.public["items"])
+        situation = Situation(items, seen.pool, seen.values, seen.offer, asked, self.before, seen.left)
+        self.before = asked
+        words = remark(situation, self.rng, self.said)
+        self.said |= {words}
+        return f"{act} | {words}"

@@ -1,0 +1,187 @@
+"""A negotiation in plain words, for people: what there is to divide, what lies on the table, how it ended.
+
+All of it is pure: what a side must not know is not handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from games.families.bargaining import Answer, Deal
+from games.families.pools import WORTH, Triple, rest, worth
+
+PLURAL = re.compile(r"(?<=x|z)es$|(?<=ch|sh|ss)es$|(?<=[^su])s$")
+"""The ending that one thing of a kind does without, in kinds such as boxes, hats and glasses."""
+Rows = list[tuple[str, ...]]
+NOTHING = "nothing"
+
+
+class Side(NamedTuple):
+    """A negotiation as one of its sides may know it."""
+
+    items: tuple[str, ...]
+    pool: Triple
+    own: Triple
+    """What one item of each kind is worth to it."""
+    other: Triple | None
+    """The same of the other side, where it is known."""
+
+
+class Limits(NamedTuple):
+    """What may end the talks; `talk`: whether remarks are heard."""
+
+    turns: int
+    breakdown: float
+    talk: bool
+
+
+def one(item: str) -> str:
+    """The name of one thing of a kind: `books` is a `book`; other names as they are."""
+    return PLURAL.sub("", item)
+
+
+def counted(share: Triple, items: Sequence[str], last: str = " and ") -> str:
+    """A share as one says it: `1 book and 2 hats`."""
+    parts = [f"{n} {one(item) if n == 1 else item}" for n, item in zip(share, items, strict=True) if n]
+    return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or [NOTHING])
+
+
+def each(values: Triple, items: Sequence[str]) -> str:
+    """What one item of each kind is worth: `book 1, hat 3, ball 1`."""
+    return ", ".join(f"{one(item)} {value}" for item, value in zip(items, values, strict=True))
+
+
+def introduction(side: Side, limits: Limits, opens: bool) -> str:
+    """What there is to divide, what it is worth, how to type an act, with an example, and what ends the talks."""
+    items, pool, own = side.items, side.pool, side.own
+    theirs = f"{each(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
+    kind = max(range(3), key=lambda k: own[k] * pool[k])
+    share = tuple(count if k == kind else 0 for k, count in enumerate(pool))
+    offer = "OFFER {} {} {}".format(*share)
+    talk = f" Talk may follow after |, as in `{offer} | Deal?`." if limits.talk else ""
+    risk = f" An offer that answers an offer ends the talks with chance {limits.breakdown:g}."
+    return "\n".join(
+        [
+            f"You and another side divide {counted(pool, items)}.",
+            f"Worth to you, each: {each(own, items)}; all together {WORTH}.",
+            f"Worth to them, each: {theirs}",
+            f"Say what you would take, of {', '.join(items)} in this order: {offer} asks for {counted(share, items)}, "
+            f"worth {worth(own, share)} of {WORTH} to you, and leaves them {counted(rest(pool, share), items)}.",
+            f"ACCEPT takes what they offer; WALK ends the talks. No deal, nothing for anybody.{talk}",
+            f"{_turns(limits.turns)} in all, {'yours' if opens else 'theirs'} is the first."
+            f"{risk if limits.breakdown else ''}",
+        ]
+    )
+
+
+def done(answer: Answer, items: Sequence[str]) -> str:
+    """What the other side does by an act."""
+    if isinstance(answer, str):
+        return {"ACCEPT": "They accept.", "WALK": "They walk away."}[answer]
+    return f"They want {counted(answer, items)}."
+
+
+def on_the_table(side: Side, offer: Triple | None) -> str:
+    """What the other side offers, and what that is worth to whom."""
+    if offer is None:
+        return "No offer lies on the table yet."
+    left = rest(side.pool, offer)
+    gets = f"you would get {counted(left, side.items)}, worth {worth(side.own, left)} of {WORTH} to you"
+    theirs = f"; theirs would be worth {worth(side.other, offer)} to them" if side.other else ""
+    return f"They would take {counted(offer, side.items)}; {gets}{theirs}."
+
+
+def time_left(left: int, offered: bool, breakdown: float) -> str:
+    """How long the talks can go on from a turn, `left` turns before the end, at which an offer may stand."""
+    if left == 1:
+        return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
+    risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
+    return f"{_turns(left)} left, this one included.{risk}"
+
+
+def _turns(count: int) -> str:
+    return f"{count} turn{'s' if count > 1 else ''}"
+
+
+class Outcome(NamedTuple):
+    """An ended negotiation with all that was hidden; pairs are in the order of moving."""
+
+    seats: tuple[str, ...]
+    items: tuple[str, ...]
+    pool: Triple
+    values: tuple[Triple, Triple]
+    shares: tuple[Triple, Triple] | None
+    """What each side got, or would have got by the offer that lay on the table; None where there was no offer."""
+    deal: bool
+    why: str
+    """Why there is no deal: `they walked away`."""
+    best: int
+    nash: tuple[Deal, ...]
+    perfect: Deal | None
+    """Subgame-perfect play, where theory has one."""
+
+
+def called(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
+    """What to call the sides: `you` and `they` where one person reads, else by their seats."""
+    if len(people) != 1:
+        return {seat: seat for seat in seats}
+    return {seat: "you" if seat == people[0] else "they" for seat in seats}
+
+
+def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
+    """Heads, then lines: what each side got, what that was worth to it, and what theory would have given."""
+    heads = [seat if names[seat] == seat else f"{names[seat]} ({seat})" for seat in end.seats]
+    rows = [("", *heads, "together")]
+    if end.shares:
+        held = [counted(share, end.items, ", ") for share in end.shares]
+        rows.append(("got" if end.deal else "on the table", *held, ""))
+    got = _got(end)
+    rows += [
+        ("value per item", *(each(own, end.items) for own in end.values), ""),
+        ("value", *map(str, got), str(sum(got))),
+        ("best joint value", "", "", str(end.best)),
+        ("Nash bargaining", *_either(end.nash), " or ".join(dict.fromkeys(str(sum(deal)) for deal in end.nash))),
+    ]
+    if end.perfect:
+        rows.append(("subgame-perfect", *map(str, end.perfect), str(sum(end.perfect))))
+    return rows
+
+
+def verdict(end: Outcome, names: Mapping[str, str]) -> str:
+    """The end in a sentence or two, for the side that is called `you`, else for both."""
+    lines = []
+    if not end.deal:
+        lines.append(f"No deal: {end.why}.")
+        if end.shares:
+            would = (
+                f"{names[seat]} would get {counted(share, end.items)}, worth {worth(own, share)} of {WORTH}"
+                for seat, share, own in zip(end.seats, end.shares, end.values, strict=True)
+            )
+            lines.append(f"On the table lay: {'; '.join(would)}.")
+    me = next((place for place, seat in enumerate(end.seats) if names[seat] == "you"), None)
+    got = _got(end)
+    if me is None:
+        first, second = end.seats
+        told = [f"{first} got {got[0]} of {WORTH}, {second} {got[1]}"]
+        told += [f"{who} would have given {first} {a}, {second} {b}" for who, (a, b) in _theories(end)]
+    else:
+        told = [f"You got {got[me]} of {WORTH}"]
+        told += [f"{who} would have given you {d[me]}, the other side {d[1 - me]}" for who, d in _theories(end)]
+    return "\n".join([*lines, "; ".join(told) + "."])
+
+
+def _got(end: Outcome) -> list[int]:
+    if not (end.deal and end.shares):
+        return [0, 0]
+    return [worth(own, share) for own, share in zip(end.values, end.shares, strict=True)]
+
+
+def _theories(end: Outcome) -> list[tuple[str, Sequence[object]]]:
+    perfect: list[tuple[str, Sequence[object]]] = [("subgame-perfect play", end.perfect)] if end.perfect else []
+    return [("Nash", _either(end.nash)), *perfect]
+
+
+def _either(deals: Sequence[Deal]) -> list[str]:
+    return [" or ".join(map(str, side)) for side in zip(*deals, strict=True)]
