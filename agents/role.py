@@ -121,12 +121,12 @@ class Role(Part):
         """Reads any text at all as a reply in this role's format."""
         return self.reply.parse(text, self.sampling.stop)
 
-    def write(self, game_text: str) -> str:
-        """What a player of this role writes for the game to get `ACT` or `ACT | talk`."""
+    def write(self, game_text: str, talk: bool = True) -> str:
+        """What a player of this role writes for the game to get `ACT` or `ACT | talk`; the act alone without `talk`."""
         if self.reply.format == "whole":
             return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
-        return self.reply.write(action.strip(), public.strip())
+        return self.reply.write(action.strip(), public.strip() if talk else "")
 
     def _facts(self, view: View) -> dict[str, Any]:
         facts = {"seat": view.seat, "public": view.public, "private": view.private}

@@ -129,10 +129,15 @@ def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Wri
 
 
 def demonstrator(brain: Brain, role: Role, frame: ChatFrame) -> Writer:
-    """Replies written by a brain, as if the policy had sampled them: what imitation learns from."""
+    """Replies written by a brain, as if the policy had sampled them: what imitation learns from.
+
+    Its talk is left out where the role has no tokens for it, for the policy's own would be cut there.
+    """
 
     async def write(view: View, request: Request) -> Completion:
-        return spoken(frame, role.write(brain.act(view)))
+        text = brain.act(view)
+        reply = spoken(frame, role.write(text))
+        return reply if len(reply.ids) <= request.max_tokens else spoken(frame, role.write(text, talk=False))
 
     return write
 

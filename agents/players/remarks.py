@@ -78,16 +78,18 @@ def _asking(seen: Situation) -> Iterator[str]:
     if seen.left == 1:
         yield "Time is up, a pity."
         return
-    yield f"That would be {own} of {WORTH} to me."
+    yield f"That is worth {own} of {WORTH} to me."
     yield from _wants(seen, seen.asked)
     if seen.theirs is None:
         yield "Let us begin with this."
         return
     if seen.left <= LATE:
         yield "Time is running out, take this."
-    if seen.offered < own:
+    if seen.offered < min(own, GOOD):
         yield f"Only {seen.offered} of {WORTH} for me? I want more."
         yield "You leave me too little."
+    elif seen.offered < own:
+        yield f"Close: {seen.offered} of {WORTH} for me. I want a little more."
     if seen.favourite is not None and seen.theirs[seen.favourite] == seen.pool[seen.favourite]:
         yield f"You keep all the {seen.items[seen.favourite]}, my favourites."
     if seen.before is not None and own < worth(seen.values, seen.before):
@@ -99,9 +101,13 @@ def _asking(seen: Situation) -> Iterator[str]:
 
 def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
     """Which kinds matter to the speaker, and which it leaves."""
-    if seen.favourite is not None:
-        yield f"I care most about the {seen.items[seen.favourite]}."
-        yield f"One of the {seen.items[seen.favourite]} is {seen.values[seen.favourite]} of {WORTH} to me."
+    best = seen.favourite
+    if best is not None:
+        yield f"I care most about the {seen.items[best]}."
+        yield f"Each of the {seen.items[best]} is worth {seen.values[best]} to me."
+        if asked[best] == seen.pool[best]:
+            left = (item for item, share in zip(seen.items, asked, strict=True) if share == 0)
+            yield from (f"I take the {seen.items[best]}, you take the {item}." for item in left)
     for item, count, value, share in zip(seen.items, seen.pool, seen.values, asked, strict=True):
         if value == 0:
             yield f"I have no use for the {item}."

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from arena.records import MatchRecord
 
 HUMAN = "human"
+NARROWEST = 36
+"""Columns of a terminal in which a table of three short columns can be read."""
 
 
 def play(
@@ -176,16 +178,16 @@ def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchR
 
 
 def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
-    """What came of the match, as a table and in words; in a narrow terminal its cells break at blanks."""
+    """What came of the match, as a table and in words; in a narrow terminal its cells fold, then its lines."""
     from rich.measure import Measurement
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for head in rows[0]:
-        table.add_column(_plain(head, ""))
+    for place, head in enumerate(rows[0]):
+        table.add_column(_plain(head, ""), overflow="fold", no_wrap=not place)
     for row in rows[1:]:
         table.add_row(*(_plain(cell, "") for cell in row))
-    if not console.is_terminal:
+    if not console.is_terminal or console.width < NARROWEST:
         table.width = Measurement.get(console, console.options.update(width=10_000), table).maximum
     console.print()
     console.print(table, crop=False)

@@ -132,8 +132,7 @@ def called(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
 
 def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
     """Heads, then lines: what each side got, what that was worth to it, and what theory would have given."""
-    heads = [seat if names[seat] == seat else f"{names[seat]} ({seat})" for seat in end.seats]
-    rows = [("", *heads, "together")]
+    rows = [("", *(names[seat] for seat in end.seats), "sum")]
     if end.shares:
         held = [counted(share, end.items, ", ") for share in end.shares]
         rows.append(("got" if end.deal else "on the table", *held, ""))
