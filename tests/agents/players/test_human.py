@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from agents.player import Message, View
+from agents.player import Message, Tells, View
 from agents.players.human import SHOWN, Human, HumanLeft, read_act
 
 LEGAL = ("PASS", "BET 2", "BET 3")
@@ -18,11 +18,11 @@ def view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
     return View("first", turn, told, "The rules.", public or {}, private or {}, legal)
 
 
-def at_terminal(monkeypatch, typed, *views):
+def at_terminal(monkeypatch, typed, *views, teller=None):
     """The acts of a person who types this, and the screen."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed) if isinstance(typed, str) else typed)
     screen = io.StringIO()
-    human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False))
+    human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False), teller)
 
     async def play():
         return [await human.act(seen) for seen in views]
@@ -120,3 +120,55 @@ def test_acts_keep_the_numbers_they_have(monkeypatch):
     assert act.action == "PLAY 7" and "'1' is not a legal act" in screen and "1. " not in screen
     assert read_act("2", ("PASS", "BET 2", "BET 3")) == "BET 2" and read_act("1", ("PASS", "BET 2")) == "PASS"
     assert read_act("2", ("LOW 1", "HIGH 2")) == "HIGH 2"
+
+
+EVIL = "\x1b[2J[red]x[/red]\u202egnol\r\nreferee: you win"
+
+
+class Teller:
+    """A game in words, some of them hostile."""
+
+    def introduction(self, seat):
+        return f"Welcome, {seat}. {EVIL}"
+
+    def in_words(self, seat):
+        return f"Before you lies much. {EVIL}"
+
+    def act_in_words(self, act):
+        return f"They bet {act.split()[1]}." if act.startswith("BET") else ""
+
+    def epilogue(self, people):
+        return [], ""
+
+
+def test_a_game_with_words_is_heard_instead_of_its_facts(monkeypatch):
+    assert isinstance(Teller(), Tells) and not isinstance(object(), Tells)
+    _, screen = at_terminal(
+        monkeypatch, "1\npass\n?\nbet 2\n", view(public={"pot": 2}),
+        view(2, [("second", "BET 3 | ha"), ("second", "FOLD | ho"), ("referee", "BET 9 | fine")]), teller=Teller(),
+    )  # fmt: skip
+    assert "Welcome, first." in screen and screen.count("Before you lies much.") == 3
+    assert "The rules." not in screen and "pot" not in screen
+    assert "'1' is not a legal act" in screen  # no numbers stand beside the acts
+    assert 'They: "ha" They bet 3.' in screen
+    assert "second: FOLD | ho" in screen and "referee: BET 9 | fine" in screen
+    assert "PASS   BET 2   BET 3" in screen and "1. PASS" not in screen
+    assert not set(screen) & set("\x1b\r\u202e") and "[red]x[/red]" in screen
+
+
+def test_nobody_gets_out_of_quotation_marks(monkeypatch):
+    talk = 'no" They accept. "|“x” ＂\x1b]0;y\x07\u202e\nreferee: won'
+    _, screen = at_terminal(monkeypatch, "1\npass\n", view(messages=[("second", f"BET 3 | {talk}")]), teller=Teller())
+    (line,) = [line for line in screen.splitlines() if line.startswith("They")]
+    assert line.count('"') == 2 and line.endswith('" They bet 3.') and not set(line) & set("“”＂\x1b\x07\u202e")
+    assert "referee: won" in line
+    _, screen = at_terminal(
+        monkeypatch, "pass\n", view(messages=[("second", "BET 3 | " + "x" * 10**6)]), teller=Teller()
+    )
+    assert max(map(len, screen.splitlines())) < 500
+
+
+@pytest.mark.parametrize("typed", ["", "1\n\n?\n| talk\n", "9" * 10_000 + "\n"])
+def test_the_end_of_input_leaves_a_game_with_words_too(monkeypatch, typed):
+    left, _ = at_terminal(monkeypatch, typed, view(), teller=Teller())
+    assert isinstance(left, HumanLeft)

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import sys
@@ -13,7 +14,9 @@ import pytest
 
 from arena.records import MatchRecord
 from tests.agents.server import Server, completion, says
-from tests.arena.tiny import arena, refused
+from tests.arena.tiny import arena, refused, unbroken
+
+__all__ = ["unbroken"]
 
 KUHN = ["--game", "kuhn_poker"]
 PLAY = [*KUHN, "--seat", "0=cfr", "--seat", "1=cfr"]
@@ -50,6 +53,65 @@ def test_a_person_plays(monkeypatch, tmp_path):
         "first": "human",
         "second": "random",
     }
+
+
+BARGAIN = ["--game", "negotiation", "--option", "values=public", "--seat", "0=human", "--seat", "1=nash_bargaining"]
+
+
+def test_a_person_bargains(monkeypatch):
+    """Seed 7: 4 books, 1 hat, 2 balls at (0, 6, 2) and (1, 0, 3); best is the hat against all else, (6, 10)."""
+    typing(monkeypatch, "5\nOFFER 0 1 3\nOFFER 0 1 2 | please\naccept\n")
+    told = arena("play", *BARGAIN, "--seed", "7")
+    assert told.code == 0, told
+    for line in (
+        "You and another side divide 4 books, 1 hat and 2 balls.",
+        "Worth to you, each: book 0, hat 6, ball 2; all together 10.",
+        "Worth to them, each: book 1, hat 0, ball 3.",
+        "'5' is not a legal act",
+        "'OFFER 0 1 3' is not a legal act",
+        "You got 6 of 10; Nash would have given you 6, the other side 10; "
+        "subgame-perfect play would have given you 10, the other side 4.",
+    ):
+        assert line in told.out, line
+    lines = [line.rstrip() for line in told.out.splitlines()]
+    (heard,) = [line for line in lines if line.startswith("> They: ")]
+    assert re.fullmatch('> They: "[^"]+" They want 4 books and 2 balls.', heard)
+    rows = [re.split("  +", line) for line in lines]
+    for row in (["got", "1 hat", "4 books, 2 balls"], ["value", "6", "10", "16"], ["best joint value", "16"],
+                ["Nash bargaining", "6", "10", "16"], ["subgame-perfect", "10", "4", "14"]):  # fmt: skip
+        assert row in rows
+    assert "payoffs: opener +6, responder +10" in lines
+
+
+def test_bargainers_talk_only_where_the_game_lets_them(monkeypatch):
+    public = []
+    for talk in ("true", "false"):
+        typing(monkeypatch, "OFFER 0 1 2 | please\naccept\n")
+        told = arena("play", *BARGAIN, "--seed", "7", "--option", f"talk={talk}", "--json")
+        row = json.loads(told.out)
+        assert row["seats"]["responder"]["policy"] == ("talkative:" if talk == "true" else "") + "nash_bargaining"
+        public.append(row["turns"][1]["public"])
+        assert row["turns"][1]["action"].startswith("OFFER 4 0 2") and "You got 6 of 10" in told.err
+        assert ("Talk may follow" in told.err) == (talk == "true")
+    assert public[0] and public[1] == ""
+
+
+def test_no_deal_is_told_with_what_lay_on_the_table(monkeypatch):
+    typing(monkeypatch, "OFFER 0 1 2\nwalk\n")
+    told = arena("play", *BARGAIN, "--seed", "7")
+    assert "No deal: you walked away." in told.out
+    assert "On the table lay: you would get 1 hat, worth 6 of 10; they would get 4 books and 2 balls" in told.out
+
+
+def test_a_run_is_played_as_it_was_trained(monkeypatch, unbroken):
+    """Its options, and those that are given before them."""
+    for given in ([], ["--option", "max_turns=2"]):
+        typing(monkeypatch, "walk\n")
+        told = arena("play", "--game", "negotiation", "--seat", "0=human", "--seat", f"1={unbroken}", *given, "--json")
+        assert told.code == 0, told
+        options = {"illegal": "retry", "max_turns": 2 if given else 4, "talk": False}
+        assert json.loads(told.out)["options"] == options
+        assert f"as the run was trained: illegal=retry, max_turns={options['max_turns']}, talk=false" in told.err
 
 
 def test_json_keeps_talk_apart(monkeypatch):
@@ -136,6 +198,38 @@ def test_at_a_real_terminal(key):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         os.close(terminal)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+@pytest.mark.parametrize(("columns", "no_color"), [(40, ""), (12, "1")])
+def test_a_deal_at_a_narrow_terminal(columns, no_color):
+    """Words break at blanks, nothing is cut; a stranger's line of every kind is asked again."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ |= {"COLUMNS": str(columns), "TERM": "xterm"} | ({"NO_COLOR": no_color} if no_color else {})
+        os.execv(sys.executable, [sys.executable, "-m", "arena", "play", *BARGAIN, "--seed", "7"])
+    screen = b""
+    try:
+        for typed in (b"\x1b[A\xff\xfe\n", b"x" * 3000 + b"\n", b"OFFER 0 1 2 | \xe2\x80\xaeno\n", b"accept\n"):
+            screen += read_until(terminal, b"> ")
+            os.write(terminal, typed)
+        screen += read_until(terminal, b"payoffs: ")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        child = 0
+    finally:
+        if child:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        os.close(terminal)
+    words = " ".join(re.sub(rb"\x1b\[[\d;]*m", b"", screen).decode("utf-8", "replace").split())
+    assert "Traceback" not in words and "…" not in words.split("There is a deal")[1]
+    for told in (
+        "You and another side divide 4 books, 1 hat and 2 balls.",
+        "You got 6 of 10; Nash would have given you",
+    ):
+        assert told in words
+    for name in ("value per item", "best joint value", "Nash bargaining", "subgame-perfect"):
+        assert name in words
 
 
 def read_until(terminal, wanted, seconds=60, again=b""):

@@ -1,0 +1,208 @@
+"""Remarks of scripted negotiators: short, true, varied, from the seed; and they change no act."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.errors import BrainError
+from agents.player import View
+from agents.players.brains import BARGAINERS, check_brain, make_brain, talking
+from agents.players.remarks import LONGEST, Situation, remark
+from games.families.pools import instances, rest, worth
+from games.kuhn_poker import KuhnPoker
+from games.negotiation import Negotiation
+
+ITEMS = ("books", "hats", "balls")
+INSTANCES = st.integers(0, len(instances()) - 1).map(lambda number: instances()[number])
+SEEDS = st.integers(0, 2**32 - 1)
+CLAIMS = {
+    r"I care most about the (\w+)\.": "favourite",
+    r"Each of the (\w+) is worth (\d+) to me\.": "each",
+    r"I take the (\w+), you take the (\w+)\.": "swap",
+    r"I have no use for the (\w+)\.": "useless",
+    r"All the (\w+) are yours\.": "given",
+    r"You keep all the (\w+), my favourites\.": "kept",
+    r"Deal: I get all the (\w+), my favourites\.": "won",
+    r"That is worth (\d+) of 10 to me\.": "own",
+    r"I come down to (\d+) of 10\.": "lower",
+    r"I ask for less than before\.": "less",
+    r"I stay with my offer\.": "same",
+    r"Only (\d+) of 10 for me\? I want more\.": "offered",
+    r"Close: (\d+) of 10 for me\. I want a little more\.": "offered",
+    r"Only (\d+) of 10 for me, but I take it\.": "offered",
+    r"Agreed, that is (\d+) of 10 to me\.": "offered",
+    r"Gladly: (\d+) of 10 is good for me\.": "offered",
+    r"You leave me too little\.": "little",
+    r"Time is running out, take this\.": "late",
+    r"Time is up, a pity\.": "last",
+    r"Let us begin with this\.": "first",
+    r"With pleasure!|Agreed\.|Deal\.": "taken",
+}
+"""All that can be said, and what it claims."""
+
+
+def holds(text, seen):
+    """Whether what was said is so; fails for words that nobody knows."""
+    (found,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
+    kind, told = found
+    pool, values = seen.pool, seen.values
+    which = [ITEMS.index(word) for word in told.groups() if word in ITEMS]
+    number = next((int(word) for word in told.groups() if word.isdigit()), None)
+    own = worth(values, seen.asked) if seen.asked is not None else None
+    before = worth(values, seen.before) if seen.before is not None else None
+    offered = 0 if seen.theirs is None else worth(values, rest(pool, seen.theirs))
+    best = [k for k in range(3) if all(values[k] > values[other] for other in range(3) if other != k)]
+    if kind in ("favourite", "each", "kept", "won", "swap"):
+        assert which[:1] == best
+    return {
+        "favourite": lambda: True,
+        "each": lambda: values[which[0]] == number,
+        "swap": lambda: seen.asked[which[0]] == pool[which[0]] and seen.asked[which[1]] == 0,
+        "useless": lambda: values[which[0]] == 0,
+        "given": lambda: seen.asked[which[0]] == 0,
+        "kept": lambda: seen.theirs[which[0]] == pool[which[0]],
+        "won": lambda: seen.asked is None and seen.theirs[which[0]] == 0,
+        "own": lambda: number == own,
+        "lower": lambda: number == own < before,
+        "less": lambda: own < before,
+        "same": lambda: seen.asked == seen.before,
+        "offered": lambda: number == offered,
+        "little": lambda: offered < own,
+        "late": lambda: seen.left <= 3,
+        "last": lambda: seen.left == 1,
+        "first": lambda: seen.theirs is None,
+        "taken": lambda: seen.asked is None,
+    }[kind]()
+
+
+def view_of(game):
+    seat = game.agent_selection
+    info = game.infos[seat]
+    return View(seat, game.turns, game.observe(seat)["messages"], info["rules"], info["public"], info["private"],
+                tuple(info["legal"]))  # fmt: skip
+
+
+def played(names, seeds, instance, **options):
+    """The views and texts of a match between brains."""
+    game = Negotiation(values="public", **options)
+    game.reset(seed=0, options={"instance": instance})
+    brains = {seat: make_brain(name, seed, game) for seat, name, seed in zip(game.seats, names, seeds, strict=True)}
+    told = []
+    while not game.ended:
+        view = view_of(game)
+        told.append((view, brains[view.seat].act(view)))
+        game.step(told[-1][1])
+    return told, game.payoffs()
+
+
+@settings(max_examples=200, deadline=None)
+@given(INSTANCES, st.tuples(st.sampled_from(BARGAINERS[:6]), st.sampled_from(BARGAINERS)), st.tuples(SEEDS, SEEDS),
+       st.integers(1, 6))  # fmt: skip
+def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, turns):
+    plain, payoffs = played(names, seeds, instance, max_turns=turns)
+    talk, same = played([f"talkative:{name}" for name in names], seeds, instance, max_turns=turns)
+    assert [text.partition(" | ")[0] for _, text in talk] == [text for _, text in plain] and same == payoffs
+    before, heard = {}, {}
+    for view, text in talk:
+        act, _, words = text.partition(" | ")
+        assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
+        asked = tuple(map(int, act.split()[1:])) or None
+        facts = view.public
+        theirs = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
+        pool, values = tuple(facts["pool"]), tuple(view.private["values"])
+        seen = Situation(ITEMS, pool, values, theirs, asked, before.get(view.seat), facts["turns_left"])
+        assert holds(words, seen), (words, seen)
+        before[view.seat] = asked
+        heard.setdefault(view.seat, []).append(words)
+
+
+@settings(max_examples=300, deadline=None)
+@given(INSTANCES, st.data(), SEEDS)
+def test_every_situation_has_words(instance, data, seed):
+    """Also ones that no brain gets into; and what was said is said again only when nothing else is left."""
+    pool, (own, _) = instance
+    share = st.tuples(*(st.integers(0, count) for count in pool))
+    theirs, asked = data.draw(st.none() | share), data.draw(share)
+    asked = asked if theirs is None or data.draw(st.booleans()) else None
+    seen = Situation(ITEMS, pool, own, theirs, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
+    rng, said = np.random.default_rng(seed), []
+    for _ in range(30):
+        said.append(remark(seen, rng, frozenset(said)))
+        assert holds(said[-1], seen), (said[-1], seen)
+    assert len(set(said)) == len(set(said[: len(set(said))]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
+def test_names_of_items_break_nothing(instance, seed, names):
+    pool, (own, _) = instance
+    for asked, theirs in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
+        words = remark(Situation(tuple(names), pool, own, theirs, asked, pool, 5), np.random.default_rng(seed))
+        assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
+
+
+def test_the_other_sides_values_are_not_told():
+    """The same words whatever the other side values, where the acts are the same."""
+    pool, own = (1, 2, 3), (1, 3, 1)
+    others = [two for where, (one, two) in instances() if (where, one) == (pool, own)]
+    said = set()
+    for other in others:
+        game = Negotiation(values="public")
+        game.reset(seed=0, options={"instance": (pool, (own, other))})
+        said.add(make_brain("talkative:conceder", 5, game).act(view_of(game)))
+    assert len(others) > 1 and len(said) == 1
+
+
+def test_people_hear_something_new():
+    """Over many matches dozens of remarks; in one match hardly any twice."""
+    said, repeated, total = set(), 0, 0
+    for seed in range(60):
+        told, _ = played(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
+        for place in range(2):
+            words = [text.partition(" | ")[2] for _, text in told[place::2]]
+            repeated, total = repeated + len(words) - len(set(words)), total + len(words)
+            said |= set(words)
+    assert len(said) > 40 and repeated < total / 10
+
+
+def test_the_seed_decides_what_is_said():
+    told = {seed: played(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
+    again = {seed: played(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
+    assert told == again and len(set(told.values())) > 2
+
+
+def test_where_talk_is_off_nothing_is_said():
+    names = ["talkative:naive", "talkative:conceder"]
+    silent, _ = played(names, (1, 2), instances()[9], talk=False)
+    plain, _ = played(["naive", "conceder"], (1, 2), instances()[9], talk=False)
+    assert silent == plain and not any("|" in text for _, text in silent)
+
+
+def test_who_talks():
+    public, private, silent = Negotiation(values="public"), Negotiation(), Negotiation(talk=False)
+    assert talking("conceder", private) == "talkative:conceder"
+    assert talking("nash_bargaining", public) == "talkative:nash_bargaining"
+    assert talking("conceder", silent) == "conceder" and talking("random", private) == "random"
+    assert talking("cfr", KuhnPoker()) == "cfr" and talking("runs/latest", private) == "runs/latest"
+    for name in BARGAINERS:
+        check_brain(f"talkative:{name}", public, "opener")
+
+
+@pytest.mark.parametrize(
+    ("spec", "game", "says"),
+    [
+        ("talkative", Negotiation(), "brain 'talkative': write talkative:NAME, NAME one of naive, rubin"),
+        ("talkative:concedr", Negotiation(), "did you mean 'conceder'?"),
+        ("talkative:random", Negotiation(), "write talkative:NAME"),
+        ("talkative:nash_bargaining", Negotiation(), "nash_bargaining plays negotiation with public values"),
+        ("talkative:conceder", KuhnPoker(), "talkative:conceder plays negotiation, not kuhn_poker"),
+    ],
+)
+def test_who_does_not(spec, game, says):
+    with pytest.raises(BrainError, match=re.escape(says)):
+        make_brain(spec, 0, game)
+    with pytest.raises(BrainError, match=re.escape(says)):
+        check_brain(spec, game)

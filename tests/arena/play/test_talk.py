@@ -1,0 +1,92 @@
+"""Talk as an option of the game: it is demonstrated, learned, heard by the other seat and kept in the log."""
+
+import asyncio
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.players.brains import make_brain
+from agents.players.model import ChatPlayer, demonstrator
+from agents.role import load_role
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.records import Seating
+from arena.store.reader import RunReader
+from games.negotiation import Negotiation
+from tests.arena.babble import FRAME
+from tests.arena.learn.test_shown import said, started
+from tests.arena.tiny import arena
+
+ACT = re.compile(r"(OFFER \d \d \d|ACCEPT)( \| \S.{0,58}\S)?")
+ROLES = ("seats.opener.role=opener", "seats.responder.role=responder", "seats.responder.policy=shared")
+
+
+def demonstrated(folder: Path, *settings: str, brain: str = "conceder") -> list[str]:
+    lab = started(folder, "game.options.max_turns=4", *settings)
+    return [text for sample in lab.parts.demonstrations.by_brains("shared", 0, [brain], 12) for text in said(sample)]
+
+
+def test_what_is_imitated_talks_where_the_game_does(tmp_path: Path) -> None:
+    """The same acts either way."""
+    talk = demonstrated(tmp_path / "talk", *ROLES, "game.options.talk=true")
+    silent = demonstrated(tmp_path / "silent", *ROLES, "game.options.talk=false")
+    assert all((found := ACT.fullmatch(text)) and found[2] for text in talk), talk
+    assert [text.partition(" | ")[0] for text in talk] == silent
+    assert not any("|" in text for text in silent) and len(set(talk)) > len(set(silent))
+
+
+def test_a_role_without_tokens_for_talk_is_not_shown_any(tmp_path: Path) -> None:
+    """`nano_opener` writes 8 tokens: more would be cut in its own play."""
+    for text in demonstrated(tmp_path / "run", "game.options.talk=true", "seats.responder.policy=shared"):
+        assert ACT.fullmatch(text) and len(FRAME.encode(text)) < 8, text
+
+
+@pytest.mark.parametrize("name", ["opener", "responder"])
+def test_the_roles_have_room_for_every_remark(name: str) -> None:
+    """And are told of talk only where there is some."""
+    role = load_role(name)
+    for seed in range(40):
+        talk, silent = (Negotiation(talk=on, max_turns=4) for on in (True, False))
+        texts: dict[bool, list[Any]] = {True: [], False: []}
+        for on, game in (True, talk), (False, silent):
+            cast = {seat: load_role(seat) for seat in game.seats}
+            players = {
+                seat: ChatPlayer(
+                    cast[seat], FRAME, "p", seat, (0,),
+                    demonstrator(make_brain("talkative:conceder", seed, game), cast[seat], FRAME),
+                )
+                for seat in game.seats
+            }  # fmt: skip
+            seats = {seat: Seating(seat, "p", 0, True, "model") for seat in game.seats}
+            plan = MatchPlan("0000-0000", 0, "negotiation", {}, seed, seats)
+            record = asyncio.run(play_match(plan, game, players, Limits()))
+            texts[on] = list(record.turns)
+            prompt = FRAME.decode(record.streams[name][0].ids[:200]) if record.streams[name] else ""
+            assert not prompt or ("After | you may add a short remark." in prompt) == on
+        assert [t.action.partition(" | ")[0] for t in texts[True]] == [t.action for t in texts[False]]
+        assert all(t.public and t.tokens < role.sampling.max_tokens for t in texts[True])
+        for before, after in pairwise(texts[True]):
+            assert after.messages[-1] == {"sender": before.seat, "text": before.action}
+
+
+def test_a_trained_model_talks_and_is_heard(tmp_path: Path) -> None:
+    """A nano model after seconds of imitation: what it says behind its act reaches the other seat, and the log."""
+    settings = [
+        "game.options.talk=true", "play.matches=8", "policies.shared.imitate.brains=[hard_liner]",
+        "policies.shared.imitate.matches=64", "policies.shared.imitate.epochs=4",
+        "policies.shared.imitate.minibatches=8", "policies.shared.imitate.lr=6e-3", *ROLES[:2],
+    ]  # fmt: skip
+    command = ["run", "selfplay", "--recipe", "negotiation-nano", "--iterations", "1", "--out", tmp_path / "run"]
+    told = arena(*command, *[part for setting in settings for part in ("--set", setting)])
+    assert told.code == 0, told
+    turns = [match["turns"] for match in RunReader(tmp_path / "run").matches()]
+    spoke = [turn for match in turns for turn in match if turn["public"]]
+    assert len(spoke) > 4 and all(turn["action"].endswith(f"| {turn['public']}") for turn in spoke)
+    heard = [
+        (before, after) for match in turns for before, after in pairwise(match) if before["valid"] and before["public"]
+    ]
+    assert heard, "nobody answered who heard a remark"
+    for before, after in heard:
+        assert {"sender": before["seat"], "text": before["action"]} in after["messages"]
