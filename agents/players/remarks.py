@@ -90,8 +90,9 @@ def _asking(seen: Situation) -> Iterator[str]:
         yield "You leave me too little."
     elif seen.offered < own:
         yield f"Close: {seen.offered} of {WORTH} for me. I want a little more."
-    if seen.favourite is not None and seen.theirs[seen.favourite] == seen.pool[seen.favourite]:
-        yield f"You keep all the {seen.items[seen.favourite]}, my favourites."
+    best = seen.favourite
+    if best is not None and seen.theirs[best] == seen.pool[best]:
+        yield f"You would keep all the {seen.items[best]}, my favourites."
     if seen.before is not None and own < worth(seen.values, seen.before):
         yield "I ask for less than before."
         yield f"I come down to {own} of {WORTH}."

@@ -24,7 +24,7 @@ CLAIMS = {
     r"I take the (\w+), you take the (\w+)\.": "swap",
     r"I have no use for the (\w+)\.": "useless",
     r"All the (\w+) are yours\.": "given",
-    r"You keep all the (\w+), my favourites\.": "kept",
+    r"You would keep all the (\w+), my favourites\.": "kept",
     r"Deal: I get all the (\w+), my favourites\.": "won",
     r"That is worth (\d+) of 10 to me\.": "own",
     r"I come down to (\d+) of 10\.": "lower",

@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.arena.tiny import arena, refused, unbroken
 
 __all__ = ["unbroken"]
 
+START = Path(__file__).parents[3] / "docs" / "start.md"
 KUHN = ["--game", "kuhn_poker"]
 PLAY = [*KUHN, "--seat", "0=cfr", "--seat", "1=cfr"]
 
@@ -81,6 +83,28 @@ def test_a_person_bargains(monkeypatch):
                 ["Nash bargaining", "6", "10", "16"], ["subgame-perfect", "10", "4", "14"]):  # fmt: skip
         assert row in rows
     assert "payoffs: opener +6, responder +10" in lines
+
+
+class Typing(io.StringIO):
+    """A keyboard whose lines a terminal echoes."""
+
+    def readline(self, size=-1):
+        line = super().readline(size)
+        sys.stdout.write(line)
+        return line
+
+
+def test_the_page_shows_what_a_person_sees(monkeypatch):
+    """docs/start.md, at a terminal of 100 columns: what follows "> " is typed."""
+    (shown,) = re.findall(
+        r"^\$ arena (play --game negotiation [^\n]*--seed 7)\n(.*?)^```$", START.read_text("utf-8"), re.M | re.S
+    )
+    command, output = shown
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(sys, "stdin", Typing("".join(f"{line}\n" for line in re.findall("^> (.*)$", output, re.M))))
+    said = re.sub(r"\x1b\[[\d;]*m", "", arena(*command.split()).out)
+    assert "".join(f"{line.rstrip()}\n" for line in said.splitlines()) == output
 
 
 def test_bargainers_talk_only_where_the_game_lets_them(monkeypatch):
