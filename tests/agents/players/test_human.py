@@ -7,8 +7,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from agents.player import Message, Tells, View
+from agents.player import Message, View
 from agents.players.human import SHOWN, Human, HumanLeft, read_act
+from games.contracts import Tells
 
 LEGAL = ("PASS", "BET 2", "BET 3")
 
