@@ -71,7 +71,7 @@ def play(
     plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
     if settings != given:
-        console.print(_plain(f"as the run was trained: {_typed(settings)}", "dim"), soft_wrap=True)
+        console.print(_plain(f"options, the run's where none is given: {_typed(settings)}", "dim"), soft_wrap=True)
     # Ctrl-C is for the line that a person is at
     record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
     _show_end(console, table, [s for s in who if s not in others], record)
