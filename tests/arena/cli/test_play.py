@@ -135,7 +135,8 @@ def test_a_run_is_played_as_it_was_trained(monkeypatch, unbroken):
         assert told.code == 0, told
         options = {"illegal": "retry", "max_turns": 2 if given else 4, "talk": False}
         assert json.loads(told.out)["options"] == options
-        assert f"options, the run's where none is given: illegal=retry, max_turns={options['max_turns']}, talk=false" in told.err
+        typed = f"illegal=retry, max_turns={options['max_turns']}, talk=false"
+        assert f"options, the run's where none is given: {typed}" in told.err
 
 
 def test_json_keeps_talk_apart(monkeypatch):
