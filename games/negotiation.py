@@ -219,7 +219,8 @@ class Negotiation(TextGame):
 
     def _side(self, seat: str) -> bargaining_words.Side:
         other = self.values[self.next_seat(seat)] if self.known else None
-        return bargaining_words.Side(self.items, self.pool, self.values[seat], other)
+        splits = bargaining.efficient_splits(self.pool, self.values[seat], other) if self.shown and other else []
+        return bargaining_words.Side(self.items, self.pool, self.values[seat], other, splits)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The same pool and own values, the other's once each of two, if private; and breakdown at different turns."""

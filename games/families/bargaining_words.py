@@ -27,6 +27,8 @@ class Side(NamedTuple):
     """What one item of each kind is worth to it."""
     other: Triple | None
     """The same of the other side, where it is known."""
+    splits: Sequence[tuple[str, int, int]] = ()
+    """Those that waste nothing, where they are shown: what it takes, worth to it, and the rest's to the other."""
 
 
 class Limits(NamedTuple):
@@ -61,12 +63,14 @@ def introduction(side: Side, limits: Limits, opens: bool) -> str:
     share = tuple(count if k == kind else 0 for k, count in enumerate(pool))
     offer = "OFFER {} {} {}".format(*share)
     talk = f" Talk may follow after |, as in `{offer} | Deal?`." if limits.talk else ""
+    shown = "; ".join(f"OFFER {share}, {mine} to you and {yours} to them" for share, mine, yours in side.splits)
     risk = f" An offer that answers an offer ends the talks with chance {limits.breakdown:g}."
     return "\n".join(
         [
             f"You and another side divide {counted(pool, items)}.",
             f"Worth to you, each: {each(own, items)}; all together {WORTH}.",
             f"Worth to them, each: {theirs}",
+            *([f"Nothing is wasted by {shown}."] if shown else []),
             f"Say what you would take, of {', '.join(items)} in this order: {offer} asks for {counted(share, items)}, "
             f"worth {worth(own, share)} of {WORTH} to you, and leaves them {counted(rest(pool, share), items)}.",
             f"ACCEPT takes what they offer; WALK ends the talks. No deal, nothing for anybody.{talk}",

@@ -45,6 +45,17 @@ def test_what_is_told_at_the_start():
     assert "theirs is the first" in private and "you are not told" in private and "ball 1" not in private
 
 
+def test_splits_are_told_where_they_are_shown():
+    """Of the worked instance: all but the book is worth 9 and the book 4; one hat less, 6 and 7; without hats 3, 10."""
+    told = started(values="public", splits="shown").introduction("opener")
+    (line,) = [line for line in told.splitlines() if line.startswith("Nothing is wasted by")]
+    assert line == (
+        "Nothing is wasted by OFFER 1 2 3, 10 to you and 0 to them; OFFER 0 2 3, 9 to you and 4 to them; "
+        "OFFER 0 1 3, 6 to you and 7 to them; OFFER 0 0 3, 3 to you and 10 to them."
+    )
+    assert "wasted" not in started(values="public").introduction("opener")
+
+
 def test_what_lies_on_the_table():
     game = started(values="public", breakdown=0.2, max_turns=3)
     assert game.in_words("opener") == "No offer lies on the table yet. 3 turns left, this one included."
