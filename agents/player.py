@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 PREFIXES = ("endpoint:", "endpoint@")
 """What a model behind an OpenAI-compatible endpoint begins with: endpoint:MODEL, or endpoint@SERVER:MODEL."""
@@ -44,6 +44,15 @@ class Brain(Protocol):
 
     def act(self, view: View) -> str:
         """The action text that the game reads."""
+        ...
+
+
+@runtime_checkable
+class Chances(Protocol):
+    """A brain without memory: what it does next hangs on what it sees now, and on chance."""
+
+    def chances(self, view: View) -> Mapping[str, float]:
+        """How likely each of its acts is; they sum to 1."""
         ...
 
 
