@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def show_run(console: Console, path: Path) -> None:
     """A run's iterations, what changed, and which matches to read."""
     reader = RunReader(path)
-    rows = reader.metrics()
+    rows, judged = reader.metrics(), read_evaluations(path)
     console.print(iteration_table(rows, rows[-1]["iteration"] if rows else 0))
-    if judged := read_evaluations(path):
+    if judged:
         from arena.cli.show_panel import show_run_panel  # which loads what plays
         from arena.config.kept import experiment_of
 

@@ -160,7 +160,9 @@ def test_a_game_of_one_seat_has_no_room_for_members() -> None:
 def test_too_many_matches_are_refused_before_they_are_planned() -> None:
     huge = PANEL.model_copy(update={"members": [f"mcts:{n}" for n in range(1, 101)], "deals": 10**5})
     with pytest.raises(ConfigError, match=r"100 members, 2 seats of tic_tac_toe and 100,000 deals are 20,000,000"):
-        sitting("random", huge.model_copy(update={"game": huge.game.model_copy(update={"name": "tic_tac_toe"})})).check()
+        sitting(
+            "random", huge.model_copy(update={"game": huge.game.model_copy(update={"name": "tic_tac_toe"})})
+        ).check()
 
 
 # -- best responses ----------------------------------------------------------------------------------------
