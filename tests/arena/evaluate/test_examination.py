@@ -75,6 +75,14 @@ def test_being_judged_changes_nothing(plain: Path, judged: tuple[Path, Quiet]) -
     assert not (plain / PANEL).exists()
 
 
+def test_the_engine_is_as_it_was_afterwards(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path / "run", ASKED, "policies.shared.imitate=null")
+    lab.examine(0)
+    served = lab.engine._served["shared"]  # type: ignore[attr-defined]
+    assert (served.version, len(served.prefixes._kept), len(served.caches._kept)) == (0, 0, 0)
+    assert lab.policies["shared"].version == 0 and read_evaluations(tmp_path / "run")
+
+
 def test_a_run_is_judged_before_it_learns_now_and_then_and_at_its_end(judged: tuple[Path, Quiet]) -> None:
     folder, watcher = judged
     found = read_evaluations(folder)
@@ -83,11 +91,8 @@ def test_a_run_is_judged_before_it_learns_now_and_then_and_at_its_end(judged: tu
         (member, seat) for member in ("random", "fair_split") for seat in ("opener", "responder")
     ]
     rows = RunReader(folder).metrics()
-    assert [set(row.get("panel", {})) for row in rows] == [
-        set(),
-        {"payoff", "valid", "deal"},
-        {"payoff", "valid", "deal"},
-    ]
+    told = {"payoff", "valid", "deal"}
+    assert [set(row.get("panel", {})) for row in rows] == [set(), told, told]
     values = [paid for cell in found[2].cells for paid in cell.payoff]
     assert rows[2]["panel"]["payoff"] == pytest.approx(sum(v or 0 for v in values) / 12)
     names = [phase for phase in watcher.phases if "panel" in phase[1]]
@@ -254,7 +259,7 @@ def test_a_server_that_is_down_is_told_before_the_run(tmp_path: Path) -> None:
 
 def test_who_plays_a_game_of_nobody_has_to_be_known(tmp_path: Path) -> None:
     two = compose([text_layer("test", SEPARATE), set_layer("evaluate={panel: kuhn_poker}")])
-    with pytest.raises(ConfigError, match="evaluate.panel: who plays kuhn_poker. This run trains one and two"):
+    with pytest.raises(ConfigError, match=r"evaluate.panel: who plays kuhn_poker\? This run trains one and two"):
         check_panel(two)
     both = compose([text_layer("test", SEPARATE), set_layer("evaluate={panel: negotiation}")])
     check_panel(both)

@@ -19,7 +19,7 @@ from agents.players.brains import Kind
 from arena.config.experiment import GameSpec
 from arena.config.layers import compose, set_layer, text_layer
 from arena.config.panel import Panel, load_panel, panel_names, read_panel
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.panel import Sitting, met_in_training, panel_game
 from arena.evaluate.panel_figures import compared_cells, compared_means, figures, payoffs, to_json
@@ -283,7 +283,7 @@ def test_any_text_is_a_panel_or_one_line(text: str) -> None:
     ],
 )
 def test_a_panel_that_is_not_there_is_told(name: str, says: str) -> None:
-    with pytest.raises(Exception, match=".") as refused:
+    with pytest.raises((ConfigError, StoreError)) as refused:
         load_panel(name)
     assert says in str(refused.value)
 
