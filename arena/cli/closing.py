@@ -39,11 +39,11 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
         ]
         ends = {game: [first.exploitability, last.exploitability] for game, (first, last) in exact.items()}
         summary = {"run": str(folder), "changes": rows, "match": best, "exploitability": ends}
-        summary |= {"panel": told} if (told := panel_json(judged, experiment)) else {}
+        summary |= {"panel": told} if (told := panel_json(judged, experiment, folder)) else {}
         print(json.dumps(summary | ({"evaluation": compared.to_json()} if compared else {})))
         return
     metrics = RunReader(folder).metrics()
-    show_run_panel(console, judged, experiment, str(folder))
+    show_run_panel(console, judged, experiment, folder)
     show_changes(console, changes(folder), metrics)
     show_strength(console, exact, [] if compared else silent_games(folder))
     if compared:

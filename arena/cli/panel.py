@@ -44,7 +44,9 @@ def judge(
         after = sittings[0].play(step)
         best = {(cell.member, cell.seat): cell.best_response for cell in after.cells if cell.best_response}
         old = sittings[1].play(step, best=best) if first else None
-    known = met_in_training(specs.read_spec(who, trust).experiment)
+    source = specs.read_spec(who, trust)
+    known = met_in_training(source.experiment)
+    known = known.with_own(source.run, panel.members) if source.run else known
     data = {"contender": who, **to_json(after, old), "met": sorted(known.met), "shown": sorted(known.shown)}
     if out:
         write_atomic(out, json.dumps(data, indent=1) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 from arena.cli.live import cell, iteration_table
 from arena.cli.summary import Change, best_match, changes
 from arena.cli.tables import print_table, verdict
+from arena.errors import ConfigError
 from arena.plain import printable
 from arena.statistics import Interval
 from arena.store.evaluations import read_evaluations
@@ -31,7 +33,10 @@ def show_run(console: Console, path: Path) -> None:
         from arena.cli.show_panel import show_run_panel  # which loads what plays
         from arena.config.kept import experiment_of
 
-        show_run_panel(console, judged, experiment_of(path), str(path))
+        experiment = None
+        with suppress(ConfigError):  # code in its folder that nobody trusts: whom it met is then not told
+            experiment = experiment_of(path)
+        show_run_panel(console, judged, experiment, path)
     if rows:
         show_changes(console, changes(path), rows)
     if (best := best_match(path)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -47,28 +48,34 @@ def show_panel_table(
     _footnote(console, [c.member for c, _ in cells], known)
 
 
-def show_run_panel(console: Console, evaluations: Sequence[Evaluation], experiment: Experiment, who: str) -> None:
+def show_run_panel(
+    console: Console, evaluations: Sequence[Evaluation], experiment: Experiment | None, run: Path
+) -> None:
     """The first evaluation of a run against its last; nothing where there is none."""
     if not (told := of_latest(evaluations)):
         return
-    first, last, known = told[0], told[-1], met_in_training(experiment)
+    first, last, known = told[0], told[-1], _known(told[-1], experiment, run)
     before = first if len(told) > 1 else None
     when = [f"iteration {first.iteration}" if first.iteration else "before", f"iteration {last.iteration}"]
     console.print()
-    show_panel_table(console, last, before, known, who, when)
+    show_panel_table(console, last, before, known, str(run), when)
     if len(told) > 2:
         curve = [f"{e.iteration}: {cell(_mean(e), '{:.2f}')}" for e in told]
         _say(console, f"panel by iteration: {' · '.join(curve)}", "dim")
 
 
-def panel_json(evaluations: Sequence[Evaluation], experiment: Experiment) -> dict[str, Any] | None:
+def panel_json(evaluations: Sequence[Evaluation], experiment: Experiment | None, run: Path) -> dict[str, Any] | None:
     """The same for scripts, with the mean of every evaluation."""
     if not (told := of_latest(evaluations)):
         return None
-    known = met_in_training(experiment)
+    known = _known(told[-1], experiment, run)
     curve = [{"iteration": e.iteration, "payoff": _mean(e)} for e in told]
     found = to_json(told[-1], told[0] if len(told) > 1 else None)
     return {**found, "curve": curve, "met": sorted(known.met), "shown": sorted(known.shown)}
+
+
+def _known(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> Known:
+    return met_in_training(experiment).with_own(run, [cell.member for cell in evaluation.cells])
 
 
 def _mean(evaluation: Evaluation) -> float | None:

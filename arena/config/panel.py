@@ -110,6 +110,8 @@ def about(name: str) -> str:
 
 def _given(value: Any) -> Any:
     if not isinstance(value, str):
+        if not isinstance(value, dict | Panel):
+            raise ValueError("give a panel's name, its file, or its fields: panel, game, members")
         return value
     try:
         return load_panel(value)

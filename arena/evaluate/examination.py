@@ -6,13 +6,14 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from agents.errors import WeightsError
 from agents.players.brains import names_brain
 from agents.players.servers import Endpoints
 from arena.build import Parts
 from arena.config.experiment import Experiment, GameSpec
 from arena.config.panel import Panel
 from arena.config.paths import RUN_WEIGHTS, anchored
-from arena.errors import ConfigError, PlayError
+from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate import specs
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import make_game
@@ -118,8 +119,8 @@ def check_panel(experiment: Experiment) -> None:
     try:
         game = panel_game(panel, experiment)
         check_members(panel, game, _judged_seats(experiment, game))
-    except ConfigError as error:
-        raise ConfigError(f"evaluate.panel: {error}") from None
+    except (ConfigError, StoreError, WeightsError) as error:
+        raise type(error)(f"evaluate.panel: {error}") from None
 
 
 def _judged_seats(experiment: Experiment, game: GameSpec) -> list[str]:

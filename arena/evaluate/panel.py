@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from agents.players.brains import make_brain
 from agents.policy import Policy
 from arena.config.experiment import Experiment, GameSpec
 from arena.config.panel import Panel
+from arena.config.paths import RUN_WEIGHTS
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.casting import Casting
@@ -208,6 +210,12 @@ class Known(NamedTuple):
     """Whom they played against."""
     shown: frozenset[str] = frozenset()
     """Whose play they were shown, to be imitated."""
+
+    def with_own(self, run: Path, members: Iterable[str]) -> Known:
+        """Among these members, the run's own earlier weights are of those that it met."""
+        here = run.resolve()
+        own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
+        return self._replace(met=self.met | own)
 
 
 def met_in_training(experiment: Experiment | None) -> Known:

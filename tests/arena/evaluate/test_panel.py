@@ -295,3 +295,10 @@ def test_whom_a_run_met_in_training_is_known() -> None:
     assert known == ({"nash"}, {"random"})
     assert met_in_training(compose([text_layer("test", SEPARATE)])).met == {"random"}, "it holds a seat"
     assert met_in_training(None) == (set(), set())
+
+
+def test_a_runs_own_past_is_no_stranger(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (tmp_path / "link").symlink_to(run)
+    known = met_in_training(None).with_own(run, ["random", f"{run}@3", f"{tmp_path}/link:shared", f"{run}2@3"])
+    assert known.met == {f"{run}@3", f"{tmp_path}/link:shared"}
