@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from arena.cli.console import PlainConsole, note
 from arena.cli.progress import progress
-from arena.config.panel import Panel, about, load_panel, panel_names
 from arena.errors import ConfigError
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
+    from arena.config.panel import Panel
     from arena.evaluate.panel import Sitting
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 def given(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
     """The panel, with other deals if asked for; ConfigError for options that a panel decides."""
+    from arena.config.panel import load_panel
+
     if told := [option for option, value in others.items() if value]:
         raise ConfigError(f"--panel says what is played and against whom: leave {', '.join(told)} out")
     changes = {"deals": deals, "seed": seed}
@@ -76,6 +78,8 @@ def _sittings(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 def entries() -> list[dict[str, str]]:
     """The rows of `arena list panels`."""
+    from arena.config.panel import about, load_panel, panel_names
+
     panels = {name: load_panel(name) for name in panel_names()}
     return [
         {"panel": name, "game": panel.game.name, "members": ", ".join(panel.members), "what": about(name)}
@@ -85,6 +89,8 @@ def entries() -> list[dict[str, str]]:
 
 def describe(name: str) -> dict[str, Any]:
     """All of a panel, for `arena show panel NAME --json`."""
+    from arena.config.panel import load_panel
+
     return load_panel(name).model_dump(mode="json")
 
 
@@ -95,6 +101,7 @@ def show(console: PlainConsole, name: str) -> None:
 
     from agents.players.brains import BRAINS, OWN
     from arena.cli.show_evaluate import titled
+    from arena.config.panel import load_panel
 
     panel = load_panel(name)
     played = titled(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
