@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 CHOSEN = (
+    r"panel\.payoff",
     r"valid_rate",
     r"report\.(?:.*\.)?(?:success|solved|won|deal|trade)",
     r"win_rate\..*",
@@ -36,8 +37,9 @@ CHOSEN = (
     r"failed_rate",
     r"tokens_per_second",
 )
-"""What a reader asks first, in that order: are its acts valid, does it succeed, does it earn; is learning sound (how
-far from its reference, how random, how often clipped); how long matches are, how many fail, how fast it goes."""
+"""What a reader asks first, in that order: what does it earn from a panel that stands still; are its acts valid, does
+it succeed, does it earn; is learning sound (how far from its reference, how random, how often clipped); how long
+matches are, how many fail, how fast it goes."""
 
 
 def chosen(log: Frames) -> list[str]:
@@ -69,7 +71,7 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
     for axis, name in zip(axes, names, strict=True):
         intervals, untold = _intervals(log, name), Interval(np.nan, np.nan, np.nan)
         for place, (run, colour) in enumerate(colours(log.readers).items()):
-            own = frame[frame["run"] == run]
+            own = frame[(frame["run"] == run) & frame[name].notna()]  # a panel is not asked in every iteration
             numbers, values = own["iteration"].tolist(), _floats(own[name])
             ends = [intervals.get((run, number), untold)[1:] for number in numbers]
             label = run if len(log.readers) > 1 else ""

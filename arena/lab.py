@@ -1,4 +1,4 @@
-"""The loop of one run, to be read as a story: play, credit, learn, publish, rate, admit, commit.
+"""The loop of one run, to be read as a story: play, credit, learn, publish, rate, admit, examine, commit.
 
 Every random choice comes from a generator made of the run's seed and the place where it is used, so there is
 no generator state to save: a resumed run does again exactly what the interrupted iteration did.
@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from agents.engines.loop import wait
 from agents.engines.make import make_engine
-from arena.build import beginnings, build
+from arena.build import Parts, beginnings, build
 from arena.chance import generator
 from arena.config.experiment import Experiment
 from arena.config.schedules import Clock
@@ -30,8 +30,9 @@ from arena.metrics import iteration_metrics
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.plans import branch_plans, iteration_plans
+from arena.play.watchers import ProgressWatcher, TurnWatcher, Watcher
 from arena.policies import PastVersions
-from arena.records import MatchRecord, Turn
+from arena.records import MatchRecord
 from arena.store import checkpoints
 from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
@@ -39,36 +40,14 @@ from arena.store.state import STATE
 from arena.store.tensorboard import Board
 
 
-class Watcher(Protocol):
-    """Somebody who follows a run."""
+class Examiner(Protocol):
+    """Who judges a run from outside while it goes on; nothing of that reaches what is learned."""
 
-    def phase(self, iteration: int, name: str) -> None:
-        """The run now does this."""
+    def due(self, k: int, parts: Parts) -> bool:
+        """Whether the weights after iteration `k` are to be judged, and were not yet."""
 
-    def note(self, text: str) -> None:
-        """Something the user should hear, in one line."""
-
-    def match(self, record: MatchRecord) -> None:
-        """A match ended, well or badly."""
-
-    def iteration(self, row: dict[str, Any]) -> None:
-        """An iteration is complete; `row` is its line of metrics."""
-
-
-@runtime_checkable
-class TurnWatcher(Protocol):
-    """A watcher who also wants every turn, as a live viewer does."""
-
-    def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """A turn was taken; what it earns may still grow. See `arena.play.match.OnTurn`."""
-
-
-@runtime_checkable
-class ProgressWatcher(Protocol):
-    """A watcher who also wants to hear how far the present phase is, where that takes long."""
-
-    def progress(self, done: int, total: int) -> None:
-        """So much of the phase is done."""
+    def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
+        """Judges them; figures for the iteration's row of metrics."""
 
 
 class Played(NamedTuple):
@@ -83,8 +62,10 @@ class Played(NamedTuple):
 class Lab:
     """One run in its folder. The caller holds the folder's lock."""
 
-    def __init__(self, run: RunFolder, experiment: Experiment, watcher: Watcher) -> None:
-        self.run_folder, self.experiment, self.watcher = run, experiment, watcher
+    def __init__(
+        self, run: RunFolder, experiment: Experiment, watcher: Watcher, examiner: Examiner | None = None
+    ) -> None:
+        self.run_folder, self.experiment, self.watcher, self.examiner = run, experiment, watcher, examiner
         if isinstance(experiment.threads, int):
             torch.set_num_threads(experiment.threads)
         self.engine = make_engine(experiment.engine, experiment.bf16, experiment.narrow)
@@ -108,6 +89,7 @@ class Lab:
         """Play all iterations that are not committed yet."""
         if self.done == 0 and not self.parts.restored:
             self.imitate()
+        self.examine(self.done)
         board = Board(self.run_folder.tensorboard, self.done)
         try:
             while self.done < self.experiment.iterations:
@@ -131,6 +113,8 @@ class Lab:
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds)
         row |= {"critic": foreseen} if foreseen else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
+        if judged := self.examine(k):
+            row |= {"panel": judged, "seconds": row["seconds"] | {"panel": perf_counter() - ended}}
         self.commit(k, row)
         return row
 
@@ -226,6 +210,15 @@ class Lab:
         if self.parts.matchmaker and self.parts.pool.admit(k, self.trainers, self.policies.save_weights):
             for name in self.trainers:
                 self.parts.ratings.inherit(version_name(name, k), name)
+
+    def examine(self, k: int) -> dict[str, float]:
+        """What the examiner finds, where one is due; afterwards the engine is as it was, its caches included."""
+        if self.examiner is None or not self.examiner.due(k, self.parts):
+            return {}
+        try:
+            return self.examiner.examine(k, self.parts, self.watcher)
+        finally:
+            self.policies.serve()
 
     def commit(self, k: int, row: dict[str, Any]) -> None:
         """Seal the log, keep the metrics, and when it is time write the checkpoint: the step that makes them count."""

@@ -17,9 +17,12 @@ from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import Layer, to_yaml
 from arena.doctor import environment, versions
 from arena.errors import ConfigError, DivergedError, Interrupted, OutOfMemory
-from arena.lab import Lab, Watcher
+from arena.evaluate.examination import examination, settled
+from arena.evaluate.held_out import check_spec
+from arena.lab import Lab
 from arena.learn.machine import fitted
 from arena.play.tables import set_tables
+from arena.play.watchers import Watcher
 from arena.preflight import check_endpoints, preflight, role_hashes, servers_asked
 from arena.store import checkpoints
 from arena.store.run import RunFolder
@@ -53,10 +56,11 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted:
     run = RunFolder.open(folder)
     loading.forget()
     kept = experiment_of(folder, trust=trusted)
-    experiment = experiment_of(folder, layers, trusted) if layers else kept
+    experiment = settled(experiment_of(folder, layers, trusted)) if layers else kept
     trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
     _check_iterations(run, experiment)
-    tables = set_tables(own_files.at_home(folder, experiment, trusted))
+    tables = set_tables(at_home := own_files.at_home(folder, experiment, trusted))
+    check_spec(at_home)
     if own_files.FILES not in run.reader.environment():  # of an older Arena
         _same_roles(run, role_hashes(experiment, tables))
     for line in (*check_endpoints(experiment, lambda what: watcher.phase(0, what)), *own_files.edited(folder)):
@@ -107,7 +111,7 @@ def _lab(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Iterator[L
     """The lab of what is not committed yet; the caller holds the folder."""
     again = f"arena resume {run.path}"
     try:
-        with closing(Lab(run, experiment, watcher)) as lab:
+        with closing(Lab(run, experiment, watcher, examination(run, experiment))) as lab:
             yield lab
     except DivergedError as error:
         raise DivergedError(f"{error}; {again} goes on from the last commit") from None

@@ -70,6 +70,11 @@ class Policies(Mapping[str, Policy]):
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
+        self.serve()
+
+    def serve(self) -> None:
+        """Serve all as they are, under the versions they have; whatever an engine keeps of them is made anew."""
+        for name, policy in self.items():
             with self.trainers[name].gathered() if name in self.trainers else nullcontext():
                 self.engine.publish(name, policy.version, policy.weights)
 

@@ -26,6 +26,7 @@ from arena.config.paths import RUN_WEIGHTS, anchored
 from arena.credit.gold import answer_in, gold_of
 from arena.credit.names import check_declared
 from arena.errors import ConfigError
+from arena.evaluate.examination import asked, settled
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
 from arena.learn.machine import fitted
@@ -63,7 +64,7 @@ def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
     check_shown(experiment, tables)
     check_engine(experiment.engine)
     notes = [*check_endpoints(experiment, doing), *_check_weights(experiment, doing)]
-    return Prepared(fitted(anchored(experiment)), role_hashes(experiment, tables), notes)
+    return Prepared(fitted(settled(anchored(experiment))), role_hashes(experiment, tables), notes)
 
 
 def _of_runs(experiment: Experiment) -> Experiment:
@@ -120,7 +121,8 @@ def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
 
 
 def _asked(experiment: Experiment) -> list[str]:
-    against = experiment.evaluate.against if experiment.evaluate else []
+    spec, panel = experiment.evaluate, asked(experiment)
+    against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
     return [*endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
 
 

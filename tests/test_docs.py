@@ -22,6 +22,7 @@ from agents.role import read_role
 from arena.cli.app import app
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, recipe_layer, text_layer
+from arena.config.panel import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
 from tests.arena.tiny import arena, unbroken
@@ -109,17 +110,19 @@ def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> 
 
 @pytest.mark.parametrize("block", YAML, ids=str)
 def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
-    """A role as a role; else keys of an experiment, laid over a recipe, beside the page's other files."""
+    """A role, a panel, or else keys of an experiment, laid over a recipe, beside the page's other files."""
     said = strict_yaml.load(block.text, str(block))
     if "role" in said:
         (tmp_path / "role.yaml").write_text(block.text, "utf-8")
         read_role(tmp_path / "role.yaml")
+    elif "members" in said:
+        read_panel(block.text, str(block))
     elif said.keys() <= Experiment.model_fields.keys():
         with chdir(tmp_path):
             write_files(block.page)
             compose([recipe_layer("negotiation"), text_layer(str(block), block.text)])
     else:
-        pytest.fail("neither a role nor an experiment: say what it is in another language than yaml")
+        pytest.fail("neither a role, a panel nor an experiment: say what it is in another language than yaml")
 
 
 def test_all_links_lead_somewhere(tmp_path: Path) -> None:

@@ -177,12 +177,13 @@ def run_selfplay(
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
     experiment = _experiment(game, recipe, config, arm, settings, policies, roles, iterations, seed)
+    from arena.cli.closing import close
     from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
     with screen.shown():
         folder = start(experiment, out, screen)
-    _close(console, folder, screen)
+    close(console, folder, screen)
 
 
 @app.command()
@@ -203,6 +204,7 @@ def resume(
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
+    from arena.cli.closing import close
     from arena.config.kept import experiment_of
     from arena.config.layers import set_layer
     from arena.launch import go_on
@@ -213,7 +215,7 @@ def resume(
     console, screen = _screen(experiment.iterations, as_json)
     with screen.shown():
         go_on(run, screen, layers, trust)
-    _close(console, run, screen)
+    close(console, run, screen)
 
 
 def _experiment(
@@ -262,52 +264,22 @@ def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
     return console, Screen(console, style, iterations)
 
 
-def _close(console: Console, folder: Path, screen: Screen) -> None:
-    """The closing words: what changed, and what to look at next."""
-    from arena.cli.show import show_changes, show_strength
-    from arena.cli.summary import best_match, changes, silent_games
-    from arena.config.kept import experiment_of
-    from arena.store.reader import RunReader
-
-    best = best_match(folder)
-    compared, exploited = evaluate.compare(folder, quiet=screen.style == "json"), evaluate.exploited(folder)
-    if screen.style == "json":
-        rows = [
-            {"figure": c.name, "first": c.first, "last": c.last, "difference": c.difference, "theory": c.theory}
-            for c in changes(folder)
-        ]
-        exact = {game: [first.exploitability, last.exploitability] for game, (first, last) in exploited.items()}
-        summary = {"run": str(folder), "changes": rows, "match": best, "exploitability": exact}
-        print(json.dumps(summary | ({"evaluation": compared.to_json()} if compared else {})))
-        return
-    metrics = RunReader(folder).metrics()
-    show_changes(console, changes(folder), metrics)
-    show_strength(console, exploited, [] if compared else silent_games(folder))
-    if compared:
-        evaluate.show_compared(console, compared)
-    next_steps = [f"arena show {folder}"]
-    if best:
-        next_steps.append(f"arena show {folder} {best}")
-    games = dict.fromkeys(table.game.name for table in experiment_of(folder).all_tables())
-    next_steps.append(f"arena eval {folder} --game {','.join(games)} --before")
-    next_steps += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
-    console.print(Text("\nNext:\n" + "\n".join(f"  {step}" for step in next_steps)), soft_wrap=True)
-
-
 @app.command()
 def show(
     run: Annotated[
-        Path, typer.Argument(help="A run folder, such as runs/latest; or the word game.", show_default=False)
+        Path, typer.Argument(help="A run folder, such as runs/latest; or the word game, or panel.", show_default=False)
     ],
     match: Annotated[
-        str, typer.Argument(help="A match's id, such as 0003-0007; a game's name after game.", show_default=False)
+        str, typer.Argument(help="A match's id, such as 0003-0007; after game or panel, its name.", show_default=False)
     ] = "",
     as_json: Json = False,
 ) -> None:
     """Show a run, or one of its matches as a dialogue with what every turn earned and was credited; or a game.
 
-    Of a game: rules, seats, facts, acts, options, theory, and who plays it. Example: arena show game haggle
+    Of a game: rules, seats, facts, acts, options, theory, and who plays it; of a panel: what it plays, and who sits on
+    it. Example: arena show game haggle
     """
+    from arena.cli import panel
     from arena.cli.show import show_match, show_run
     from arena.cli.show_game import describe, show_game
     from arena.store.contents import check_newest
@@ -316,6 +288,9 @@ def show(
     console = PlainConsole()
     if run == Path("game") and match:
         print(json.dumps(describe(match))) if as_json else show_game(console, match)
+        return
+    if run == Path("panel") and match:
+        print(json.dumps(panel.describe(match))) if as_json else panel.show(console, match)
         return
     reader = RunReader(run)
     check_newest(run, note)

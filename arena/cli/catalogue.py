@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agents.role_check import RolePreview
 
 PARTS = {plural(kind): kind for kind in TABLES}
-KINDS = ("games", "roles", "policies", "opponents", *PARTS, "presets", "recipes")
+KINDS = ("games", "roles", "policies", "opponents", "panels", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _SAMPLE_ACTS = 60
@@ -66,6 +66,10 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         from arena.config.layers import recipe_names
 
         return [_recipe(name) for name in recipe_names()]
+    if kind == "panels":
+        from arena.cli.panel import entries as panels
+
+        return panels()
     if kind == "presets":
         return [_preset(name, preset) for name, preset in PRESETS.items()]
     from arena.config.parts import described

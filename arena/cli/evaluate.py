@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from agents.errors import RoleError, WeightsError
+from arena.cli import panel as panels
 from arena.cli.console import PlainConsole, note
 from arena.cli.progress import progress
-from arena.errors import ConfigError, StoreError
+from arena.errors import ConfigError
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
     from agents.players.servers import Endpoints
     from arena.config.experiment import GameSpec
-    from arena.evaluate.exploitability import Exploitability
-    from arena.evaluate.held_out import Compared
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
 
@@ -57,7 +53,7 @@ Out = Annotated[Path | None, typer.Option(help="Write the JSON to this file, too
 
 def eval_(
     contender: Annotated[str, typer.Argument(help=WHO, show_default=False)],
-    game: Annotated[str, typer.Option(help="Which game, or several: kuhn_poker,negotiation.", show_default=False)],
+    game: Annotated[str, typer.Option(help="Which game, or several: kuhn_poker,negotiation.", show_default=False)] = "",
     against: Annotated[
         str,
         typer.Option(
@@ -65,7 +61,18 @@ def eval_(
             show_default=False,
         ),
     ] = "",
-    matches: Matches = 200,
+    panel: Annotated[
+        str,
+        typer.Option(
+            help="Instead of game and opponents: a panel's name (arena list panels) or YAML file.", show_default=False
+        ),
+    ] = "",
+    deals: Annotated[
+        int | None, typer.Option(min=2, max=10**5, help="Of the panel, in place of its own number.", show_default=False)
+    ] = None,
+    matches: Annotated[
+        int | None, typer.Option(min=2, max=10**6, help="Against each other contender; at least so many; default 200.")
+    ] = None,
     before: Annotated[
         bool, typer.Option("--before", help="Play the run's first weights on the same deals, too.")
     ] = False,
@@ -73,7 +80,10 @@ def eval_(
     option: Option = None,
     split: Split = "",
     endpoint: Endpoint = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**63 - 1, help="Of deals and of all chance: the same seed deals the same; default 0."),
+    ] = None,
     trust: Trust = False,
     out: Out = None,
     as_json: Json = False,
@@ -84,16 +94,29 @@ def eval_(
     (Wilson), all else is per deal; intervals stay in a figure's range. A match that an illegal act ended is lost by
     its author, a draw to the others.
 
-    Example: arena eval runs/latest --game kuhn_poker --against random,nash --before
+    A panel is opponents that stand still: payoff by member and seat, beside what best play would earn.
+
+    Example: arena eval runs/latest --panel negotiation --before
     """
     from arena.config.experiment import GameSpec
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check_met, evaluate, matches_of
     from arena.evaluate.held_out import changes
 
+    if panel:
+        given = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        asked = panels.given(panel, deals, seed, given)
+        loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
+        panels.judge(contender, asked, before, loader, trust, out, as_json)
+        return
+    if deals:
+        raise ConfigError("--deals belongs to --panel: say --matches, or name a panel")
+    matches, seed = matches or 200, seed or 0
     console, games = PlainConsole(), [GameSpec(name=name) for name in listed(game)]
     if not games:
-        raise ConfigError("--game: name at least one, such as --game kuhn_poker")
+        raise ConfigError(
+            "what is to be played? Name a --game, such as --game kuhn_poker, or a --panel (arena list panels)"
+        )
     for spec in games:
         make_known(spec)
     loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
@@ -217,55 +240,6 @@ def exploit(
         from arena.cli.show_evaluate import show_exploitabilities
 
         show_exploitabilities(console, spec, exploitabilities)
-
-
-def compare(run: Path, quiet: bool) -> Compared | None:
-    """What a run's `evaluate` section asks for, once the run is over; None where there is none."""
-    from arena.config.kept import experiment_of
-    from arena.evaluate.held_out import held_out
-
-    experiment = experiment_of(run)
-    if experiment.evaluate is None:
-        return None
-    with ExitStack() as stack:
-
-        def begin(total: int) -> Callable[[], None]:
-            return stack.enter_context(progress(total, quiet))
-
-        return held_out(run, experiment.evaluate, experiment.seed, begin)
-
-
-AT_CLOSE = 100
-"""Information states of a game whose exploitability every run is told at its end: it takes a second."""
-
-
-def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
-    """The exact exploitability of a run's first and last weights, by game, where that is cheap to know."""
-    from arena.config.kept import experiment_of
-    from arena.evaluate import specs
-    from arena.evaluate.evaluation import cooperative, make_game
-    from arena.evaluate.exploitability import Known, checked, exploitability_of
-
-    told, known, experiment = {}, Known(), experiment_of(run)
-    loader = specs.Contenders()
-    for table in experiment.all_tables():
-        game = make_game(table.game)
-        if cooperative(game) or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
-            continue
-        with suppress(ConfigError, StoreError, WeightsError, RoleError):  # it cannot be known exactly: nothing is told
-            checked(game, AT_CLOSE)
-            first, last = loader.load(specs.before(str(run)), str(run))
-            told[table.game.name] = tuple(exploitability_of(who, table.game, known) for who in (first, last))
-    return told  # type: ignore[return-value]
-
-
-def show_compared(console: Console, compared: Compared) -> None:
-    """The table of before and after."""
-    from arena.cli.show_evaluate import show_changes, warn
-
-    console.print()
-    show_changes(console, compared.before, compared.after)
-    warn(console, [*compared.before, *compared.after])
 
 
 # -- what they share ---------------------------------------------------------------------------------------

@@ -103,8 +103,8 @@ def _ends(interval: Interval) -> list[float | None]:
 
 def show(console: Console, forked: Forked) -> None:
     """A line about the fork, and a row for each figure."""
-    from arena.cli.show import print_table, verdict
     from arena.cli.show_evaluate import interval
+    from arena.cli.tables import print_table, verdict
     from arena.plain import printable
 
     parting = forked.parting

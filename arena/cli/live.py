@@ -27,7 +27,7 @@ def cell(value: float | None, form: str = "{:.3g}") -> str:
 
 
 class Screen:
-    """Follows a run (`lab.Watcher`) on the console."""
+    """Follows a run (`arena.play.watchers.Watcher`) on the console."""
 
     def __init__(self, console: Console, style: Style, iterations: int) -> None:
         self.console, self.style, self.iterations = console, style, iterations
@@ -101,10 +101,10 @@ class Screen:
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
     """The run so far, a line per iteration; the latest 20."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in _columns(rows):
+    for name in _columns(rows[-20:]):
         table.add_column(name, justify="right")
     for row in rows[-20:]:
-        table.add_row(*_cells(row, rows))
+        table.add_row(*_cells(row, rows[-20:]))
     if rows:
         table.caption = f"{rows[-1]['iteration']} of {iterations} iterations"
         table.caption_justify = "left"
@@ -115,7 +115,8 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
     latest = rows[-1] if rows else {}
     deal = ["deal"] if "deal" in _table(latest, "report") else []
     rewards = [f"r {role}" for role in _table(latest, "reward")]
-    return ["it", "match/s", "tok/s", "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
+    panel = ["panel"] if any(_table(row, "panel") for row in rows) else []
+    return ["it", "match/s", "tok/s", *panel, "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
 
 
 def _cells(row: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[str]:
@@ -123,10 +124,12 @@ def _cells(row: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     seconds = _table(row, "seconds")
     deal = [cell(number(_table(row, "report").get("deal")), "{:.2f}")] if "deal" in _columns(rows) else []
     rewards = [cell(number(_table(row, "reward").get(role)), "{:+.2f}") for role in _table(rows[-1], "reward")]
+    judged = number(_table(row, "panel").get("payoff"))
     return [
         str(row["iteration"]),
         cell(number(row.get("matches_per_second"))),
         cell(number(row.get("tokens_per_second")), "{:.0f}"),
+        *([cell(judged, "{:.2f}")] if "panel" in _columns(rows) else []),
         cell(number(row.get("valid_rate")), "{:.2f}"),
         *deal,
         cell(number(row.get("mean_payoff")), "{:.2f}"),

@@ -132,8 +132,8 @@ def _tell(
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """A table for each pass^k and one of turns; then what failed."""
     from arena.cli.live import cell as number
-    from arena.cli.show import print_table
     from arena.cli.show_evaluate import interval
+    from arena.cli.tables import print_table
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from arena.cli.live import cell, iteration_table
 from arena.cli.summary import Change, best_match, changes
+from arena.cli.tables import print_table, verdict
+from arena.errors import ConfigError
 from arena.plain import printable
 from arena.statistics import Interval
+from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -25,16 +27,20 @@ if TYPE_CHECKING:
 def show_run(console: Console, path: Path) -> None:
     """A run's iterations, what changed, and which matches to read."""
     reader = RunReader(path)
-    rows = reader.metrics()
+    rows, judged = reader.metrics(), read_evaluations(path)
     console.print(iteration_table(rows, rows[-1]["iteration"] if rows else 0))
+    if judged:
+        from arena.cli.show_panel import show_run_panel  # which loads what plays
+        from arena.config.kept import experiment_of
+
+        experiment = None
+        with suppress(ConfigError):  # code in its folder that nobody trusts: whom it met is then not told
+            experiment = experiment_of(path)
+        show_run_panel(console, judged, experiment, path)
     if rows:
         show_changes(console, changes(path), rows)
     if (best := best_match(path)) is not None:
         console.print(Text(f"\na match to read: arena show {path} {best}"), soft_wrap=True)
-
-
-NARROWEST = 12
-"""Cells that a folded name keeps."""
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
@@ -56,23 +62,6 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
     print_table(console, table)
 
 
-MORE_IS_BETTER = ("valid", "deal", "payoff", "win", "joint value", "efficiency", "success", "score", "solved", "right")
-LESS_IS_BETTER = ("invalid", "illegal", "regret", "repeated", "pareto_distance", "exploitability")
-
-
-def verdict(name: str, difference: Interval, shown: str) -> Text:
-    """▲ more, ▼ less, ≈ within noise; green for the better, and said where less is better."""
-    if not (difference.low > 0 or difference.high < 0):
-        return Text(f"≈ {shown}")
-    more = difference.low > 0
-    figure = name.rpartition(": ")[2].removeprefix("mean ")
-    less_is_better = figure.startswith(LESS_IS_BETTER)
-    known = less_is_better or figure.startswith(MORE_IS_BETTER)
-    good = more is not less_is_better
-    word = f" ({'better' if good else 'worse'})" if less_is_better else ""
-    return Text(f"{'▲' if more else '▼'} {shown}{word}", style=("green" if good else "red") if known else "")
-
-
 def show_strength(
     console: Console, exploited: Mapping[str, tuple[Exploitability, Exploitability]], silent: Sequence[str]
 ) -> None:
@@ -86,17 +75,6 @@ def show_strength(
         if game not in exploited:
             why = f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval`"
             console.print(Text(f"\n{why} below, or give the run a `league` to play against"), soft_wrap=True)
-
-
-def print_table(console: Console, table: Table) -> None:
-    """The table at its natural width; in a narrow terminal names fold first, then the terminal wraps lines."""
-    natural = Measurement.get(console, console.options.update(width=10_000), table).maximum
-    if console.is_terminal:
-        names = max(cell_len(str(name)) for name in table.columns[0].cells)
-        table.width = max(natural - max(0, names - NARROWEST), min(natural, console.width))
-    else:
-        table.width = natural
-    console.print(table, crop=False)
 
 
 def show_match(console: Console, path: Path, match: str) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.cli.live import cell
-from arena.cli.show import print_table
+from arena.cli.tables import print_table
 from arena.credit.compare import Comparison
 from arena.plain import printable
 from arena.store.reader import RunReader

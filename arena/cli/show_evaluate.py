@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from arena.cli.live import cell
-from arena.cli.show import print_table, verdict
+from arena.cli.tables import bare_table, print_table, verdict
 from arena.evaluate.evaluation import Result, change
 from arena.evaluate.exploitability import Exploitability
 from arena.evaluate.tournament import Standings
@@ -44,7 +43,7 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
         _say(console, f"\n{titled(game)}", "bold")
         own = [r for r in results if r.game == game]
         rated = any(r.scored for r in own)
-        table = _table("against", "matches", *(("win", "draw", "loss") if rated else ()), "payoff", "illegal")
+        table = bare_table("against", "matches", *(("win", "draw", "loss") if rated else ()), "payoff", "illegal")
         for r in own:
             rates = [interval(r.rate("win")), *(cell(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss"))]
             cells = [_met(r), str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
@@ -67,7 +66,7 @@ def show_changes(console: Console, before: Sequence[Result], after: Sequence[Res
     _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
     for game in {titled(r.game): r.game for r in after}.values():
         _say(console, f"\n{titled(game)}", "bold")
-        table = _table("", "before", "after", "difference")
+        table = bare_table("", "before", "after", "difference")
         for old, new in zip(before, after, strict=True):
             if new.game != game:
                 continue
@@ -100,7 +99,7 @@ def show_standings(console: Console, s: Standings) -> None:
     _say(console, f"{titled(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold")
     rated, short = "elo" in s.table, shortened(map(str, s.table.index))
     own = ("score", "Elo\n(Bradley–Terry)", "openskill", "α-rank") if rated else ()
-    table = _table("", "payoff", *own)
+    table = bare_table("", "payoff", *own)
     for name, row in s.table.iterrows():
         cells = [short[str(name)], interval(Interval(row["payoff"], row["low"], row["high"]))]
         if rated:
@@ -111,7 +110,7 @@ def show_standings(console: Console, s: Standings) -> None:
     print_table(console, table)
     names = list(s.table.index)
     _say(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
-    matrix = _table("", *(str(place) for place, _ in enumerate(names, 1)))
+    matrix = bare_table("", *(str(place) for place, _ in enumerate(names, 1)))
     for place, name in enumerate(names, 1):
         payoffs = [cell(s.payoffs.loc[name, other], "{:+.2f}") for other in names]
         matrix.add_row(*map(Text, [f"{place} {short[str(name)]}", *payoffs]))
@@ -144,7 +143,7 @@ def show_exploitabilities(console: Console, game: Any, exploitabilities: Mapping
     first, short = next(iter(exploitabilities.values())), shortened(exploitabilities)
     one, *_ = seats = list(first.gains)
     _say(console, f"{titled(game)}: exact, over {first.states:,} information states", "bold")
-    table = _table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
+    table = bare_table("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
     for name, e in exploitabilities.items():
         gains, mass = " / ".join(map(_exact, e.gains.values())), cell(e.legal_mass, "{:.3g}")
         cells = [short[name], _exact(e.nash_conv), _exact(e.exploitability), gains, _exact(e.value[one]), mass]
@@ -156,14 +155,6 @@ def show_exploitabilities(console: Console, game: Any, exploitabilities: Mapping
 def _exact(value: float) -> str:
     """Without the solver's last digits, and without a negative zero."""
     return f"{round(value, 9) + 0.0:.4f}"
-
-
-def _table(*columns: str) -> Table:
-    """The first column is of names and may fold; figures never do."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for n, name in enumerate(columns):
-        table.add_column(Text(name), overflow="fold", no_wrap=n > 0)
-    return table
 
 
 def _say(console: Console, text: str, style: str) -> None:

@@ -140,8 +140,8 @@ def _about() -> dict[str, Any]:
 
 def _show(console: Console, planned: Plan, results: Results) -> None:
     """A table of arms, the verdict, and what is missing."""
-    from arena.cli.show import print_table
     from arena.cli.show_evaluate import interval
+    from arena.cli.tables import print_table
     from arena.evaluate.study.results import missing
 
     spec = results.spec

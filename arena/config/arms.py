@@ -44,8 +44,9 @@ def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
 def check_arms(experiment: Experiment) -> None:
     """ConfigError where an arm is no experiment, or plays more or fewer matches than the first unless it may."""
     study = study_of(experiment)
-    if experiment.evaluate is None and (told := [name for name in study.also if name.startswith(EVALUATED)]):
-        raise ConfigError(f"study.also: {told[0]} needs a section `evaluate` (docs/experiments.md)")
+    asked = experiment.evaluate
+    if not (asked and asked.games) and (told := [name for name in study.also if name.startswith(EVALUATED)]):
+        raise ConfigError(f"study.also: {told[0]} needs a section `evaluate` with `games` (docs/experiments.md)")
     most = budget(with_arm(experiment, study.arm))
     for arm in study.arms:
         other = budget(with_arm(experiment, arm))

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from agents.adapter_config import AdapterSpec
 from agents.engines.spec import EngineSpec
 from agents.players.spend import EndpointSpec
+from arena.config.panel import Deals, GivenPanel
 from arena.config.parts import Chosen, Kind, Kinds
 from arena.config.paths import ContenderName, Folder, GameName, ModelName, OptionValue, RoleName
 from arena.config.spec import STRICT, Name, Positive
@@ -297,14 +298,34 @@ class LeagueSpec(Spec):
 
 
 class EvaluateSpec(Spec):
-    """Games, held out of training or not, that the first and the last weights play on the same deals."""
+    """What judges a run from outside: a panel of opponents while it goes on, other games when it is over."""
 
-    games: Annotated[list[GameSpec], Field(min_length=1)]
-    """Which games, with which options."""
+    panel: GivenPanel | None = None
+    """Opponents that stand still: a name (`arena list panels`), a YAML file, or written out. The weights play them
+    before the first iteration and after the last."""
+    every: Positive | None = None
+    """And after every so many iterations."""
+    deals: Deals | None = None
+    """Of the panel, in place of its own number."""
+    games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
+    """Which games, held out of training or not, the first and the last weights play on the same deals."""
     against: list[ContenderName] = ["random"]
-    """As in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
+    """In `games`, as in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
     matches: Annotated[int, Field(ge=2, le=10**6)] = 100
     """Per game and opponent, before and after each."""
+
+    @property
+    def held_out(self) -> list[GameSpec]:
+        """The games that are played when the run is over; often none."""
+        return self.games or []
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if self.panel is None and self.games is None:
+            raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
+        if self.panel is None and (self.every or self.deals):
+            raise ValueError(f"`{'every' if self.every else 'deals'}` belongs to `panel`: name one, or remove it")
+        return self
 
 
 class CheckpointSpec(Spec):
@@ -345,7 +366,7 @@ class Experiment(Spec):
     league: LeagueSpec | None = None
     """Past versions and others to play against."""
     evaluate: EvaluateSpec | None = None
-    """Done after the last iteration."""
+    """What judges it from outside, and learning never hears of."""
     play: PlaySpec = PlaySpec()
     """How matches are played."""
     credit: CreditSpec = CreditSpec()

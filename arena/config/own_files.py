@@ -150,7 +150,12 @@ def _named(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
 
 def _games(experiment: Experiment) -> list[GameSpec]:
     """All that it plays or is judged by."""
-    return [t.game for t in experiment.all_tables()] + (experiment.evaluate.games if experiment.evaluate else [])
+    games = [table.game for table in experiment.all_tables()]
+    if (asked := experiment.evaluate) is None:
+        return games
+    judged = asked.panel.game if asked.panel else None
+    by_panel = [GameSpec(name=judged.name, options=judged.options or {})] if judged else []
+    return [*games, *by_panel, *asked.held_out]
 
 
 def _part_files(experiment: Experiment) -> list[Path]:

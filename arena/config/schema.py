@@ -1,6 +1,6 @@
-"""JSON Schemas of experiments and roles, from the models that check them: editors complete and explain with these.
+"""JSON Schemas of experiments, panels and roles, from the models that check them: editors explain with these.
 
-python -m arena.config.schema      # writes both beside the files that name them in their first line
+python -m arena.config.schema      # writes them beside the files that name them in their first line
 """
 
 import json
@@ -8,17 +8,26 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+import arena.panels
 import arena.recipes
 import games
 from agents.players.brains import BRAINS
 from agents.role import BUILT_IN, Role, list_roles
 from arena.config.experiment import Experiment
 from arena.config.kinds import TABLES, parts_of, plural
+from arena.config.panel import Panel, panel_names
 from arena.config.parts import PLACE, settings_model
 from arena.config.presets import PRESETS
 
 RECIPES = Path(arena.recipes.__path__[0])
-FILES = {"experiment": RECIPES / "experiment.schema.json", "role": BUILT_IN / "role.schema.json"}
+PANELS = Path(arena.panels.__path__[0])
+FILES = {
+    "experiment": RECIPES / "experiment.schema.json",
+    "panel": PANELS / "panel.schema.json",
+    "role": BUILT_IN / "role.schema.json",
+}
 """Where they are shipped, by what they are of."""
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The one that all editors know."""
@@ -33,9 +42,12 @@ def modeline(kind: str) -> str:
     return f"# yaml-language-server: $schema={FILES[kind].name}\n"
 
 
+_MODELS: dict[str, type[BaseModel]] = {"panel": Panel, "role": Role}
+
+
 def schema_of(kind: str) -> Schema:
-    """The JSON Schema of an experiment or of a role."""
-    return _experiment() if kind == "experiment" else _finished("role", Role.model_json_schema())
+    """The JSON Schema of an experiment, a panel or a role."""
+    return _experiment() if kind == "experiment" else _finished(kind, _MODELS[kind].model_json_schema())
 
 
 def text_of(kind: str) -> str:
@@ -52,6 +64,8 @@ def _experiment() -> Schema:
         settings = {name: _settings(kind, name, definitions) for name in parts_of(kind)}
         definitions[plural(kind)] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
         definitions[kind] = _part(kind, settings)
+    definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggested(panel_names()))
+    definitions["PanelGame"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["SeatSpec"]["properties"]["role"] |= _suggested(list_roles())
     definitions["SeatSpec"]["properties"]["policy"] |= _suggested(BRAINS)
@@ -95,7 +109,7 @@ def _finished(kind: str, schema: Schema) -> Schema:
 
 
 def main() -> None:
-    """Write both."""
+    """Write them all."""
     for kind, file in FILES.items():
         file.write_text(text_of(kind), "utf-8")
 

@@ -86,6 +86,8 @@ class Result:
     """Failed attempts by reason; their deals were played again and count once."""
     ranges: dict[str, Bounds] = field(default_factory=dict)
     """By figure, what it can be at least and at most."""
+    by_seat: dict[str, list[float]] = field(default_factory=dict)
+    """The contender's payoff at each seat that it took, a value per deal, NaN where there is none."""
 
     def rate(self, outcome: str) -> Interval:
         """The share of matches with this outcome."""
@@ -103,6 +105,7 @@ class Result:
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
             "scored": self.scored and {name: [n, plain(self.rate(name))] for name, n in self.scored.items()},
             "figures": {name: plain(self.mean(name)) for name in self.figures},
+            "payoff_by_seat": {s: plain(mean_ci([v for v in paid if v == v])) for s, paid in self.by_seat.items()},
             "illegal": self.illegal, "ended": self.ended, "failed": self.failed,
         }  # fmt: skip
 
@@ -205,11 +208,11 @@ def deals_for(matches: int, lineups: int) -> int:
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
     """The contender at each of its seats in turn, the other at all the rest; against itself once is enough."""
-    own = seats[:1] if contender.name == other.name else _own_seats(contender, game, seats)
+    own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
 
-def _own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
+def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
     """Where it is judged: a run's policies at the seats that they learned, everybody else at all of them."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.took(game, seats) if isinstance(cast, Casting) else seats
@@ -239,7 +242,14 @@ def _result(
         ended=dict(Counter(str(p.report["ended"]) for p, _ in flat)),
         failed=dict(failed),
         ranges=ranges,
+        by_seat=_by_seat(played, held),
     )
+
+
+def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
+    """The payoff at each seat, deal by deal; whoever plays with itself holds all of them at once."""
+    pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
+    return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
 
 def _figures(
@@ -274,15 +284,22 @@ def _mean(values: Sequence[float]) -> float:
 # -- playing -----------------------------------------------------------------------------------------------
 
 
+def deal_seeds(seed: int, deals: int) -> list[int]:
+    """The seeds of an evaluation's deals; those of a run come from its iteration, too, and are others."""
+    place = (seed, int.from_bytes(b"deals", "big"))
+    return [int(each) for each in np.random.SeedSequence(place).generate_state(deals, np.uint64)]
+
+
 def play(
-    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None
-) -> tuple[list[list[Played | None]], Counter[str]]:
+    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
+    in_flight: int = IN_FLIGHT,
+) -> tuple[list[list[Played | None]], Counter[str]]:  # fmt: skip
     """Every lineup plays the same deals: by lineup and deal what was played, None for a match that kept failing;
     and failed attempts by reason."""
-    seeds = np.random.SeedSequence((seed, int.from_bytes(b"deals", "big"))).generate_state(deals, np.uint64)
+    seeds = deal_seeds(seed, deals)
     plans = [
         MatchPlan(
-            f"{i:04d}-{deal:04d}", 0, spec.name, dict(spec.options), int(seeds[deal]),
+            f"{i:04d}-{deal:04d}", 0, spec.name, dict(spec.options), seeds[deal],
             {seat: who.seating(spec.name, seat) for seat, who in table.items()},
         )
         for i, table in enumerate(tables)
@@ -304,7 +321,7 @@ def play(
         else:
             ended()
 
-    wait(play_all(plans, one, note, IN_FLIGHT))
+    wait(play_all(plans, one, note, in_flight))
     return [[played.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
 
 

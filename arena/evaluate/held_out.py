@@ -21,6 +21,7 @@ from arena.evaluate.evaluation import (
     on_split,
     plain,
 )
+from arena.evaluate.examination import check_panel
 from arena.play.contenders import Contender
 from arena.store.files import write_atomic
 
@@ -58,8 +59,9 @@ def check_spec(experiment: Experiment) -> None:
     """ConfigError, StoreError or WeightsError for a game, opponent or player that there is not; loads no weights."""
     if (spec := experiment.evaluate) is None:
         return
+    check_panel(experiment)
     trained = [name for name, policy in experiment.policies.items() if policy.train]
-    for n, game in enumerate(spec.games):
+    for n, game in enumerate(spec.held_out):
         tables = [table for table in experiment.all_tables() if table.game.name == game.name]
         held = {seat for table in tables for seat, holder in table.seats.items() if holder.policy in trained}
         if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1:
@@ -67,7 +69,7 @@ def check_spec(experiment: Experiment) -> None:
                 f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and "
                 f"name one afterwards, arena eval runs/latest:{trained[0]} --game {game.name}"
             )
-    for name in spec.against:
+    for name in spec.against if spec.games else ():
         specs.read_spec(name)
 
 
@@ -80,13 +82,13 @@ def held_out(
     """
     loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
     last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
-    games = [on_split(game) for game in spec.games]
+    games = [on_split(game) for game in spec.held_out]
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
         check_met(who, opponents, game)
     step = begin(sum(matches_of(who, opponents, game, spec.matches) for who, game, opponents in work))
     played = [evaluate(who, opponents, game, spec.matches, seed, step) for who, game, opponents in work]
-    half = len(spec.games)
+    half = len(games)
     compared = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
     write_atomic(run / FILE, json.dumps({"seed": seed, **compared.to_json()}, indent=1) + "\n")
     return compared

@@ -1,4 +1,4 @@
-"""What a commit counts on: logs, credit and metrics of the run's folder, as hashes in the checkpoint itself.
+"""What a commit counts on: logs, credit, metrics and evaluations in the run's folder, as hashes in the checkpoint.
 
 The manifest of the checkpoint covers them in turn, so nothing that was committed can change or go unseen.
 """
@@ -17,6 +17,9 @@ from arena.store.manifest import MANIFEST, described, fingerprint
 
 CONTENTS = "contents.json"
 METRICS = "metrics.jsonl"
+PANEL = "panel.jsonl"
+GROWING = (METRICS, PANEL)
+"""Files that get a line now and then, and are as long as they were or longer."""
 Fingerprints = dict[str, dict[str, Any]]
 
 
@@ -24,7 +27,7 @@ def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> 
     """Fingerprints of what the folder holds of iterations up to this one; sealed files that are `known` stay so."""
     names = [f"log/{p.name}" for p in (run / "log").glob("*.parquet") if _iteration(p) <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
-    return found | ({METRICS: fingerprint(run / METRICS)} if (run / METRICS).exists() else {})
+    return found | {name: fingerprint(run / name) for name in GROWING if (run / name).exists()}
 
 
 def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
@@ -80,13 +83,13 @@ def _read(path: Path) -> Fingerprints:
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
-    """The metrics may have grown since; everything else is as long as it was."""
+    """Metrics and evaluations may have grown since; everything else is as long as it was."""
     path = inside(run, name)
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():
         raise StoreError(f"{path} is missing, and {advice}")
     with explained(path, "reading"), path.open("rb") as file:
-        if name == METRICS:
+        if name in GROWING:
             written = file.read(expected["size"])
             found = {"sha256": hashlib.sha256(written).hexdigest(), "size": len(written)}
         else:

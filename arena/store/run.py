@@ -14,7 +14,7 @@ from arena.errors import StoreError
 from arena.plain import plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
-from arena.store.contents import CONTENTS, METRICS, Fingerprints, check, contents
+from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check, contents
 from arena.store.files import CONFIG, TEMPORARY, explained, inside, make_folder, require_run, write_atomic
 from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
@@ -36,6 +36,7 @@ class RunFolder:
         self.reader = RunReader(path)
         self.log = MatchLog(path / "log")
         self.metrics = MetricsLog(path / METRICS)
+        self.evaluations = MetricsLog(path / PANEL)
         self._fingerprints: Fingerprints = {}
         """Of the sealed files that the last checkpoint counts on."""
         self.tensorboard = path / "tensorboard"
@@ -120,10 +121,11 @@ class RunFolder:
         return newest
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Drop logs, credit, metrics and checkpoints of later iterations; returns the iterations dropped."""
+        """Drop logs, credit, metrics, evaluations, checkpoints of later iterations; returns the iterations dropped."""
         dropped = set(self.log.discard_after(iteration))
         dropped |= set(checkpoints.discard_after(self.path, iteration))
-        self.metrics.discard_after(iteration, self._fingerprints.get(METRICS, {}).get("size"))
+        for rows, name in ((self.metrics, METRICS), (self.evaluations, PANEL)):
+            rows.discard_after(iteration, self._fingerprints.get(name, {}).get("size"))
         return sorted(dropped)
 
 

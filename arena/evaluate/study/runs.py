@@ -133,7 +133,8 @@ def is_done(plan: Plan, run: Run) -> bool:
         return True
     if plan.iterations(run.arm) not in checkpoints.iterations(run.path):
         return False
-    return (run.path / EVALUATION).exists() or with_arm(plan.experiment, run.arm).evaluate is None
+    asked = with_arm(plan.experiment, run.arm).evaluate
+    return (run.path / EVALUATION).exists() or not (asked and asked.games)
 
 
 def seen(run: Run) -> int:

@@ -6,8 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from arena.cli.show import verdict
 from arena.cli.summary import zero_sum
+from arena.cli.tables import verdict
 from arena.statistics import Interval
 from arena.store.reader import RunReader
 from tests.arena.tiny import arena, refused

@@ -9,12 +9,11 @@ import pytest
 from agents import strict_yaml
 from agents.role import BUILT_IN
 from arena.config.layers import compose, text_layer, to_yaml
-from arena.config.schema import FILES, RECIPES, modeline, text_of
+from arena.config.schema import FILES, PANELS, RECIPES, modeline, text_of
 
 jsonschema = pytest.importorskip("jsonschema")
-SHIPPED = [("experiment", file) for file in RECIPES.glob("*.yaml")] + [
-    ("role", file) for file in BUILT_IN.glob("*.yaml")
-]
+PLACES = {"experiment": RECIPES, "panel": PANELS, "role": BUILT_IN}
+SHIPPED = [(kind, file) for kind, folder in PLACES.items() for file in folder.glob("*.yaml")]
 
 
 def errors(kind: str, text: str) -> list[str]:
@@ -52,6 +51,10 @@ def test_every_shipped_file_names_its_schema_and_keeps_it(kind: str, file: Path)
         ("experiment", "play: {matches: 0}", "0"),
         ("role", "role: x\nsampling: {temprature: 1}", "temprature"),
         ("role", "persona: x", "role"),
+        ("experiment", "evaluate: {panel: 3}", "3"),
+        ("experiment", "evaluate: {panel: {panel: p, membrs: [random]}}", "membrs"),
+        ("panel", "panel: p\ngame: {name: nim}\nmembers: []", "[]"),
+        ("panel", "panel: p\ngame: {name: nim}\nmembers: [a]\ndeals: 1", "1"),
     ],
 )
 def test_slips_are_seen(kind: str, text: str, told: str) -> None:

@@ -1,0 +1,158 @@
+"""A run's own panel: its weights as they are now, on the run's own engine, between iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from agents.errors import WeightsError
+from agents.players.brains import names_brain
+from agents.players.servers import Endpoints
+from arena.build import Parts
+from arena.config.experiment import Experiment, GameSpec
+from arena.config.panel import Panel
+from arena.config.paths import RUN_WEIGHTS, anchored
+from arena.errors import ConfigError, PlayError, StoreError
+from arena.evaluate import specs
+from arena.evaluate.casting import Casting
+from arena.evaluate.evaluation import make_game
+from arena.evaluate.panel import Sitting, check_members, panel_game
+from arena.evaluate.panel_figures import figures
+from arena.play.contenders import ModelContender
+from arena.play.watchers import ProgressWatcher, Watcher
+from arena.store.evaluations import read_evaluations
+from arena.store.files import CONFIG
+from arena.store.run import RunFolder
+
+
+class Examination:
+    """Judges a run before its first iteration, every so many, and after its last (`arena.lab.Examiner`)."""
+
+    def __init__(self, run: RunFolder, experiment: Experiment) -> None:
+        """The experiment asks for a panel, and was checked."""
+        self.run, self.experiment = run, experiment
+        self._sitting: Sitting | None = None
+        self._best: dict[tuple[str, str], list[float | None]] | None = None
+        self._done: set[int | None] | None = None
+        """Iterations that were judged, or could not be."""
+
+    def due(self, k: int, parts: Parts) -> bool:
+        """Whether the weights after iteration `k` are to be judged, and were not yet."""
+        assert self.experiment.evaluate is not None
+        if self._done is None:
+            self._begin(parts)
+        assert self._done is not None
+        every = self.experiment.evaluate.every
+        wanted = not self._done or k == self.experiment.iterations or bool(every and k % every == 0)
+        return wanted and k not in self._done
+
+    def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
+        """Plays the panel, keeps the evaluation in the run's folder, and returns its figures.
+
+        A panel that cannot be played, because a server is down, say, does not end the run: the watcher hears of it.
+        """
+        sitting = self._sitting
+        assert sitting is not None and self._done is not None
+        self._done.add(k)
+        watcher.phase(k, f"panel {sitting.panel.panel}" if k else f"panel {sitting.panel.panel}: before it learns")
+        if self._best is None:
+            self._best = sitting.best_responses()
+        try:
+            evaluation = sitting.play(_counted(watcher, sitting.matches), self.experiment.play.in_flight, self._best, k)
+        except PlayError as error:
+            watcher.note(f"iteration {k} was not judged by the panel {sitting.panel.panel}: {error}")
+            return {}
+        for reason, times in evaluation.failed.items():
+            watcher.note(f"panel {sitting.panel.panel}, iteration {k}: {times} failed and played again: {reason}")
+        self.run.evaluations.append(evaluation.model_dump(mode="json"))
+        return figures(evaluation)
+
+    def _begin(self, parts: Parts) -> None:
+        """Seats who plays, and reads what was judged before the run was interrupted."""
+        self._sitting = _sitting(self.experiment, parts)
+        before = [e for e in read_evaluations(self.run.path) if e.key == self._sitting.key]
+        self._done = {evaluation.iteration for evaluation in before}
+        if before:
+            cells = before[-1].cells
+            self._best = {(c.member, c.seat): c.best_response for c in cells if c.best_response}
+
+
+def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
+    """Who judges this run while it goes on; nobody where it does not ask for a panel."""
+    return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
+
+
+def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
+    panel = asked(experiment)
+    assert panel is not None
+    trained = {name: parts.policies[name] for name in parts.policies.trainers}
+    name = ", ".join(trained)
+    who = ModelContender(name, parts.engine, Casting(name, trained, experiment))
+    members = specs.Contenders(endpoints=Endpoints(experiment.servers())).load(*panel.members)
+    sitting = Sitting(who, panel, panel_game(panel, experiment), members)
+    sitting.check()
+    return sitting
+
+
+def _counted(watcher: Watcher, total: int) -> Callable[[], None]:
+    """Tells the watcher, where it wants to hear, that one more match is over."""
+    numbers = count(1)
+    return lambda: watcher.progress(next(numbers), total) if isinstance(watcher, ProgressWatcher) else None
+
+
+# -- before anything is played -----------------------------------------------------------------------------
+
+
+def asked(experiment: Experiment) -> Panel | None:
+    """The panel that an experiment asks for, with as many deals as it asks for."""
+    spec = experiment.evaluate
+    if spec is None or spec.panel is None:
+        return None
+    return spec.panel.model_copy(update={"deals": spec.deals}) if spec.deals else spec.panel
+
+
+def check_panel(experiment: Experiment) -> None:
+    """ConfigError, StoreError or WeightsError where the panel of an experiment cannot judge it; loads no weights."""
+    if (panel := asked(experiment)) is None:
+        return
+    try:
+        game = panel_game(panel, experiment)
+        check_members(panel, game, _judged_seats(experiment, game))
+    except (ConfigError, StoreError, WeightsError) as error:
+        raise type(error)(f"evaluate.panel: {error}") from None
+
+
+def _judged_seats(experiment: Experiment, game: GameSpec) -> list[str]:
+    """Where the learners are judged: at the seats that they have in the run, else at all."""
+    seats = list(make_game(game).possible_agents)
+    tables = [table for table in experiment.all_tables() if table.game.name == game.name]
+    own = [seat for seat in seats if any(experiment.trained(t.seats[seat].policy) for t in tables if seat in t.seats)]
+    trained = [name for name, policy in experiment.policies.items() if policy.train]
+    if not own and len(trained) > 1:
+        raise ConfigError(
+            f"who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and name one afterwards, "
+            f"arena eval runs/latest:{trained[0]} --panel NAME"
+        )
+    if not trained:
+        raise ConfigError("the run trains nobody, so there is nothing to judge")
+    return own or seats
+
+
+def settled(experiment: Experiment) -> Experiment:
+    """With a panel that stays what it is while the run goes on: whole paths, and of other runs the weights of now."""
+    spec = experiment.evaluate
+    if spec is None or spec.panel is None:
+        return experiment
+    spec = anchored(spec)
+    panel = spec.panel.model_copy(update={"members": [_pinned(member) for member in spec.panel.members]})
+    return experiment.model_copy(update={"evaluate": spec.model_copy(update={"panel": panel})})
+
+
+def _pinned(member: str) -> str:
+    """`runs/other` as `runs/other@12`, where 12 is its newest iteration: it may still be learning."""
+    match = RUN_WEIGHTS.fullmatch(member)
+    if match is None or names_brain(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
+        return member
+    policy = f":{match['policy']}" if match["policy"] else ""
+    return f"{match['path']}@{specs.newest(Path(match['path']))}{policy}"

@@ -1,0 +1,234 @@
+"""A panel plays: what a contender earns from every seat against every member, on the same deals for everybody."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from agents.player import Chances
+from agents.players.brains import make_brain
+from agents.policy import Policy
+from arena.config.experiment import Experiment, GameSpec
+from arena.config.panel import Panel
+from arena.config.paths import RUN_WEIGHTS
+from arena.errors import ConfigError
+from arena.evaluate import specs
+from arena.evaluate.casting import Casting
+from arena.evaluate.evaluation import IN_FLIGHT, Lineup, Played, deal_seeds, make_game, on_split, own_seats, play
+from arena.play.contenders import BrainContender, Contender
+from arena.store.evaluations import Cell, Evaluation
+from games.contracts import BestResponse
+
+MOST = 10**6
+"""Matches of one evaluation: all of them are planned at once."""
+
+
+class Place(NamedTuple):
+    """A member, and the seat from which it is met."""
+
+    member: Contender
+    seat: str
+    lineup: Lineup
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """A contender before a panel, ready to play."""
+
+    who: Contender
+    panel: Panel
+    game: GameSpec
+    members: Sequence[Contender]
+
+    @property
+    def places(self) -> list[Place]:
+        """Every member from every seat that the contender is judged at, member by member."""
+        seats = tuple(make_game(self.game).possible_agents)
+        return [
+            Place(member, mine, {seat: self.who if seat == mine else member for seat in seats})
+            for member in self.members
+            for mine in own_seats(self.who, self.game.name, seats)
+        ]
+
+    @property
+    def matches(self) -> int:
+        """How many are played."""
+        return len(self.places) * self.panel.deals
+
+    @property
+    def key(self) -> str:
+        """Of what is played, whoever is judged: see `Evaluation.key`."""
+        met = [(place.member.name, place.seat) for place in self.places]
+        return _key(self.panel, self.game, met)
+
+    def check(self) -> None:
+        """ConfigError where somebody cannot play a seat that is theirs, or where it would be too much."""
+        game = make_game(self.game)
+        check_size(self.panel, self.game, len(self.places) // len(self.members))
+        for place in self.places:
+            for seat, holder in place.lineup.items():
+                holder.check(self.game.name, game, seat)
+
+    def play(
+        self,
+        ended: Callable[[], None] = lambda: None,
+        in_flight: int = IN_FLIGHT,
+        best: Mapping[tuple[str, str], list[float | None]] | None = None,
+        iteration: int | None = None,
+    ) -> Evaluation:
+        """Plays all matches and says what came of each; `best` are best responses, where they are known already.
+
+        A match that keeps failing has no value; PlayError when most of them do.
+        """
+        started, places, panel = perf_counter(), self.places, self.panel
+        played, failed = play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
+        known = self.best_responses() if best is None else best
+        return Evaluation(
+            iteration=iteration,
+            contender=self.who.name,
+            panel=panel.panel,
+            key=self.key,
+            game=self.game.name,
+            options=dict(self.game.options),
+            seed=panel.seed,
+            deals=panel.deals,
+            cells=[
+                _cell(place, row, known.get((place.member.name, place.seat)))
+                for place, row in zip(places, played, strict=True)
+            ],
+            failed=dict(failed),
+            seconds=perf_counter() - started,
+        )
+
+    def best_responses(self) -> dict[tuple[str, str], list[float | None]]:
+        """By member and seat, what best play there earns on each deal; only of brains and games that can tell."""
+        seeds = deal_seeds(self.panel.seed, self.panel.deals)
+        found = {}
+        for place in self.places:
+            if isinstance(place.member, BrainContender) and (told := _best(place, self.game, seeds)):
+                found[place.member.name, place.seat] = told
+        return found
+
+
+def _best(place: Place, spec: GameSpec, seeds: Sequence[int]) -> list[float | None]:
+    """What best play against a brain earns on each deal; [] where nobody can tell."""
+    found: list[float | None] = []
+    for seed in seeds:
+        game = make_game(spec)
+        if not isinstance(game, BestResponse):
+            return []
+        brain = make_brain(place.member.name, 0, game)
+        if not isinstance(brain, Chances):
+            return []
+        game.reset(seed=seed)  # type: ignore[attr-defined]
+        worth = float(game.best_response(place.seat, brain.chances))
+        found.append(worth if math.isfinite(worth) else None)
+    return found if any(worth is not None for worth in found) else []
+
+
+def _cell(place: Place, row: Sequence[Played | None], best: list[float | None] | None) -> Cell:
+    seat = place.seat
+    tells = any(p and "deal" in p.report for p in row)
+    return Cell(
+        member=place.member.name,
+        seat=seat,
+        payoff=[p.payoffs[seat] if p else None for p in row],
+        valid=[1 - p.invalid[seat] / p.acts[seat] if p and p.acts[seat] else None for p in row],
+        deal=[float(p.report["deal"]) if p and "deal" in p.report else None for p in row] if tells else None,
+        best_response=best,
+    )
+
+
+def _key(panel: Panel, game: GameSpec, met: Sequence[tuple[str, str]]) -> str:
+    said = [panel.panel, game.name, game.options, panel.deals, panel.seed, met]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+# -- what a panel plays, and who can -----------------------------------------------------------------------
+
+
+def panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
+    """The game with the panel's own options, else with those of the run that is judged; of splits, the `test` one.
+
+    ConfigError where there is no such game, option, or second seat.
+    """
+    options = panel.game.options
+    if options is None:
+        tables = experiment.all_tables() if experiment else []
+        trained = [table.game.options for table in tables if table.game.name == panel.game.name]
+        options = {key: value for own in trained[:1] for key, value in own.items() if key != "split"}
+    spec = on_split(GameSpec(name=panel.game.name, options=options))
+    if len(make_game(spec).possible_agents) < 2:
+        raise ConfigError(f"panel {panel.panel}: {spec.name} has one seat, and members have to sit somewhere")
+    return spec
+
+
+def check_size(panel: Panel, game: GameSpec, seats: int) -> None:
+    """ConfigError for more matches than anybody wants to wait for."""
+    matches = len(panel.members) * seats * panel.deals
+    if matches > MOST:
+        raise ConfigError(
+            f"panel {panel.panel}: {len(panel.members)} members, {seats} seats of {game.name} and {panel.deals:,} "
+            f"deals are {matches:,} matches: at most {MOST:,}; take fewer deals"
+        )
+
+
+def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
+    """ConfigError, StoreError or WeightsError for a member that there is not, or that cannot play; loads no weights.
+
+    `own` are the seats that are judged.
+    """
+    check_size(panel, game, len(own))
+    made = make_game(game)
+    theirs = [seat for seat in made.possible_agents if any(seat != mine for mine in own)]
+    for member in panel.members:
+        source = specs.read_spec(member)
+        for seat in theirs:
+            if source.kind == "brain":
+                BrainContender(member).check(game.name, made, seat)
+            elif source.kind == "weights":
+                _unloaded(source)(game.name, seat)
+
+
+def _unloaded(source: specs.Source) -> Casting:
+    """Who would sit where, before anything but tokenizers is read."""
+    found = source.folders.items()
+    policies = {name: Policy.load(f"{source.spec}/{name}", folder, folder, train=False) for name, folder in found}
+    return Casting(source.spec, policies, source.experiment)
+
+
+class Known(NamedTuple):
+    """Whom a run's learners know from training."""
+
+    met: frozenset[str] = frozenset()
+    """Whom they played against."""
+    shown: frozenset[str] = frozenset()
+    """Whose play they were shown, to be imitated."""
+
+    def with_own(self, run: Path, members: Iterable[str]) -> Known:
+        """Among these members, the run's own earlier weights are of those that it met."""
+        here = run.resolve()
+        own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
+        return self._replace(met=self.met | own)
+
+
+def met_in_training(experiment: Experiment | None) -> Known:
+    """The opponents of a run by the names that a panel would use, its own past versions left out; nobody out of one."""
+    if experiment is None:
+        return Known()
+    tables = [table for table in experiment.all_tables()]
+    held = [t.seats.values() for t in tables if any(experiment.trained(seat.policy) for seat in t.seats.values())]
+    met = {seat.policy for seats in held for seat in seats if not experiment.trained(seat.policy)}
+    if experiment.league:
+        met |= {opponent.policy for opponent in experiment.league.opponents if opponent.policy and opponent.weight}
+    frozen = {name: spec.model for name, spec in experiment.policies.items() if not spec.train}
+    imitated = [spec.imitate for spec in experiment.policies.values() if spec.imitate and spec.train]
+    shown = {brain for spec in imitated for brain in (*spec.brains, *spec.against)}
+    shown |= set(experiment.learn.shown.brains) if experiment.learn.shown else set()
+    return Known(frozenset(frozen.get(name, name) for name in met), frozenset(shown))
