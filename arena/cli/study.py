@@ -33,7 +33,7 @@ def study(
     recipe: Annotated[
         str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
     ],
-    seeds: Annotated[int, typer.Option(min=1, max=10**4, help="How many of each arm, from 0.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=10**4, help="How many of each arm.")] = 5,
     arms: Annotated[str, typer.Option(help="all, or some of those in its section `study`: mars,zero.")] = "all",
     out: Annotated[Path | None, typer.Option(help="The study's folder; default runs/study-NAME.")] = None,
     jobs: Annotated[
@@ -109,11 +109,11 @@ def _fitted(experiment: Experiment) -> Experiment:
 
 def _run(runner: Runner, quiet: bool) -> None:
     """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
-    from arena.config.study import EVALUATED
+    from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import curve
 
     spec, checked = runner.plan.spec, set[str]()
-    figures = [name for name in (spec.figure, *spec.also) if not name.startswith(EVALUATED)]
+    figures = [name for name in (spec.figure, *spec.also) if not name.startswith((EVALUATED, PANEL))]
 
     def step(run: Run, more: int) -> None:
         if run.arm not in checked:

@@ -6,7 +6,7 @@ from agents.names import nearest
 from arena.config.experiment import Experiment
 from arena.config.kept import as_plain
 from arena.config.layers import Layer, compose, set_layer
-from arena.config.study import EVALUATED, StudySpec
+from arena.config.study import EVALUATED, PANEL, StudySpec
 from arena.errors import ConfigError
 
 
@@ -47,6 +47,9 @@ def check_arms(experiment: Experiment) -> None:
     asked = experiment.evaluate
     if not (asked and asked.games) and (told := [name for name in study.also if name.startswith(EVALUATED)]):
         raise ConfigError(f"study.also: {told[0]} needs a section `evaluate` with `games` (docs/experiments.md)")
+    panels = [name for name in (study.figure, *study.also) if name.startswith(PANEL)]
+    if panels and not (asked and asked.panel):
+        raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/evaluation.md)")
     most = budget(with_arm(experiment, study.arm))
     for arm in study.arms:
         other = budget(with_arm(experiment, arm))

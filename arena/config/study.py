@@ -10,6 +10,8 @@ from arena.config.spec import STRICT, Name, Positive
 
 EVALUATED = "evaluation."
 """What figures of an evaluation begin with."""
+PANEL = "panel."
+"""What figures of a panel begin with."""
 
 
 class RuleSpec(BaseModel):
@@ -46,10 +48,13 @@ class StudySpec(BaseModel):
     minutes: Annotated[float, Field(gt=0)]
     """About how long a run takes on one core."""
     figure: str
-    """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener."""
+    """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener; or
+    panel.payoff, panel.valid or panel.deal of the panel that `evaluate` names, each time that it judges."""
     also: list[str] = []
     """Figures that are told beside it and decide nothing; `evaluation.NAME` is one of the first game that `evaluate`
     names, before and after learning."""
+    first_seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
+    """The first that is judged: a recipe is found on seeds below it."""
     last: Positive = 1
     """Over how many last iterations the figure is averaged."""
     arm: Name

@@ -302,8 +302,8 @@ def play(
             f"{i:04d}-{deal:04d}", 0, spec.name, dict(spec.options), seeds[deal],
             {seat: who.seating(spec.name, seat) for seat, who in table.items()},
         )
+        for deal in range(deals)  # a deal's matches side by side: what they open with is computed once
         for i, table in enumerate(tables)
-        for deal in range(deals)
     ]  # fmt: skip
     played: dict[str, Played] = {}
     failed: Counter[str] = Counter()

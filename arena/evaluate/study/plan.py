@@ -51,7 +51,8 @@ class Plan:
     @property
     def runs(self) -> list[Run]:
         """Seed by seed, so that whoever stops early has all arms of the first ones."""
-        return [self.run(arm, seed) for seed in range(self.seeds) for arm in self.arms]
+        first = self.spec.first_seed
+        return [self.run(arm, seed) for seed in range(first, first + self.seeds) for arm in self.arms]
 
     def run(self, arm: str, seed: int) -> Run:
         """Where this one lies."""

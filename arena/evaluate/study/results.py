@@ -9,15 +9,17 @@ from typing import Any
 from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.kept import as_plain
-from arena.config.study import EVALUATED, StudySpec
+from arena.config.study import EVALUATED, PANEL, StudySpec
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
+from arena.evaluate.panel_figures import figures
 from arena.evaluate.study.plan import Plan, Run
 from arena.evaluate.study.record import RESULT, KeptRun, kept_runs, read_record, recorded
 from arena.evaluate.study.runs import is_done
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, Verdict, figure_in, judged
 from arena.plain import plain
 from arena.store.contents import METRICS
+from arena.store.evaluations import of_latest, read_evaluations
 from arena.store.files import write_atomic
 from arena.store.reader import read_metrics
 
@@ -48,7 +50,7 @@ class Results:
     @property
     def beside(self) -> dict[str, list[ArmSummary]]:
         """The same of the figures that decide nothing."""
-        lasts = {figure: 1 if figure.startswith(EVALUATED) else self.spec.last for figure in self.also}
+        lasts = {figure: 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last for figure in self.also}
         return {
             name: self._summaries(Ends(curves, name.removeprefix(EVALUATED), lasts[name]))
             for name, curves in self.also.items()
@@ -80,7 +82,7 @@ def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: 
     curves: dict[str, dict[int, Curve]] = {arm: {} for arm in arms}
     also: dict[str, dict[str, dict[int, Curve]]] = {figure: {arm: {} for arm in curves} for figure in spec.also}
     for run in runs:
-        if run.arm in curves and run.seed < seeds:
+        if run.arm in curves and 0 <= run.seed - spec.first_seed < seeds:
             curves[run.arm][run.seed] = run.curve
             for figure in spec.also:
                 also[figure][run.arm][run.seed] = run.also[figure]
@@ -88,7 +90,11 @@ def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: 
 
 
 def curve(run: Run, figure: str) -> list[float]:
-    """The figure of a run, iteration by iteration; one of its evaluation before and after learning."""
+    """The figure of a run, iteration by iteration; one of its evaluation before and after learning, one of its panel
+    before, after, and as often as it judged between."""
+    if figure.startswith(PANEL):
+        judged = of_latest(read_evaluations(run.path))
+        return [figure_in({"panel": figures(evaluation)}, figure) for evaluation in judged]
     if figure.startswith(EVALUATED):
         return evaluated(run.path, figure.removeprefix(EVALUATED))
     return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)]

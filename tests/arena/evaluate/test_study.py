@@ -260,3 +260,41 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
         file.write_text(damaged)
         with pytest.raises(StoreError, match=r"evaluation.json cannot be read as an evaluation"):
             kept.evaluated(tmp_path, "solved")
+
+
+def evaluation_line(iteration: int, payoffs: list[float], key: str = "same") -> str:
+    cell = {"member": "random", "seat": "opener", "payoff": payoffs, "valid": [1.0] * len(payoffs)}
+    return json.dumps(
+        {"iteration": iteration, "contender": "shared", "panel": "some", "key": key, "game": "negotiation",
+         "options": {}, "seed": 0, "deals": len(payoffs), "cells": [cell]}
+    )  # fmt: skip
+
+
+def test_a_figure_of_a_panel_is_told_each_time_that_it_judged(tmp_path: Path) -> None:
+    """Means by hand: (1 + 3) / 2 before, (4 + 6) / 2 after; what another panel found is another matter."""
+    asked = {"evaluate": {"panel": "negotiation"}, "study": {**SPEC, "figure": "panel.payoff"}}
+    experiment = compose([recipe_layer("negotiation-nano"), Layer("test", "", asked)])
+    of = plan(experiment, tmp_path / "study", ["mars"], 1, lambda it: it)
+    (run,) = of.runs
+    run.path.mkdir()
+    lines = [evaluation_line(0, [9.0, 9.0], "other"), evaluation_line(0, [1.0, 3.0]), evaluation_line(4, [4.0, 6.0])]
+    (run.path / "panel.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    assert kept.curve(run, "panel.payoff") == [2.0, 5.0]
+    with pytest.raises(ConfigError, match=r"no figure 'panel.payof' — did you mean 'panel.payoff'"):
+        kept.curve(run, "panel.payof")
+
+
+def test_a_figure_of_a_panel_needs_one(tmp_path: Path) -> None:
+    asked = Layer("test", "", {"study": {**SPEC, "figure": "panel.payoff"}})
+    experiment = compose([recipe_layer("negotiation-nano"), asked])
+    with pytest.raises(ConfigError, match="panel.payoff needs a section `evaluate` with a `panel`"):
+        plan(experiment, tmp_path / "study", ["mars"], 1, lambda it: it)
+
+
+def test_judged_seeds_begin_where_those_of_the_search_end(tmp_path: Path) -> None:
+    asked = Layer("test", "", {"study": {**SPEC, "first_seed": 10}})
+    of = plan(compose([recipe_layer("negotiation-nano"), asked]), tmp_path / "study", ["mars"], 3, lambda it: it)
+    assert [run.seed for run in of.runs] == [10, 11, 12]
+    runs = [KeptRun(arm="mars", seed=s, seconds=1.0, curve=[float(s)], also={}) for s in (9, 10, 12, 13)]
+    found = kept._results("name", of.spec, 3, ["mars"], runs)
+    assert sorted(found.curves["mars"]) == [10, 12]
