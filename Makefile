@@ -84,7 +84,7 @@ threads: $(VENV)/installed ## how OpenMP's threads should wait, quiet and beside
 	$(BIN)/python tests/benchmarks/threads.py
 
 learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (hours)
-	for study in nano smollm2 adapters hanabi proposer_solver; do $(BIN)/python tests/benchmarks/learning.py $$study || exit 1; done
+	for study in nano long adapters hanabi proposer_solver; do $(BIN)/python tests/benchmarks/learning.py $$study || exit 1; done
 
 claims: $(VENV)/installed ## the studies of published claims on small worlds (under an hour)
 	for study in gigpo agent_normalisation turn_level role_baseline igpo gated self_correction truncated; do \

@@ -1,14 +1,13 @@
 """Does self-play learn? Arms × seeds of one recipe at the same budget, as JSON and a figure.
 
     python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
-    python tests/benchmarks/learning.py smollm2       # 10 seeds, 2 controls × 5, about an hour on two cores
     python tests/benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
     python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 3 seeds
     python tests/benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
-    python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds; desk: arena study
+    python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds; desk, negotiation: arena study
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
-    python tests/benchmarks/learning.py smollm2 --folder F    # a stopped study, started again, goes on from there
+    python tests/benchmarks/learning.py long --folder F    # a stopped study, started again, goes on from there
 
 Every run is an ordinary `arena run selfplay`. The first arm is what the others are compared with. `zero` gives every
 turn advantage 0 (only the KL is left); `shuffled` keeps the advantages and deals them to random turns.
@@ -76,18 +75,6 @@ STUDIES: dict[str, dict[str, Any]] = {
         "figures": ["mean_payoff", "deal", "valid_rate"],
         "set": ["policies.shared.model=nano-{seed}"],
         "last": 5,
-    },
-    "smollm2": {
-        "recipe": "negotiation",
-        "arms": {
-            "mars": {"seeds": 10},
-            "zero": {"set": [*WARM, *ZERO["set"]]},
-            "shuffled": {"set": [*WARM, *SHUFFLED["set"]]},
-        },
-        "seeds": 5,
-        "figures": BARGAINING,
-        "set": ["checkpoint.every=1000"],
-        "last": 2,
     },
     "long": {
         "recipe": "negotiation-long",

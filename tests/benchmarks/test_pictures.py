@@ -18,13 +18,11 @@ RESULTS = HERE / "results"
 CLAIMS = sorted(path.stem.removeprefix("claims-") for path in RESULTS.glob("claims-*.json"))
 STUDIES = [
     "learning-nano",
-    "learning-smollm2",
     "learning-long",
     "learning-adapters",
     "learning-hanabi",
     "learning-proposer_solver",
     "learning-clinic",
-    "learning-processors",
     "learning-before",
     "strength-kuhn",
     "strength-collapse",
