@@ -35,3 +35,18 @@ def test_a_recipe_for_a_real_model_runs_with_a_tiny_one(
     assert done.code == 0, done.err
     (row,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert row["matches"] == 4 and figures <= row["report"].keys()
+
+
+def test_what_is_shown_first_runs_with_a_tiny_model_and_its_panel_judges_it(tmp_path: Path) -> None:
+    """The closing words lead with the panel: every member from both seats beside the best response, then the mean."""
+    run, settings = tmp_path / "run", [*FEW, "precision=fp32", "threads=1", "play.group=2", "evaluate.deals=2"]
+    settings += [f"policies.shared.{what}" for what in ("model=nano", *(f"imitate.{part}" for part in SHOWN))]
+    done = arena("run", "selfplay", "--game", "negotiation", "--out", run, *(p for s in settings for p in ("--set", s)))
+    assert done.code == 0, done.err
+    judged = [json.loads(line) for line in (run / "panel.jsonl").read_text().splitlines()]
+    assert [evaluation["iteration"] for evaluation in judged] == [0, 1]
+    cells = {(cell["member"], cell["seat"]): cell for cell in judged[1]["cells"]}
+    assert len(cells) == 12 and all(len(cell["best_response"]) == 2 for cell in cells.values())
+    told = done.out.index("against the panel negotiation")
+    assert told < done.out.index("naive, responder") < done.out.index("Iteration 1"), done.out
+    assert "subgame_perfect, opener" in done.out and "conceder*, opener" in done.out

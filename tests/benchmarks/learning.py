@@ -5,7 +5,7 @@
     python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
     python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 3 seeds
     python tests/benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
-    python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds; desk, negotiation: arena study
+    python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds
     python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
     python tests/benchmarks/learning.py long --folder F    # a stopped study, started again, goes on from there
 

@@ -287,7 +287,7 @@ def test_a_figure_of_a_panel_is_told_each_time_that_it_judged(tmp_path: Path) ->
 def test_a_figure_of_a_panel_needs_one(tmp_path: Path) -> None:
     asked = Layer("test", "", {"study": {**SPEC, "figure": "panel.payoff"}})
     experiment = compose([recipe_layer("negotiation-nano"), asked])
-    with pytest.raises(ConfigError, match="panel.payoff needs a section `evaluate` with a `panel`"):
+    with pytest.raises(ConfigError, match=r"panel\.payoff needs a section `evaluate` with a `panel`"):
         plan(experiment, tmp_path / "study", ["mars"], 1, lambda it: it)
 
 
