@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from agents.scoring import StreamBatch, StreamScorer, _TokenScores, common_prefix, pack, score_streams
+from agents.scoring import StreamBatch, StreamScorer, _TokenScores, common_prefix, families, pack, score_streams
 from agents.stream import Stream
 
 VOCABULARY = 24
@@ -258,6 +258,50 @@ def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> 
             assert batch.targets[mine].tolist() == [streams[i].ids[k] for k in places]
             assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
     assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled]
+
+
+def computed(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
+    """Tokens that groups come to, and what starting a pass for each costs."""
+    prefixes = [len(common_prefix([sequences[i] for i in group])) for group in groups]
+    return sum(start + p + sum(len(sequences[i]) - p for i in group) for p, group in zip(prefixes, groups, strict=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2), max_size=8).map(tuple), min_size=1, max_size=12), st.integers(0, 12))
+def test_families_are_a_partition_and_never_dearer_than_one_pass_for_all(
+    sequences: list[tuple[int, ...]], start: int
+) -> None:
+    numbered = dict(enumerate(sequences))
+    groups = families(numbered, start)
+    assert sorted(i for group in groups for i in group) == sorted(numbered)
+    assert computed(numbered, groups, start) <= computed(numbered, [list(numbered)], start)
+
+
+def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> None:
+    """Eight deals of eight replies: all share 40 tokens of rules, deals by twos one more, and a deal's prompt has 91.
+
+    By hand, with 60 for starting a pass: 8 * (60 + 91 + 8 * 5) = 1528 tokens; as one, 60 + 40 + 64 * 56 = 3684.
+    """
+    rules, rng = tuple(range(40)), np.random.default_rng(0)
+    prompts = [(*rules, 100 + deal // 2, 200 + deal, *rng.integers(300, 400, 49).tolist()) for deal in range(8)]
+    sequences = {i: (*prompts[i // 8], *rng.integers(400, 10**6, 5).tolist()) for i in range(64)}
+    groups = families(sequences, 60)
+    assert sorted(map(sorted, groups)) == [list(range(8 * deal, 8 * deal + 8)) for deal in range(8)]
+    assert computed(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
+
+
+def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
+    """Seven streams of 10 tokens and one of 50 behind 20 shared ones: 7 * 40 of padding, more than 20 + 100."""
+    opening, rng = list(range(20)), np.random.default_rng(0)
+    streams = []
+    for length in (*[10] * 7, 50):
+        stream = Stream()
+        stream.observe(opening)
+        stream.wrote(rng.integers(0, VOCABULARY, length).tolist(), [-1.0] * length, 0)
+        streams.append(stream)
+    shapes = [tuple(batch.suffix.shape) for batch in pack(streams, [1.0] * 8, 4096, start=100)]
+    assert [rows for rows, _ in shapes] == [7, 1]
+    assert [rows for rows, _ in (tuple(b.suffix.shape) for b in pack(streams, [1.0] * 8, 4096, start=300))] == [8]
 
 
 def test_pack_takes_only_the_streams_it_is_asked_for() -> None:

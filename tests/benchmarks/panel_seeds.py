@@ -1,0 +1,79 @@
+"""What every run of a study gained with its panel, seed by seed: before, after, difference, deals, valid acts.
+
+    python tests/benchmarks/panel_seeds.py runs/study-negotiation     # after: arena study negotiation --seeds 10
+
+Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json.
+A run counts as a success where it gained at least --least and the interval of its gain lies above 0.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from arena.config.kept import experiment_of
+from arena.doctor import environment
+from arena.evaluate.panel_figures import compared_means
+from arena.store.evaluations import of_latest, read_evaluations
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def run_of(folder: Path, least: float) -> dict[str, Any] | None:
+    """What one run gained; None where it was not judged twice yet."""
+    judged = of_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
+    if len(judged) < 2:
+        return None
+    arm, seed = folder.name.rsplit("-", 1)
+    means = compared_means(judged[-1], judged[0])
+    gain = means["payoff"].difference
+    assert gain is not None
+    return {
+        "arm": arm, "seed": int(seed), "success": gain.estimate >= least and gain.low > 0,
+        **{name: compared.to_json() for name, compared in means.items()},
+    }  # fmt: skip
+
+
+def told(interval: list[float]) -> str:
+    """An interval for people."""
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*interval)
+
+
+def table(runs: list[dict[str, Any]]) -> list[str]:
+    """A row for each run, as Markdown."""
+    rows = ["| arm | seed | before | after | difference | deals | valid acts |", "|---|---|---|---|---|---|---|"]
+    for run in runs:
+        payoff = run["payoff"]
+        figures = [told(payoff[name]) for name in ("before", "after", "difference")]
+        shares = [f"{run[n]['before'][0]:.2f} → {run[n]['after'][0]:.2f}" for n in ("deal", "valid") if n in run]
+        rows.append(f"| {' | '.join([run['arm'], str(run['seed']), *figures, *shares])} |")
+    return rows
+
+
+def main() -> None:
+    """Read the folder's runs, print the table, keep the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--least", type=float, default=1.0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    folders = sorted(
+        (f for f in args.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)),
+        key=lambda f: (f.name.rsplit("-", 1)[0], int(f.name.rsplit("-", 1)[1])),
+    )
+    runs = [run for folder in folders if (run := run_of(folder, args.least))]
+    if not runs:
+        raise SystemExit(f"{args.study} has no run that a panel judged before and after")
+    print(*table(runs), sep="\n")
+    counted = {arm: [r["success"] for r in runs if r["arm"] == arm] for arm in dict.fromkeys(r["arm"] for r in runs)}
+    for arm, successes in counted.items():
+        print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
+    about = {"command": " ".join(sys.argv), "environment": environment(), "least": args.least}
+    name = experiment_of(folders[0]).name
+    (args.out / f"panel-{name}.json").write_text(json.dumps({**about, "runs": runs}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
