@@ -6,20 +6,18 @@ stands in games.families.bargaining.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import TALK, IllegalAct, TextGame, choice, number, one_line, whole_number
-from games.families import bargaining, bargaining_words
-from games.families.pools import WORTH, Triple, frontier, instances, offers, rest, twins, worth
+from games.base import TALK, IllegalAct, choice, number, one_line, whole_number
+from games.families import bargaining
+from games.families.bargaining_game import BargainingGame, read
+from games.families.pools import WORTH, Triple, instances, offers, rest, twins, worth
 
-ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
-
-class Negotiation(TextGame):
+class Negotiation(BargainingGame):
     """Acts: OFFER a b c (I take these, you the rest), ACCEPT (the other's standing offer), WALK (no deal).
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
@@ -117,7 +115,7 @@ class Negotiation(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """An offer replaces the one before it; accepting transfers exactly the standing offer."""
-        share = self._read(act)
+        share = read(act)
         if share == "WALK":
             self.end("walk", f"{seat} walked away, there is no deal.")
             return "WALK"
@@ -137,90 +135,6 @@ class Negotiation(TextGame):
         elif 0 < self.turns == self.breaks_at:
             self.end("breakdown", "The talks broke down, there is no deal.")
         return "OFFER {} {} {}".format(*share)
-
-    def figures(self) -> dict[str, float | bool | str]:
-        """Whether there was a deal, and what came of it beside theory: games.families.bargaining.figures."""
-        totals = self.payoffs()
-        payoffs = [totals[seat] for seat in self.movers]
-        deals, perfect = self._theory()
-        return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
-
-    def best_response(self, seat: str, chances: Callable[[Any], Mapping[str, float]]) -> float:
-        """What best play earns this seat on this deal, on average over breakdown and the other side's `chances`.
-
-        Those are of its acts at what it sees (`bargaining.Facts`); it must not remember anything else.
-        """
-        (other,) = (each for each in self.seats if each != seat)
-        table = self.clone()
-
-        def answers(turn: int, offer: Triple | None) -> dict[bargaining.Answer, float]:
-            table.turns, table.offer = turn, offer
-            found = dict[bargaining.Answer, float]()
-            for act, p in chances(bargaining.Facts(other, turn, table.public(), table.private(other))).items():
-                read = self._read(act)
-                found[read] = found.get(read, 0.0) + p
-            return found
-
-        first = self.movers[0] == seat
-        return bargaining.best_response(self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers)
-
-    @staticmethod
-    def _read(act: str) -> bargaining.Answer:
-        """What a legal act says."""
-        match = ACT.fullmatch(act)
-        if match is None:
-            raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
-        if match[1] is None:
-            return "ACCEPT" if match[4] else "WALK"
-        return int(match[1]), int(match[2]), int(match[3])
-
-    def introduction(self, seat: str) -> str:
-        """For people: what is to divide, what it is worth as far as the seat may know, and how to type an act."""
-        limits = bargaining_words.Limits(self.max_turns, self.breakdown, self.talk)
-        return bargaining_words.introduction(self._side(seat), limits, seat == self.movers[0])
-
-    def in_words(self, seat: str) -> str:
-        """For people: what lies on the table, as this seat sees it that is to move, and how many turns are left."""
-        left, offered = self.max_turns - self.turns, self.offer is not None
-        table = bargaining_words.on_the_table(self._side(seat), self.offer)
-        return f"{table} {bargaining_words.time_left(left, offered, self.breakdown)}"
-
-    def act_in_words(self, act: str) -> str:
-        """For people: what the other side does by this act."""
-        try:
-            return bargaining_words.done(self._read(act), self.items)
-        except IllegalAct:
-            return ""
-
-    def epilogue(self, people: Sequence[str]) -> tuple[bargaining_words.Rows, str]:
-        """For people, once it has ended: both sides' shares and values beside theory, as rows and in a sentence."""
-        (first, second), (deals, perfect) = self.movers, self._theory()
-        names = bargaining_words.called(self.movers, people)
-        # Whoever made the last legal act is not to move; an illegal one moves nobody.
-        idle, last = self.agent_selection, self.next_seat(self.agent_selection)
-        shares = None
-        if self.offer is not None:
-            split = self.offer, rest(self.pool, self.offer)
-            shares = split if first == (idle if self.ended in ("deal", "walk") else last) else split[::-1]
-        why = {
-            "walk": f"{names[last]} walked away", "turns": "no turns were left", "breakdown": "the talks broke down",
-        }.get(self.ended, f"{names[idle]} made no legal act")  # fmt: skip
-        end = bargaining_words.Outcome(
-            self.movers, self.items, self.pool, (self.values[first], self.values[second]), shares,
-            self.ended == "deal", why, max(map(sum, deals)), bargaining.nash_deals(deals), perfect,
-        )  # fmt: skip
-        return bargaining_words.comparison(end, names), bargaining_words.verdict(end, names)
-
-    def _theory(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
-        """The Pareto-optimal deals in the order of moving, and with public values that of subgame-perfect play."""
-        deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
-        stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.known else ()
-        return deals, stages[0].offer if stages else None
-
-    def _side(self, seat: str) -> bargaining_words.Side:
-        other = self.values[self.next_seat(seat)] if self.known else None
-        splits = bargaining.efficient_splits(self.pool, self.values[seat], other) if self.shown and other else []
-        return bargaining_words.Side(self.items, self.pool, self.values[seat], other, splits)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The same pool and own values, the other's once each of two, if private; and breakdown at different turns."""

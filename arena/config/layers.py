@@ -244,7 +244,10 @@ def _check_league(experiment: Experiment, league: LeagueSpec) -> None:
                 "name a brain or a policy with `train: false`, or use `play: past`"
             )
     if not any(sum(experiment.trained(s.policy) for s in t.seats.values()) > 1 for t in experiment.all_tables()):
-        raise ConfigError("league: its opponents take the seats of trained policies, and no game has two such seats")
+        raise ConfigError(
+            "league: its opponents take the seats of trained policies, and no game has two such seats "
+            "(league: null plays without one)"
+        )
 
 
 def apportion(count: int, shares: Sequence[float]) -> list[int]:
