@@ -2,7 +2,8 @@
 
     python tests/benchmarks/panel_seeds.py runs/study-negotiation     # after: arena study negotiation --seeds 10
 
-Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json.
+Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json,
+and a picture of the first arm: every member and seat before and after, beside the best response, means over runs.
 A run counts as a success where it gained at least --least and the interval of its gain lies above 0.
 """
 
@@ -13,9 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from arena.config.kept import experiment_of
 from arena.doctor import environment
-from arena.evaluate.panel_figures import compared_means
+from arena.evaluate.panel_figures import compared_cells, compared_means
+from arena.statistics import mean_ci
 from arena.store.evaluations import of_latest, read_evaluations
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,6 +37,7 @@ def run_of(folder: Path, least: float) -> dict[str, Any] | None:
     return {
         "arm": arm, "seed": int(seed), "success": gain.estimate >= least and gain.low > 0,
         **{name: compared.to_json() for name, compared in means.items()},
+        "cells": {f"{c.member}, {c.seat}": of.to_json() for c, of in compared_cells(judged[-1], judged[0])},
     }  # fmt: skip
 
 
@@ -50,6 +55,32 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
         shares = [f"{run[n]['before'][0]:.2f} → {run[n]['after'][0]:.2f}" for n in ("deal", "valid") if n in run]
         rows.append(f"| {' | '.join([run['arm'], str(run['seed']), *figures, *shares])} |")
     return rows
+
+
+def drawn(runs: list[dict[str, Any]]) -> Figure:
+    """A row for each member and seat, and for the panel: what was earned before and after, and what could be."""
+    names = [*runs[0]["cells"], "panel"]
+    figure = Figure(figsize=(8, 5.2), layout="constrained")
+    axis = figure.add_subplot()
+    axis.set_title(f"payoff of 10, before and after reward: {len(runs)} seeds, 95 % intervals")
+    for name, place in zip(names, range(len(names), 0, -1), strict=True):
+        told = [run["payoff"] if name == "panel" else run["cells"][name] for run in runs]
+        for what, colour, lift in (("before", "tab:gray", 0.12), ("after", "tab:blue", -0.12)):
+            mean = mean_ci([cell[what][0] for cell in told], (0.0, 10.0))
+            error = [[mean.estimate - mean.low], [mean.high - mean.estimate]]
+            axis.errorbar(
+                mean.estimate, place + lift, xerr=error, fmt="o", color=colour, capsize=2,
+                label=what if place == 1 else None,
+            )  # fmt: skip
+        best = [cell["best_response"] for cell in told if "best_response" in cell]
+        if best:
+            where = sum(best) / len(best)
+            axis.plot(where, place, "|", color="black", ms=14, label="best response" if place == 1 else None)
+    axis.set_yticks(range(len(names), 0, -1), names)
+    axis.set_xlim(0, 10)
+    axis.grid(axis="x", alpha=0.3)
+    axis.legend(loc="lower right")
+    return figure
 
 
 def main() -> None:
@@ -73,6 +104,10 @@ def main() -> None:
     about = {"command": " ".join(sys.argv), "environment": environment(), "least": args.least}
     name = experiment_of(folders[0]).name
     (args.out / f"panel-{name}.json").write_text(json.dumps({**about, "runs": runs}, indent=1) + "\n")
+    own = experiment_of(folders[0]).study
+    drawn([run for run in runs if own is None or run["arm"] == own.arm]).savefig(
+        args.out / f"panel-{name}.png", dpi=100
+    )
 
 
 if __name__ == "__main__":
