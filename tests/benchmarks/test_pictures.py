@@ -29,7 +29,7 @@ STUDIES = [
     "strength-mars",
     "desk",
 ]
-STUDIES += ["finding", "forks", "proposer", "clinic-doctor", "clinic-both"]
+STUDIES += ["panel-negotiation", "finding", "forks", "proposer", "clinic-doctor", "clinic-both"]
 STUDIES += ["matrix-clinic", "matrix-desk", "matrix-recommender"]
 STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 
@@ -63,6 +63,8 @@ def redrawn(study: str) -> tuple[dict[str, Any], Any]:
     if kind == "desk":
         kept["summary"] = script.summary(kept["runs"])
         return kept, script.draw(kept)
+    if kind == "panel":
+        return kept, script.drawn(kept)
     if kind in ("finding", "forks"):
         return kept | {"summary": script.summary(kept["rows"])}, script.draw(kept)
     if kind == "proposer":

@@ -1,6 +1,6 @@
 """What every run of a study gained with its panel, seed by seed: before, after, difference, deals, valid acts.
 
-    python tests/benchmarks/panel_seeds.py runs/study-negotiation     # after: arena study negotiation --seeds 10
+    python tests/benchmarks/panel.py runs/study-negotiation     # after: arena study negotiation --seeds 10
 
 Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json,
 and a picture of the first arm: every member and seat before and after, beside the best response, means over runs.
@@ -10,7 +10,6 @@ A run counts as a success where it gained at least --least and the interval of i
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,9 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
     return rows
 
 
-def drawn(runs: list[dict[str, Any]]) -> Figure:
+def drawn(kept: dict[str, Any]) -> Figure:
     """A row for each member and seat, and for the panel: what was earned before and after, and what could be."""
+    runs = [run for run in kept["runs"] if run["arm"] == kept["arm"]]
     names = [*runs[0]["cells"], "panel"]
     figure = Figure(figsize=(8, 5.2), layout="constrained")
     axis = figure.add_subplot()
@@ -101,13 +101,12 @@ def main() -> None:
     counted = {arm: [r["success"] for r in runs if r["arm"] == arm] for arm in dict.fromkeys(r["arm"] for r in runs)}
     for arm, successes in counted.items():
         print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
-    about = {"command": " ".join(sys.argv), "environment": environment(), "least": args.least}
-    name = experiment_of(folders[0]).name
-    (args.out / f"panel-{name}.json").write_text(json.dumps({**about, "runs": runs}, indent=1) + "\n")
-    own = experiment_of(folders[0]).study
-    drawn([run for run in runs if own is None or run["arm"] == own.arm]).savefig(
-        args.out / f"panel-{name}.png", dpi=100
-    )
+    study = experiment_of(folders[0])
+    arm = study.study.arm if study.study else runs[0]["arm"]
+    command = f"python tests/benchmarks/panel.py {args.study.name}"
+    kept = {"command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs}
+    (args.out / f"panel-{study.name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    drawn(kept).savefig(args.out / f"panel-{study.name}.png", dpi=100)
 
 
 if __name__ == "__main__":
