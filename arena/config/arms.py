@@ -49,7 +49,7 @@ def check_arms(experiment: Experiment) -> None:
         raise ConfigError(f"study.also: {told[0]} needs a section `evaluate` with `games` (docs/experiments.md)")
     panels = [name for name in (study.figure, *study.also) if name.startswith(PANEL)]
     if panels and not (asked and asked.panel):
-        raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/evaluation.md)")
+        raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/panels.md)")
     most = budget(with_arm(experiment, study.arm))
     for arm in study.arms:
         other = budget(with_arm(experiment, arm))
