@@ -2,6 +2,7 @@
 
     python tests/benchmarks/panel.py runs/study-negotiation     # after: arena study negotiation --seeds 10
 
+Runs of an earlier call whose folders are gone stay in the results, where the panel is the same.
 Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json,
 and a picture of the first arm: every member and seat before and after, beside the best response, means over runs.
 A run counts as a success where it gained at least --least and the interval of its gain lies above 0.
@@ -34,10 +35,17 @@ def run_of(folder: Path, least: float) -> dict[str, Any] | None:
     gain = means["payoff"].difference
     assert gain is not None
     return {
-        "arm": arm, "seed": int(seed), "success": gain.estimate >= least and gain.low > 0,
+        "arm": arm, "seed": int(seed), "key": judged[-1].key, "success": gain.estimate >= least and gain.low > 0,
         **{name: compared.to_json() for name, compared in means.items()},
         "cells": {f"{c.member}, {c.seat}": of.to_json() for c, of in compared_cells(judged[-1], judged[0])},
     }  # fmt: skip
+
+
+def merged(before: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of now, and those of before that are not among them and were judged alike; by arm, then seed."""
+    same = [run for run in before if run["key"] == found[0]["key"]]
+    runs = {(run["arm"], run["seed"]): run for run in (*same, *found)}
+    return [runs[place] for place in sorted(runs)]
 
 
 def told(interval: list[float]) -> str:
@@ -90,23 +98,22 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=1.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    folders = sorted(
-        (f for f in args.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)),
-        key=lambda f: (f.name.rsplit("-", 1)[0], int(f.name.rsplit("-", 1)[1])),
-    )
-    runs = [run for folder in folders if (run := run_of(folder, args.least))]
-    if not runs:
+    folders = [f for f in args.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)]
+    found = [run for folder in folders if (run := run_of(folder, args.least))]
+    if not found:
         raise SystemExit(f"{args.study} has no run that a panel judged before and after")
+    study = experiment_of(folders[0])
+    file = args.out / f"panel-{study.name}.json"
+    runs = merged(json.loads(file.read_text())["runs"] if file.exists() else [], found)
     print(*table(runs), sep="\n")
     counted = {arm: [r["success"] for r in runs if r["arm"] == arm] for arm in dict.fromkeys(r["arm"] for r in runs)}
     for arm, successes in counted.items():
         print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
-    study = experiment_of(folders[0])
     arm = study.study.arm if study.study else runs[0]["arm"]
     command = f"python tests/benchmarks/panel.py {args.study.name}"
     kept = {"command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs}
-    (args.out / f"panel-{study.name}.json").write_text(json.dumps(kept, indent=1) + "\n")
-    drawn(kept).savefig(args.out / f"panel-{study.name}.png", dpi=100)
+    file.write_text(json.dumps(kept, indent=1) + "\n")
+    drawn(kept).savefig(file.with_suffix(".png"), dpi=100)
 
 
 if __name__ == "__main__":
