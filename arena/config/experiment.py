@@ -1,340 +1,34 @@
-"""The experiment: what a run is, in strict models."""
+"""The experiment: what a run is, whole, composed of the settings that each room defines."""
 
+import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from agents.adapter_config import AdapterSpec
 from agents.engines.spec import EngineSpec
 from agents.players.spend import EndpointSpec
-from arena.config.panel import Deals, GivenPanel
-from arena.config.parts import Chosen, Kind, Kinds
-from arena.config.paths import ContenderName, Folder, GameName, ModelName, OptionValue, RoleName
-from arena.config.spec import STRICT, Name, Positive
+from agents.precision import Precision
 from arena.config.study import StudySpec
-
-Matches = Annotated[int, Field(ge=1, le=10**6)]
-"""All of them are planned, and held, at once."""
-Share = Annotated[float, Field(ge=0, le=1e6)]
-"""Relative to others: their sum stays finite."""
-Beta = Annotated[float, Field(ge=0, lt=1)]
-Nonfinite = Literal["stop", "skip"]
-
-
-class Spec(BaseModel):
-    """Base of all parts of an experiment: unknown keys and wrong types are errors."""
-
-    model_config = STRICT
-
-
-class GameSpec(Spec):
-    """Which game, with which of its options."""
-
-    name: GameName
-    """One of `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
-    options: dict[str, OptionValue] = {}
-    """What the game takes, such as `illegal: end`."""
+from arena.credit.critics import given_by_critics
+from arena.credit.replay import REPLAY
+from arena.credit.settings import CreditSpec
+from arena.errors import ConfigError
+from arena.league.settings import LeagueSpec
+from arena.learn.settings import PolicySpec, UpdateSpec
+from arena.panels.settings import EvaluateSpec
+from arena.parts.chosen import Chosen
+from arena.parts.paths import Folder
+from arena.parts.schedules import Clock
+from arena.parts.spec import Name, Spec
+from arena.play.settings import GameSpec, PlaySpec, SeatSpec, SourceSpec, TableSpec, apportion
+from arena.store.settings import CheckpointSpec
 
 
-class SeatSpec(Spec):
-    """Who sits at a seat."""
-
-    role: RoleName
-    """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
-    policy: str
-    """A name from `policies`, a brain such as `random`, `endpoint:MODEL` or `endpoint@SERVER:MODEL`."""
-
-
-class TableSpec(Spec):
-    """A game and who sits at it."""
-
-    game: GameSpec
-    """Which game is played there."""
-    seats: dict[str, SeatSpec]
-    """By the game's names for its seats."""
-    share: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """Of the matches of an iteration, relative to the other tables' shares."""
-
-
-class ImitateSpec(Spec):
-    """A warm start: learn to speak like brains before learning from reward."""
-
-    brains: Annotated[list[str], Field(min_length=1)]
-    """Every match seats some of them, drawn at random, at the policy's own tables."""
-    against: list[str] = []
-    """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the brains, the
-    others by some of these, who are not imitated.
-    """
-    matches: Matches = 256
-    """How many matches the brains play."""
-    epochs: Annotated[int, Field(ge=1, le=10**4)] = 4
-    """How often all of them are learned from."""
-    minibatches: Positive = 8
-    """Optimiser steps per epoch."""
-    lr: Annotated[float, Field(gt=0)] = 1e-3
-    """Learning rate."""
-    decay: bool = False
-    """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
-
-
-class PolicySpec(Spec):
-    """Named weights."""
-
-    model: ModelName
-    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; an adapter's folder in peft's layout,
-    which goes on learning; or another run's weights, `runs/first@12:buyer`."""
-    adapter: AdapterSpec | None = None
-    """Learn a small adapter on the model instead of all its weights: policies on one model then share it."""
-    train: bool = True
-    """Whether it learns; a frozen policy stays as it is loaded."""
-    imitate: ImitateSpec | None = None
-    """A warm start before the first iteration."""
-
-
-class LimitsSpec(Spec):
-    """What one match may use before it is called off and recorded as failed; null is no limit."""
-
-    turns: Positive | None = 100
-    """Taken by all seats together."""
-    tokens: Positive | None = None
-    """Sampled by all seats together."""
-    seconds: Annotated[float, Field(gt=0, le=1e9)] | None = 600.0
-    """Wall time of the match."""
-    turn_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = 120.0
-    """Wall time of one turn."""
-
-
-class PlaySpec(Spec):
-    """How the matches of an iteration are played."""
-
-    matches: Matches = 16
-    """Of one iteration, all tables together."""
-    group: Matches = 1
-    """How many matches share a deal, for estimators that compare within one; divides `matches`."""
-    pool: Matches | None = None
-    """Deals are drawn from so many, as tasks of a training set are: all of them, in a random order, before any comes
-    again; null is always new ones."""
-    resample: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
-    branch: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """How many more matches part from each one, at turns of its learners drawn at random; they come on top."""
-    branch_at: Literal["any", "last"] = "any"
-    """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
-    in_flight: Positive = 64
-    """How many matches run at once."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """How often a failing match is tried before the run stops."""
-    limits: LimitsSpec = LimitsSpec()
-    """What one match may use."""
-
-    @property
-    def deals(self) -> int:
-        """How many deals an iteration has."""
-        return self.matches // self.group
-
-
-class CreditSpec(Spec):
-    """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
-
-    stages: list[Annotated[Chosen, Kind("stage")]] = []
-    """Reward stages, in this order: each adds or changes named rewards."""
-    weights: dict[str, Annotated[Chosen, Kind("schedule")]] = {}
-    """Of each named reward, a number or a schedule; 1 if not given."""
-    select: list[Annotated[Chosen, Kind("selector")]] = []
-    """What learning does not hear of, or what credit leaves out of its statistics."""
-    estimator: Annotated[Chosen, Kind("estimator")] = Chosen("estimator", "mars")
-    """From the rewards of turns to one advantage per turn."""
-    critic: Annotated[Chosen | None, Kind("critic", optional=True)] = None
-    """What foresees the values that an estimator such as `gae_turn` needs."""
-    transforms: list[Annotated[Chosen, Kind("transform")]] = []
-    """After the estimator, in this order: from advantages to advantages."""
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What models have to measure first (`arena.credit.measures`); empty where a match log alone is enough."""
-        return frozenset().union(*(p.needs for p in (self.estimator, *self.stages, *self.select, *self.transforms)))
-
-
-class ShownSpec(Spec):
-    """Play that is shown to the learners in every update, to be imitated beside learning from their own."""
-
-    weight: Annotated[Chosen, Kind("schedule")] = Chosen("schedule", "constant", {"value": 0.1})
-    """Of the mean -log p over the shown tokens, which is added to the loss of what was played: a number or a schedule.
-    """
-    brains: list[str] = []
-    """Who shows it: every match seats some of them, drawn at random, at the policy's own tables."""
-    run: Folder | None = None
-    """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
-    best: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
-    matches: Matches = 8
-    """Shown to each policy in each iteration."""
-
-    @model_validator(mode="after")
-    def _from_one(self) -> Self:
-        if bool(self.brains) == (self.run is not None):
-            raise ValueError("give `brains: […]` or `run: FOLDER`: one of them shows how to play")
-        return self
-
-
-class LearnSpec(Spec):
+class LearnSpec(UpdateSpec):
     """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
 
-    loss: Annotated[Chosen, Kind("loss")] = Chosen("loss", "policy_gradient")
-    """Per sampled token, to be minimised."""
-    aggregate: Annotated[Chosen, Kind("aggregate")] = Chosen("aggregate", "token_mean")
-    """What of the tokens, turns or streams the loss is a mean over."""
-    regularisers: Annotated[dict[str, Chosen], Kinds("regulariser")] = {"kl": Chosen("regulariser", "kl")}
-    """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
-    shown: ShownSpec | None = None
-    """Play to be imitated beside learning from one's own."""
-    replay: Annotated[Chosen | None, Kind("replay", optional=True)] = None
+    replay: Annotated[Chosen | None, REPLAY.or_none()] = None
     """What of earlier iterations is learned from once more."""
-    lr: Annotated[float, Field(ge=0)] = 2e-5
-    """AdamW's learning rate."""
-    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
-    """AdamW's decay of the first and of the second moment."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """AdamW's, per step and unit of lr."""
-    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """Optimiser steps over which lr grows from 0 in a straight line."""
-    epochs: Annotated[int, Field(ge=1, le=10**4)] = 1
-    """How often an update goes through what was played."""
-    minibatches: Positive = 1
-    """Optimiser steps per epoch."""
-    token_budget: Positive = 2048
-    """Padded tokens per forward pass."""
-    gradient_checkpointing: bool = False
-    """Keep only each layer's input for the backward pass, which computes the rest anew: less memory for about a third
-    more arithmetic, the same gradient."""
-    offload_reference: bool = False
-    """Let go of the reference's weights before each update, and load them from their folder again for the next."""
-    grad_clip: Annotated[float, Field(ge=0)] = 1.0
-    """Highest norm of a step's gradient; 0 is no limit."""
-    zero_stage: Literal[0, 1, 2, 3] = 0
-    """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
-    offload_optimizer: bool = False
-    """Keep the optimiser's state (8 bytes a weight, with ZeRO's own copy of the weights 12) in the processor's memory,
-    and take its steps there: ZeRO-Offload (Ren et al. 2021, arXiv 2101.06840). Needs zero_stage 1, 2 or 3."""
-    gate_tolerance: Annotated[float, Field(gt=0)] | None = None
-    """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.05 in bf16, and
-    0.1 where vllm computes in bf16 throughout."""
-    nonfinite: Nonfinite = "stop"
-    """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
-    metrics); critics too. Weights that are not finite always stop the run, before they are published."""
-
-    @model_validator(mode="after")
-    def _can_offload(self) -> Self:
-        if self.offload_optimizer and not self.zero_stage:
-            raise ValueError("`offload_optimizer` is ZeRO's: set zero_stage to 1, 2 or 3")
-        return self
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps per update."""
-        return self.epochs * self.minibatches
-
-    @property
-    def holds_on(self) -> bool:
-        """Whether some regulariser compares the policy with its own beginning."""
-        held = (r for r in self.regularisers.values() if "reference" in r.needs)
-        return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
-
-
-class OpponentSpec(Spec):
-    """One kind of opponent, and when it is met."""
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
-
-    play: Literal["self", "past", "pfsp", "fixed"]
-    """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
-    learner seldom beats; `fixed`: a brain or a frozen policy."""
-    weight: Share = 1.0
-    """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
-    lag: Positive | None = None
-    """Of `past`: how many updates ago."""
-    policy: str | None = None
-    """Of `fixed`: a brain, a frozen policy, or `endpoint:MODEL`."""
-    since: Annotated[Positive, Field(alias="from")] = 1
-    """First iteration in which it is met."""
-    until: Positive | None = None
-    """Last one; null is the end of the run."""
-
-    def met_in(self, iteration: int) -> bool:
-        """Whether it may be drawn in this iteration."""
-        return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
-
-    @model_validator(mode="after")
-    def _belongs_together(self) -> Self:
-        for field, play, example in (("lag", "past", "lag: 1"), ("policy", "fixed", "policy: random")):
-            given = getattr(self, field) is not None
-            if self.play == play and not given:
-                raise ValueError(f"`play: {play}` needs `{field}`, such as `{example}`")
-            if given and self.play != play:
-                raise ValueError(f"`{field}` belongs to `play: {play}`, not to `play: {self.play}`")
-        if self.until is not None and self.until < self.since:
-            raise ValueError(f"it is met from iteration {self.since} until {self.until}: never")
-        return self
-
-
-class PoolSpec(Spec):
-    """Which past versions of the trained policies are kept to be met again."""
-
-    every: Positive = 5
-    """Iterations between two admissions; the beginning is always admitted."""
-    keep: Annotated[int, Field(ge=2, le=10**6)] = 8
-    """Members; beyond, the oldest but the first goes."""
-    in_memory: Positive = 4
-    """Past versions that are loaded at once."""
-
-
-class LeagueSpec(Spec):
-    """Against whom the trained policies play; without a league, against whoever is configured."""
-
-    opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
-    """The mixture that each match draws from."""
-    pool: PoolSpec = PoolSpec()
-    """Which past versions are kept."""
-
-
-class EvaluateSpec(Spec):
-    """What judges a run from outside: a panel of opponents while it goes on, other games when it is over."""
-
-    panel: GivenPanel | None = None
-    """Opponents that stand still: a name (`arena list panels`), a YAML file, or written out. The weights play them
-    before the first iteration and after the last."""
-    every: Positive | None = None
-    """And after every so many iterations."""
-    deals: Deals | None = None
-    """Of the panel, in place of its own number."""
-    games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
-    """Which games, held out of training or not, the first and the last weights play on the same deals."""
-    against: list[ContenderName] = ["random"]
-    """In `games`, as in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
-    matches: Annotated[int, Field(ge=2, le=10**6)] = 100
-    """Per game and opponent, before and after each."""
-
-    @property
-    def held_out(self) -> list[GameSpec]:
-        """The games that are played when the run is over; often none."""
-        return self.games or []
-
-    @model_validator(mode="after")
-    def _asks_for_something(self) -> Self:
-        if self.panel is None and self.games is None:
-            raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
-        if self.panel is None and (self.every or self.deals):
-            raise ValueError(f"`{'every' if self.every else 'deals'}` belongs to `panel`: name one, or remove it")
-        return self
-
-
-class CheckpointSpec(Spec):
-    """How often the run is committed, and how many commits are kept."""
-
-    every: Positive = 1
-    """Iterations from one checkpoint to the next; the last one always has one."""
-    keep: Positive = 2
-    """The newest so many stay."""
 
 
 class Experiment(Spec):
@@ -381,20 +75,17 @@ class Experiment(Spec):
     """Further servers by name, for policies written `endpoint@NAME:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
     """When the run is committed."""
+    source: SourceSpec | None = None
+    """Where matches come from; null is play."""
     study: StudySpec | None = None
     """What runs of it are to show (`arena study`); a run itself does not ask."""
 
     @property
-    def bf16(self) -> bool:
-        """Whether products are bfloat16; ValueError while that is still to be tried (`arena.learn.machine.fitted`)."""
+    def settled_precision(self) -> Precision:
+        """In what numbers it computes; ValueError while that is still to be tried (`arena.preflight.fitted`)."""
         if self.precision == "auto":
-            raise ValueError("precision is still auto: take what arena.learn.machine.fitted makes of the experiment")
-        return self.precision != "fp32"
-
-    @property
-    def narrow(self) -> bool:
-        """Whether the weights of whole models are bfloat16."""
-        return self.precision == "bf16-true"
+            raise ValueError("precision is still auto: take what arena.preflight.fitted makes of the experiment")
+        return Precision(self.precision)
 
     def all_tables(self) -> list[TableSpec]:
         """Every game of the run with who sits at it, one or several."""
@@ -415,3 +106,103 @@ class Experiment(Spec):
     def trained(self, policy: str) -> bool:
         """Whether it is the name of a policy that learns."""
         return policy in self.policies and self.policies[policy].train
+
+    # -- what only the whole can tell -------------------------------------------------------------------------
+
+    @model_validator(mode="after")
+    def _has_tables(self) -> Self:
+        """Either one table or several, each with something to play."""
+        for field in ("game", "seats"):
+            given = getattr(self, field) is not None
+            if self.tables is None and not given:
+                raise ConfigError(f"{field}: missing: give `game` and `seats`, or `tables` for several games")
+            if self.tables is not None and given:
+                raise ConfigError(
+                    f"{field}: stands beside `tables`: give one or the other (`{field}: null` takes it away)"
+                )
+        counts = apportion(self.play.deals, [table.share for table in self.all_tables()])
+        if 0 in counts:
+            raise ConfigError(
+                f"tables[{counts.index(0)}].share: none of the {self.play.matches} matches of an iteration "
+                "would be played there: raise it, or play.matches"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_critic(self) -> Self:
+        """Where a part of credit needs values, the critic gives them; a rule alone may get its values elsewhere."""
+        rule, by_critic = self.credit, given_by_critics()
+        values = frozenset[str]().union(*by_critic.values())
+        given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
+        for place, part in rule.parts():
+            needed = part.needs & values
+            if needed - given:
+                fitting = " or ".join(name for name, gives in by_critic.items() if needed <= gives)
+                instead = f", not {rule.critic.name}" if rule.critic else ""
+                raise ConfigError(f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_groups(self) -> Self:
+        """Who compares matches of one deal has several: a group, or those that part from one match (ARPO)."""
+        alone = self.play.group == 1 and not self.play.branch
+        judging = [part for place, part in self.credit.parts() if place != "transforms"]
+        for part in (inner for one in judging for inner in (one, *one.parts)):
+            by = part.whole().settings.get("by") or ()
+            if alone and "seed" in by:
+                raise ConfigError(
+                    f"credit: {part.name} compares matches of one deal, and each deal is played once: set play.group, "
+                    f"such as play.group=8, or give {part.name} another `by` than {', '.join(by)}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_pairs(self) -> Self:
+        """A loss of two answers has pairs to compare, and its objective is theirs."""
+        credit, learn = self.credit, self.learn
+        of_pairs = "pairs" in learn.loss.needs
+        if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
+            return self
+        wanted = {"play.branch: 1": self.play.branch > 0}
+        if of_pairs:
+            wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
+            wanted["credit.transforms: []"] = not credit.transforms
+            wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
+        if missing := [setting for setting, given in wanted.items() if not given]:
+            where = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
+            raise ConfigError(f"{where} compares two answers to the same words: set {' and '.join(missing)}")
+        return self
+
+    @model_validator(mode="after")
+    def _is_shown_to_imitate(self) -> Self:
+        """What is shown is to be imitated, never to be shunned."""
+        if (shown := self.learn.shown) is None:
+            return self
+        for k in range(1, self.iterations + 1):
+            weight: float = shown.weight(Clock(k, self.iterations))
+            if not 0 <= weight < math.inf:
+                raise ConfigError(f"learn.shown.weight: {weight:g} in iteration {k}: it has to be 0 or more")
+        return self
+
+    @model_validator(mode="after")
+    def _has_opponents(self) -> Self:
+        """In a league there is always somebody to meet, and a seat for them."""
+        if self.league is None:
+            return self
+        for k in range(1, self.iterations + 1):
+            if not any(opponent.met_in(k) for opponent in self.league.opponents):
+                raise ConfigError(
+                    f"league.opponents: nobody has a weight above 0 in iteration {k}: change weight, from, until"
+                )
+        for opponent in self.league.opponents:
+            if opponent.policy and self.trained(opponent.policy):
+                raise ConfigError(
+                    f"league.opponents: fixed opponent '{opponent.policy}' is a policy that is trained: "
+                    "name a brain or a policy with `train: false`, or use `play: past`"
+                )
+        if not any(sum(self.trained(s.policy) for s in t.seats.values()) > 1 for t in self.all_tables()):
+            raise ConfigError(
+                "league: its opponents take the seats of trained policies, and no game has two such seats "
+                "(league: null plays without one)"
+            )
+        return self

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.layers import Layer, compose, text_layer
+from arena.config.layers import compose
+from arena.config.sources import Layer, text_layer
 from arena.errors import ConfigError
 from arena.store.files import CONFIG
 from arena.store.reader import ENVIRONMENT, RunReader

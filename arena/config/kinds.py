@@ -1,33 +1,69 @@
-"""The kinds of parts: where each is found. Light, as the commands list them before anything is loaded."""
+"""All kinds of parts by name, gathered from the rooms that define them, and where in an experiment each belongs."""
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
-TABLES = {
-    "estimator": "arena.credit.estimators:ESTIMATORS",
-    "stage": "arena.credit.rewards:STAGES",
-    "transform": "arena.credit.transforms:TRANSFORMS",
-    "selector": "arena.credit.selection:SELECTORS",
-    "critic": "arena.credit.critics:CRITICS",
-    "schedule": "arena.config.schedules:SCHEDULES",
-    "loss": "arena.learn.losses:LOSSES",
-    "clip": "arena.learn.clips:CLIPS",
-    "correction": "arena.learn.corrections:CORRECTIONS",
-    "aggregate": "arena.learn.aggregates:AGGREGATES",
-    "regulariser": "arena.learn.regularisers:REGULARISERS",
-    "replay": "arena.credit.replay:REPLAYS",
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from agents.names import nearest
+from arena.config.presets import PRESETS
+from arena.credit.critics import CRITIC
+from arena.credit.estimators import ESTIMATOR
+from arena.credit.replay import REPLAY
+from arena.credit.rewards import STAGE
+from arena.credit.selection import SELECTOR
+from arena.credit.transforms import TRANSFORM
+from arena.learn.aggregates import AGGREGATE
+from arena.learn.clips import CLIP
+from arena.learn.corrections import CORRECTION
+from arena.learn.losses import LOSS
+from arena.learn.regularisers import REGULARISER
+from arena.parts import chosen
+from arena.parts.chosen import Chosen, Kind
+from arena.parts.schedules import SCHEDULE
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        *(ESTIMATOR, STAGE, TRANSFORM, SELECTOR, CRITIC, SCHEDULE),
+        *(LOSS, CLIP, CORRECTION, AGGREGATE, REGULARISER, REPLAY),
+    )
 }
-"""Where each kind of part is found: loaded when first asked for, since those of `arena.learn` bring torch."""
+PLACES = {
+    "estimator": "credit.estimator", "stage": "credit.stages", "transform": "credit.transforms",
+    "selector": "credit.select", "critic": "credit.critic", "loss": "learn.loss",
+    "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
+    "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
+}  # fmt: skip
+"""Where a part of a kind is named in an experiment; schedules are everywhere."""
 
 
-def parts_of(kind: str) -> Mapping[str, Callable[..., Any]]:
-    """All parts of a kind by name."""
-    module, _, name = TABLES[kind].partition(":")
-    parts: Mapping[str, Callable[..., Any]] = getattr(import_module(module), name)
-    return parts
+def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
+    """A part by the names of its kind and its own, settings checked; ValueError for what does not exist or fit."""
+    return chosen.choose(KINDS[kind], name, **settings)
 
 
-def plural(kind: str) -> str:
-    """What `arena list` calls the parts of a kind."""
-    return {"loss": "losses", "replay": "replays"}.get(kind, f"{kind}s")
+def placed(error: ValidationError) -> ValidationError:
+    """The same errors; one for a name that its kind does not have says where such a name belongs, if anywhere."""
+    errors: list[InitErrorDetails] = []
+    for fault in error.errors(include_url=False):
+        about = fault.get("ctx", {})
+        what: Any = fault["type"]
+        if what == "part_error":
+            what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
+            if "kind" in about:
+                what = chosen.unknown(**{**about, "hint": _hint(about["name"], about["kind"])})
+        details: InitErrorDetails = {"type": what, "loc": fault["loc"], "input": fault["input"]}
+        if about and isinstance(what, str):
+            details["ctx"] = about
+        errors.append(details)
+    return ValidationError.from_exception_data(error.title, errors)
+
+
+def _hint(name: str, kind: str) -> str:
+    """What to add to an error: where in an experiment this name belongs, or the nearest of its own kind."""
+    places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in KINDS[other].table]
+    places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
+    if places:
+        return ": it is " + " or ".join(f"{'an' if place[0] in 'ae' else 'a'} {place}" for place in places)
+    return nearest(name, [*KINDS[kind].table, *(PRESETS if kind == "loss" else ())])

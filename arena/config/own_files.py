@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from agents.role import list_roles
-from arena.config.experiment import Experiment, GameSpec, SeatSpec, TableSpec
+from arena.config.experiment import Experiment
 from arena.config.trust import digest, trusted
 from arena.config.trust import remember as remember_digests
 from arena.errors import ConfigError, StoreError
+from arena.play.settings import GameSpec, SeatSpec, TableSpec
 from arena.store.files import explained, inside
 from arena.store.reader import RunReader
 from games.adapters import loading

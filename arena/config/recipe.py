@@ -5,7 +5,7 @@ import re
 import games
 from agents.role import written_for
 from agents.weights import DEFAULT
-from arena.config.layers import Layer, recipe_layer, recipe_names, text_layer
+from arena.config.sources import Layer, recipe_layer, recipe_names, text_layer
 
 
 def recipe_of(game: str) -> Layer:

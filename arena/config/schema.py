@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 
 import arena.panels
 import arena.recipes
@@ -16,10 +17,11 @@ import games
 from agents.players.brains import BRAINS
 from agents.role import BUILT_IN, Role, list_roles
 from arena.config.experiment import Experiment
-from arena.config.kinds import TABLES, parts_of, plural
-from arena.config.panel import Panel, panel_names
-from arena.config.parts import PLACE, settings_model
+from arena.config.kinds import KINDS
 from arena.config.presets import PRESETS
+from arena.learn.losses import LOSS
+from arena.panels.settings import Panel, panel_names
+from arena.parts.chosen import PLACE, Chosen, Kind, settings_model
 
 RECIPES = Path(arena.recipes.__path__[0])
 PANELS = Path(arena.panels.__path__[0])
@@ -35,6 +37,18 @@ Schema = dict[str, Any]
 OWN = r"\.py:\w+$"
 """A part in a file of one's own, whose settings nobody knows here."""
 _OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}}, "additionalProperties": False}
+
+
+class Generator(GenerateJsonSchema):
+    """Writes a part that is a default as its kind, its name and its settings."""
+
+    def encode_default(self, dft: Any) -> Any:
+        """The default as JSON."""
+        if isinstance(dft, Chosen):
+            return {"kind": dft.kind.name, "name": dft.name, "settings": self.encode_default(dict(dft.settings))}
+        if isinstance(dft, dict):
+            return {name: self.encode_default(value) for name, value in dft.items()}
+        return super().encode_default(dft)
 
 
 def modeline(kind: str) -> str:
@@ -57,13 +71,13 @@ def text_of(kind: str) -> str:
 
 def _experiment() -> Schema:
     """An experiment's, with every part and its settings; what is laid over a recipe need not be whole."""
-    schema = Experiment.model_json_schema()
+    schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
-    for kind in TABLES:
-        settings = {name: _settings(kind, name, definitions) for name in parts_of(kind)}
-        definitions[plural(kind)] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
-        definitions[kind] = _part(kind, settings)
+    for kind in KINDS.values():
+        settings = {name: _settings(kind, name, definitions) for name in kind.table}
+        definitions[kind.plural] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
+        definitions[kind.name] = _part(kind, settings)
     definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggested(panel_names()))
     definitions["PanelGame"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
@@ -77,21 +91,21 @@ def _suggested(names: Any) -> Schema:
     return {"anyOf": [{"enum": sorted(names)}, {"type": "string"}]}
 
 
-def _settings(kind: str, name: str, definitions: Schema) -> Schema:
+def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
     """A part's settings, or nothing where it has none that must be given; what they refer to goes to `definitions`."""
-    schema = settings_model(kind, name).model_json_schema()
+    schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)
-    told = (getdoc(parts_of(kind)[name]) or "").split("\n", 1)[0]
+    told = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
     return {"description": told, "anyOf": [schema, {"type": "null"}]}
 
 
-def _part(kind: str, settings: Schema) -> Schema:
+def _part(kind: Kind, settings: Schema) -> Schema:
     """A part's name, or its name with settings; a number is a constant schedule."""
-    names = [*settings, *(PRESETS if kind == "loss" else ())]
+    names = [*settings, *(PRESETS if kind == LOSS else ())]
     arms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
-    arms.append({"allOf": [{"$ref": f"#/$defs/{plural(kind)}"}], "maxProperties": 1})
-    return {"anyOf": [*arms, {"type": "number"}] if kind == "schedule" else arms}
+    arms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
+    return {"anyOf": [*arms, {"type": "number"}] if kind.number else arms}
 
 
 def _placed(schema: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field, model_validator
 
 from agents.names import nearest
-from arena.config.spec import STRICT, Name, Positive
+from arena.parts.spec import STRICT, Name, Positive
 
 EVALUATED = "evaluation."
 """What figures of an evaluation begin with."""

@@ -10,22 +10,13 @@ import games
 from agents import strict_yaml
 from agents.role import written_for
 from arena.config.experiment import Experiment
-from arena.config.layers import (
-    Layer,
-    apportion,
-    compose,
-    file_layer,
-    recipe_layer,
-    recipe_names,
-    set_layer,
-    text_layer,
-    to_yaml,
-    with_policies,
-)
-from arena.config.parts import choose
+from arena.config.kinds import choose
+from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.recipe import recipe_of
+from arena.config.seating import set_tables
+from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, set_layer, text_layer
 from arena.errors import ConfigError
-from arena.play.tables import set_tables
+from arena.play.settings import apportion
 
 BASE = """\
 name: small

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from agents.role import read_role
-from arena.cli.app import BAD_INPUT
+from arena.cli.loop import wait
+from arena.cli.main import BAD_INPUT
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, recipe_layer, recipe_names, set_layer, text_layer
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, recipe_names, set_layer, text_layer
 from arena.preflight import preflight
 from tests.arena import hostile
 from tests.arena.hostile import at_most
@@ -33,7 +35,7 @@ def taken_or_refused(case: str, take: Callable[[], object], patience: int = PATI
 
 def checked(experiment: Experiment) -> None:
     """All that is checked before a run's folder exists, but for the trial of what is fastest on this machine."""
-    preflight(experiment.model_copy(update={"threads": 1, "precision": "fp32"}), lambda doing: None)
+    wait(preflight(experiment.model_copy(update={"threads": 1, "precision": "fp32"}), lambda doing: None))
 
 
 def try_experiments(rng: random.Random, count: int) -> int:

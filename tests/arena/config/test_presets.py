@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from arena.config.experiment import LearnSpec
-from arena.config.layers import compose, recipe_layer, set_layer, text_layer, to_yaml
+from arena.config.layers import compose, to_yaml
 from arena.config.presets import PRESETS
+from arena.config.sources import recipe_layer, set_layer, text_layer
 from arena.errors import ConfigError
 from tests.arena.tiny import arena, refused
 from tests.arena.token_batches import batch, gradient, numbers, tensor

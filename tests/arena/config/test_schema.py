@@ -8,8 +8,9 @@ import pytest
 
 from agents import strict_yaml
 from agents.role import BUILT_IN
-from arena.config.layers import compose, text_layer, to_yaml
+from arena.config.layers import compose, to_yaml
 from arena.config.schema import FILES, PANELS, RECIPES, modeline, text_of
+from arena.config.sources import text_layer
 
 jsonschema = pytest.importorskip("jsonschema")
 PLACES = {"experiment": RECIPES, "panel": PANELS, "role": BUILT_IN}

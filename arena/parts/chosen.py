@@ -3,25 +3,26 @@
 A part is a function in a table. Its keyword-only parameters are its settings: their annotations are checked by
 pydantic, and a name or setting that does not exist is an error. In YAML a part is its name, or its name with
 settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A function of one's own is named by its file:
-`estimator: lone_winner.py:lone_winner`.
+`estimator: lone_winner.py:lone_winner`. A kind is its name and its table: a room defines both beside its functions.
+
+Annotations are read of settings alone, so a part may take tensors of a library that is not loaded yet.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
-from inspect import Parameter, getdoc, isfunction, signature
+from inspect import Parameter, getdoc, isfunction, signature, unwrap
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
-from arena.config.kinds import parts_of, plural
-from arena.config.paths import anywhere
-from arena.config.presets import PRESETS
 from arena.errors import ConfigError
+from arena.parts.paths import anywhere
 
 PLACE = "x-part"
 """In the JSON Schema of a model: here stands a part of this kind, or several of them by name."""
@@ -29,11 +30,71 @@ LARGEST = 1e9
 """Of any number that is set in a part."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of parts, and the annotation of a field that holds one: `Annotated[Chosen, Kind("clip", CLIPS)]`."""
+
+    name: str
+    table: Mapping[str, Callable[..., Any]] = field(compare=False, repr=False)
+    """All parts of the kind by name. It may still be filled when the kind is made: some parts are made of others."""
+    number: str | None = field(default=None, compare=False)
+    """The part that a bare number means, as its setting `value`."""
+    optional: bool = field(default=False, compare=False)
+    """Whether the field may hold None instead."""
+
+    @property
+    def plural(self) -> str:
+        """What `arena list` calls the parts of the kind."""
+        return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
+
+    def or_none(self) -> "Kind":
+        """The annotation of a field that holds one of these or None."""
+        return replace(self, optional=True)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """A part is read by name and written with every default."""
+        return core_schema.no_info_plain_validator_function(
+            lambda value: None if value is None and self.optional else _choose(self, value),
+            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        """A place for what `arena.config.schema` writes of this kind."""
+        place = {PLACE: self.name}
+        return {"anyOf": [place, {"type": "null"}]} if self.optional else place
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Annotation of a field that holds several parts by name: `Annotated[dict[str, Chosen], Kinds(REGULARISER)]`."""
+
+    kind: Kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Each entry is a part's name with its settings; written with every default."""
+
+        def read(value: Any) -> dict[str, Chosen]:
+            if not isinstance(value, Mapping):
+                raise PydanticCustomError("part_error", f"a mapping of {self.kind.plural} by name belongs here")
+            return {n: v if isinstance(v, Chosen) else _choose(self.kind, {n: v}) for n, v in value.items()}
+
+        def write(value: dict[str, Chosen]) -> dict[str, Any]:
+            return {n: {k: _plain(v) for k, v in chosen.whole().settings.items()} for n, chosen in value.items()}
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.plain_serializer_function_ser_schema(write)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        """A place for what `arena.config.schema` writes of all parts of this kind."""
+        return {PLACE: self.kind.plural}
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """A part by name with its settings; those not given are the function's defaults. Call it like the function."""
 
-    kind: str
+    kind: Kind
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -55,7 +116,7 @@ class Chosen:
     @property
     def rewards(self) -> set[str]:
         """The rewards that its settings name."""
-        hints = get_type_hints(part(self.kind, self.name), include_extras=True)
+        hints = _hints(part(self.kind, self.name))
         named = (_rewards_in(hints[name], value) for name, value in self.whole().settings.items())
         return {name for names in named for name in names}
 
@@ -71,29 +132,9 @@ class Chosen:
     def plain(self) -> Any:
         """As in YAML, with every default."""
         settings = {name: _plain(value) for name, value in self.whole().settings.items()}
-        if (self.kind, self.name) == ("schedule", "constant"):
+        if self.name == self.kind.number:
             return settings["value"]
         return {self.name: settings} if settings else self.name
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Annotation of a field that holds a part: `Annotated[Chosen, Kind("estimator")]`; `optional`: or None."""
-
-    name: str
-    optional: bool = False
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """A part is read by name and written with every default."""
-        return core_schema.no_info_plain_validator_function(
-            lambda value: None if value is None and self.optional else _choose(self.name, value),
-            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
-        )
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """A place for what `arena.config.schema` writes of this kind."""
-        place = {PLACE: self.name}
-        return {"anyOf": [place, {"type": "null"}]} if self.optional else place
 
 
 @dataclass(frozen=True)
@@ -101,48 +142,26 @@ class RewardName:
     """Annotation of a setting, or of what it holds, that names a reward: one of the game's, or of a stage's."""
 
 
-@dataclass(frozen=True)
-class Kinds:
-    """Annotation of a field that holds several parts by name: `Annotated[dict[str, Chosen], Kinds("regulariser")]`."""
-
-    name: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Each entry is a part's name with its settings; written with every default."""
-
-        def read(value: Any) -> dict[str, Chosen]:
-            if not isinstance(value, Mapping):
-                raise PydanticCustomError("part_error", f"a mapping of {plural(self.name)} by name belongs here")
-            return {n: v if isinstance(v, Chosen) else _choose(self.name, {n: v}) for n, v in value.items()}
-
-        def write(value: dict[str, Chosen]) -> dict[str, Any]:
-            return {n: {k: _plain(v) for k, v in chosen.whole().settings.items()} for n, chosen in value.items()}
-
-        return core_schema.no_info_plain_validator_function(
-            read, serialization=core_schema.plain_serializer_function_ser_schema(write)
-        )
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """A place for what `arena.config.schema` writes of all parts of this kind."""
-        return {PLACE: plural(self.name)}
-
-
-def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
+def choose(kind: Kind, name: str, /, **settings: Any) -> Chosen:
     """A part by name, its settings checked; ValueError for a name or setting that does not exist or fit."""
     return _choose(kind, {name: settings})
 
 
-def part(kind: str, name: str) -> Callable[..., Any]:
+def part(kind: Kind, name: str) -> Callable[..., Any]:
     """The part of that name: one of ours, or `path/to/file.py:function`. ValueError where there is none."""
     from games.adapters.loading import file_of
 
     if path := file_of(name):
         return _from_file(path, name.rpartition(":")[2])
-    known = parts_of(kind)
-    if name not in known:
-        hint = elsewhere(name, kind) or nearest(name, [*known, *(PRESETS if kind == "loss" else ())])
-        raise ValueError(f"unknown {kind} '{name}'{hint} (arena list {plural(kind)})")
-    return known[name]
+    if name not in kind.table:
+        raise unknown(name, kind.name, kind.plural, nearest(name, kind.table))
+    return kind.table[name]
+
+
+def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError:
+    """The error, a ValueError, for a name that a kind does not have; its context says who is unknown to whom."""
+    message = "unknown {kind} '{name}'{hint} (arena list {plural})"
+    return PydanticCustomError("part_error", message, {"name": name, "kind": kind, "plural": plural, "hint": hint})
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
@@ -181,73 +200,60 @@ def gives(*measures: str) -> Callable[[Any], Any]:
     return mark
 
 
-def given_by_critics() -> dict[str, frozenset[str]]:
-    """By critic, the values that it gives."""
-    return {name: getattr(critic, "gives", frozenset()) for name, critic in parts_of("critic").items()}
-
-
-def described(kind: str) -> list[dict[str, str]]:
+def described(kind: Kind) -> list[dict[str, str]]:
     """Each part of a kind: its name, its settings with their defaults, and its first line of documentation."""
     return [
-        {kind: name, "settings": ", ".join(_told(n, p) for n, p in _settings(function).items()) or "–", "what": line}
-        for name, function in parts_of(kind).items()
-        for line in [(getdoc(function) or "").split("\n", 1)[0]]
+        {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
+        for name, function in kind.table.items()
+        for settings in [", ".join(_told(n, p) for n, p in _settings(function).items())]
     ]
 
 
-def _choose(kind: str, value: Any) -> Chosen:
+def _choose(kind: Kind, value: Any) -> Chosen:
     if isinstance(value, Chosen):
         return value
-    if kind == "schedule" and isinstance(value, int | float) and not isinstance(value, bool):
-        name, value = "constant", {"constant": {"value": value}}
+    if kind.number and isinstance(value, int | float) and not isinstance(value, bool):
+        value = {kind.number: {"value": value}}
     if isinstance(value, Mapping) and len(value) > 1:
         named = " and ".join(map(str, value))
-        raise PydanticCustomError("part_error", f"one {kind} belongs here, not {named}")
+        raise PydanticCustomError("part_error", f"one {kind.name} belongs here, not {named}")
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
     if not isinstance(name, str) or not name:
-        raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(parts_of(kind))}")
+        raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(kind.table)}")
     name = anywhere(name)
     try:
         part(kind, name)  # also where its settings are known: whether the file may be read is asked anew
         settings = settings_model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
         raise _renamed(error, kind, name) from None
+    except PydanticCustomError:
+        raise
     except ValueError as error:
         raise PydanticCustomError("part_error", str(error).replace("{", "{{").replace("}", "}}")) from None
     return Chosen(kind, name, {field: getattr(settings, field) for field in type(settings).model_fields})
 
 
-FIELDS = {
-    "estimator": "credit.estimator", "stage": "credit.stages", "transform": "credit.transforms",
-    "selector": "credit.select", "critic": "credit.critic", "loss": "learn.loss",
-    "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
-    "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
-}  # fmt: skip
-"""Where a part of a kind is named in an experiment."""
-
-
-def elsewhere(name: str, kind: str) -> str:
-    """What to add to an error: where in an experiment this name belongs, "" where nowhere."""
-    places = [f"{other} ({FIELDS[other]})" for other in FIELDS if other != kind and name in parts_of(other)]
-    places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
-    return (
-        ": it is " + " or ".join(f"{'an' if place[0] in 'ae' else 'a'} {place}" for place in places) if places else ""
-    )
-
-
 @cache
-def settings_model(kind: str, name: str) -> type[BaseModel]:
+def settings_model(kind: Kind, name: str) -> type[BaseModel]:
     """The settings of a part as a strict model."""
     function = part(kind, name)
     try:
-        hints = get_type_hints(function, include_extras=True)
+        hints = _hints(function)
     except NameError as error:
-        raise ValueError(f"{kind} {name}: its annotations cannot be read: {error}") from None
+        raise ValueError(f"{kind.name} {name}: its annotations cannot be read: {error}") from None
     fields: dict[str, Any] = {
         setting: (hints[setting], ... if parameter.default is Parameter.empty else parameter.default)
         for setting, parameter in _settings(function).items()
     }
     return create_model(f"{name} settings", __base__=_Settings, **fields)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a part's settings, those that are text read where the function is defined."""
+    given = {n: p.annotation for n, p in _settings(function).items() if p.annotation is not Parameter.empty}
+    own = unwrap(function)
+    places = getattr(own, "__globals__", None) or vars(sys.modules[own.__module__])
+    return get_type_hints(SimpleNamespace(__annotations__=given), globalns=places, include_extras=True)
 
 
 class _Settings(BaseModel):
@@ -283,7 +289,7 @@ def _told(name: str, parameter: Parameter) -> str:
     return f"{name}={_plain(parameter.default)}"
 
 
-def _renamed(error: ValidationError, kind: str, name: str) -> ValidationError:
+def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
     """The same errors below the part's name, with the nearest setting for one that does not exist."""
     known = list(_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
@@ -291,15 +297,17 @@ def _renamed(error: ValidationError, kind: str, name: str) -> ValidationError:
         what: Any = fault["type"]
         if what == "extra_forbidden" and len(fault["loc"]) == 1:
             listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
-            message = f"unknown setting of {kind} {name}{nearest(str(fault['loc'][0]), known) or listed}"
+            message = f"unknown setting of {kind.name} {name}{nearest(str(fault['loc'][0]), known) or listed}"
             what = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
+        elif what == "part_error" and "kind" in fault.get("ctx", {}):
+            what = unknown(**fault["ctx"])
         elif what in ("part_error", "value_error"):
             what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
         details: InitErrorDetails = {"type": what, "loc": (name, *fault["loc"]), "input": fault["input"]}
         if "ctx" in fault and isinstance(what, str):
             details["ctx"] = fault["ctx"]
         errors.append(details)
-    return ValidationError.from_exception_data(f"{kind} {name}", errors)
+    return ValidationError.from_exception_data(f"{kind.name} {name}", errors)
 
 
 def _parts_in(value: Any) -> list[Chosen]:

@@ -9,39 +9,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.cli.catalogue import KINDS, entries
-from arena.config.experiment import CreditSpec, LearnSpec
-from arena.config.kinds import TABLES, parts_of, plural
-from arena.config.layers import compose, recipe_layer, set_layer, text_layer, to_yaml
-from arena.config.parts import Chosen, choose, described
-from arena.config.schedules import SCHEDULES, Clock
+from arena.cli.catalogue import PARTS, entries
+from arena.config.experiment import LearnSpec
+from arena.config.kinds import KINDS, choose
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import recipe_layer, set_layer, text_layer
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
+from arena.parts.chosen import Chosen, described
+from arena.parts.schedules import SCHEDULES, Clock
 
 
 def experiment(*assignments: str) -> Any:
     return compose([recipe_layer("negotiation-nano"), *map(set_layer, assignments)])
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
-    rows = described(kind)
-    assert [row[kind] for row in rows] == list(parts_of(kind)) and plural(kind) in KINDS
-    assert entries(plural(kind)) == rows
-    for name, function in parts_of(kind).items():
+    known = KINDS[kind]
+    rows = described(known)
+    assert [row[kind] for row in rows] == list(known.table)
+    assert entries(known.plural) == rows
+    for name, function in known.table.items():
         assert len((inspect.getdoc(function) or "").split("\n")[0]) > 20, f"{kind} {name} says too little"
         settings = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
         assert not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
         assert all(p.annotation is not p.empty for p in settings), f"{kind} {name}: a setting without a type"
 
 
-@pytest.mark.parametrize("kind", TABLES)
+def test_the_words_of_help_are_the_kinds_that_there_are() -> None:
+    assert tuple(kind.plural for kind in KINDS.values()) == PARTS
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_defaults_are_valid_and_read_back_the_same(kind: str) -> None:
-    for name in parts_of(kind):
+    for name in KINDS[kind].table:
         try:
             part = choose(kind, name)
         except ValueError:  # it has settings without a default
             continue
-        assert part == Chosen(kind, name) == Chosen(kind, name).whole()
+        assert part == Chosen(KINDS[kind], name) == Chosen(KINDS[kind], name).whole()
         plain = part.plain()
         given = plain if isinstance(plain, dict) else {name: {}}
         if (kind, name) != ("schedule", "constant"):
@@ -162,5 +169,5 @@ def test_what_the_docs_show_works() -> None:
     assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
     rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - set(LearnSpec.model_fields)
-    known = {name for kind in TABLES for name in parts_of(kind)} | {"ratio", "clip", "correction"}
+    known = {name for kind in KINDS.values() for name in kind.table} | {"ratio", "clip", "correction"}
     assert len(named) > 40 and named <= known, named - known

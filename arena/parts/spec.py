@@ -2,10 +2,18 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 """Unknown keys and wrong types are errors."""
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(ge=1, le=10**9)]
 """Far beyond any use, and still within what torch and NumPy count with."""
+Matches = Annotated[int, Field(ge=1, le=10**6)]
+"""All of them are planned, and held, at once."""
+
+
+class Spec(BaseModel):
+    """Base of all parts of an experiment: unknown keys and wrong types are errors."""
+
+    model_config = STRICT

@@ -6,6 +6,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from arena.parts.chosen import Kind
+
 Steps = Annotated[int, Field(ge=1)]
 
 
@@ -60,3 +62,4 @@ SCHEDULES: dict[str, Callable[..., float]] = {
     "explore_exploit": explore_exploit,
     "steps": steps,
 }
+SCHEDULE = Kind("schedule", SCHEDULES, number="constant")

@@ -1,6 +1,5 @@
 """Paths in an experiment: text that may name a file or a folder, and what makes it hold from anywhere."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os.path import expanduser, isdir, isfile
@@ -9,11 +8,6 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
-
-from arena.store.files import CONFIG
-
-RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
-"""A run folder, and which of its weights: runs/latest@12:opener."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +62,12 @@ def _data(text: str) -> str:
     return absolute(text) if likely and isfile(expanduser(text)) else text
 
 
-def _model(name: str) -> str:
+def model_anywhere(name: str) -> str:
     """A folder, unless a built-in model has that name."""
     from agents.weights import resolve
 
     here = absolute(name)
     return here if isdir(here) and str(resolve(name)) == here else name
-
-
-def _contender(spec: str) -> str:
-    """A run's folder, before what says which of its weights, or a model's."""
-    from agents.players.brains import names_brain
-
-    run = RUN_WEIGHTS.fullmatch(spec)
-    if names_brain(spec):
-        return spec
-    if run and isfile(Path(absolute(run["path"]), CONFIG)):
-        return absolute(run["path"]) + spec[run.end("path") :]
-    return _model(spec) if isfile(Path(absolute(spec), "config.json")) else spec
 
 
 Folder = Annotated[str, Anchor(absolute)]
@@ -95,7 +77,5 @@ GameName = Annotated[str, Anchor(anywhere)]
 """A game's name, or file.py:Class."""
 OptionValue = Annotated[Any, Anchor(_data)]
 """What a game's option is set to: anything; a file, perhaps."""
-ModelName = Annotated[str, Anchor(_model)]
+ModelName = Annotated[str, Anchor(model_anywhere)]
 """A model's name, or a folder."""
-ContenderName = Annotated[str, Anchor(_contender)]
-"""As `arena eval` takes it: a brain, a run folder, a model or its folder, or endpoint:MODEL."""

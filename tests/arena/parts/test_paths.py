@@ -6,8 +6,9 @@ import pytest
 
 from agents.weights import resolve
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, text_layer, to_yaml
-from arena.config.paths import anchored
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import text_layer
+from arena.parts.paths import anchored
 from tests.arena.kept_run import kept_run
 
 TEXT = """\

@@ -1,0 +1,81 @@
+"""Where settings come from: a recipe, a file, `--set`; each becomes a layer, of keys and values not yet checked."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from agents import strict_yaml
+from agents.names import nearest
+from arena.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of settings: where it comes from, its text, and what was read from it."""
+
+    source: str
+    text: str
+    data: Any
+
+
+def recipe_names() -> list[str]:
+    """Experiments that come with the package."""
+    return sorted(f.name[:-5] for f in files("arena.recipes").iterdir() if f.name.endswith(".yaml"))
+
+
+def recipe_layer(name: str) -> Layer:
+    """A built-in recipe by name."""
+    if name not in recipe_names():
+        raise ConfigError(f"unknown recipe '{name}'{nearest(name, recipe_names())} (arena list recipes)")
+    return text_layer(f"recipe {name}", (files("arena.recipes") / f"{name}.yaml").read_text("utf-8"))
+
+
+def file_layer(path: Path) -> Layer:
+    """A user's own settings."""
+    try:
+        data = strict_yaml.read(path)
+        return as_mapping(Layer(str(path), path.read_text("utf-8"), data))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from None
+
+
+def as_mapping(layer: Layer) -> Layer:
+    """The layer, or ConfigError where it is not of keys and values."""
+    if not isinstance(layer.data, Mapping):
+        raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
+    return layer
+
+
+def text_layer(source: str, text: str) -> Layer:
+    """Settings given as text."""
+    try:
+        return Layer(source, text, strict_yaml.load(text, source))
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from None
+
+
+def game_options(assignments: Iterable[str]) -> dict[str, Any]:
+    """A game's options from `A=B`, values read as YAML."""
+    options: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, value = (part.strip() for part in assignment.partition("="))
+        if not equals or not name.isidentifier():
+            raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
+        options[name] = text_layer(f"--option {name}", value).data
+    return options
+
+
+def set_layer(assignment: str) -> Layer:
+    """`a.b=c`: the value is read as YAML."""
+    source = strict_yaml.one_line(f"--set {assignment}", 200)
+    path, equals, value = assignment.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"{source}: write it as a.b=value, such as --set learn.lr=1e-5")
+    data: Any = text_layer(source, value).data if value.strip() else ""
+    for key in reversed(path.strip().split(".")):
+        data = {key: data}
+    return Layer(source, "", data)
