@@ -49,6 +49,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under tests/benchm
 	$(BIN)/python tests/benchmarks/credit.py cost
 	$(BIN)/python tests/benchmarks/credit.py packed
 	$(BIN)/python tests/benchmarks/loading.py
+	$(BIN)/python tests/benchmarks/heartbeat.py
 
 gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, under 8 minutes (without one: on the CPU, small)
 	$(BIN)/python tests/benchmarks/gpu/run.py

@@ -268,3 +268,8 @@ def _composed(parts: Parts, texts: Sequence[str]) -> str:
         rendered += head + user + parts.reply_head + reply + parts.reply_tail
         head = parts.user_head
     return rendered + head + texts[-1] + parts.prompt
+
+
+def written(tokenizer: Any) -> str:
+    """All that decides how a tokenizer's chat frame writes: alike where two write the same tokens."""
+    return f"{tokenizer.backend_tokenizer.to_str()}{tokenizer.chat_template}"

@@ -1,7 +1,7 @@
 """A policy: named weights with a version. How it is loaded and saved, what of it learns, how it speaks.
 
-An engine serves `weights`, a policy's version whatever that is made of: the module that is being trained, an adapter on
-a base that others share, or a folder.
+An engine serves a policy's version whatever that is made of (`agents.published`): the module that is being trained, an
+adapter on a base that others share, or a folder.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame
+from agents.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class NewAdapter(NamedTuple):
 class Bases:
     """The models that adapters stand on, each loaded once; with bfloat16 in the precision in which they compute."""
 
-    def __init__(self, bf16: bool = False) -> None:
-        self.bf16 = bf16
+    def __init__(self, precision: Precision = Precision.FP32) -> None:
+        self.precision = precision
         self._loaded: dict[Path, Any] = {}
 
     def __call__(self, folder: Path) -> Any:
@@ -50,7 +51,7 @@ class Bases:
             from agents.half import half
 
             model = load_module(folder, frozen=True)
-            self._loaded[folder] = half(model, packed=False) if self.bf16 else model
+            self._loaded[folder] = half(model, packed=False) if self.precision.bf16_products else model
         return self._loaded[folder]
 
 
@@ -78,20 +79,20 @@ class Policy:
         train: bool,
         adapter: NewAdapter | None = None,
         bases: Callable[[Path], Any] | None = None,
-        narrow: bool = False,
+        precision: Precision = Precision.FP32,
     ) -> "Policy":
         """The policy that began as `source`; if it learns, a module with the weights of `folder`.
 
         It is an adapter where `source` is one, or where a new `adapter` is asked for, which `folder` may hold already;
-        then its base comes from `bases`. With `narrow` whole weights are held in bfloat16. WeightsError or ChatError
-        where that cannot be.
+        then its base comes from `bases`; `precision` says in what numbers whole weights are held. WeightsError
+        or ChatError where that cannot be.
         """
         tokenizer, frame = speech_of(source)
         policy = Policy(name, source, None, tokenizer, frame, train)
         if not train:
             return policy
         if adapter is None and not is_adapter(source):
-            policy.model = load_module(folder, narrow=narrow)
+            policy.model = load_module(folder, narrow=precision.bf16_weights)
             return policy
         from agents.adapter import adapted, load_adapter
         from agents.weights import base_folder
@@ -106,12 +107,12 @@ class Policy:
         policy.base = OnBase(policy.model, base, on, called)
         return policy
 
-    @property
-    def weights(self) -> Any:
-        """What an engine serves: the module, alone or with its base, or the folder that it is to load."""
-        if self.model is None:
-            return self.source
-        return self.base or self.model
+    def holding(self, weights: Any) -> "Policy":
+        """The same with what of `agents.published.Weights` it is to be written from; itself where it holds that."""
+        served = weights.served()
+        if served is (self.base or self.model):
+            return self
+        return replace(self, model=load_module(served) if isinstance(served, Path) else served)
 
     def past(self, name: str, version: int, folder: Path) -> "Policy":
         """An earlier version of it, frozen, under a name of its own."""

@@ -5,8 +5,7 @@ run once and its keys and values, gradient and all, serve every stream: the resu
 forwards, for a fraction of the tokens.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 
 from agents.gradient_checkpointing import checkpointed
+from agents.packing import Pass, passes
 from agents.prefix import prefix_cache
 from agents.stream import Stream
 
@@ -149,52 +149,6 @@ def _config(model: Any) -> Any:
     return model.config
 
 
-def common_prefix(sequences: Sequence[tuple[int, ...]] | Sequence[list[int]]) -> tuple[int, ...]:
-    """The longest run of ids that all sequences begin with."""
-    ordered = sorted(map(tuple, sequences))
-    first, last = ordered[0], ordered[-1]  # in lexicographic order the outermost differ soonest
-    for i, (a, b) in enumerate(zip(first, last, strict=False)):
-        if a != b:
-            return tuple(first[:i])
-    return tuple(first if len(first) < len(last) else last)
-
-
-def families(sequences: Mapping[int, tuple[int, ...]], start: int) -> list[list[int]]:
-    """Group sequences so that few tokens are computed, each group's common prefix once; indices, all of them once.
-
-    `start` is what another forward pass costs, in tokens (`start_cost`). From the leaves of the tree of their prefixes
-    up, a part that agrees for longer becomes a group of its own where that is cheaper than staying with the others.
-    """
-    return [group for group, _ in _split(sequences, list(sequences), start)] if sequences else []
-
-
-def _split(sequences: Mapping[int, tuple[int, ...]], group: list[int], start: int) -> list[tuple[list[int], int]]:
-    """The groups of these, each with the tokens that computing it comes to."""
-    shared = len(common_prefix([sequences[i] for i in group]))
-    together = [(group, _cost(sequences, group, shared, start))]
-    parts: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i in group:
-        parts[sequences[i][shared : shared + 1]].append(i)
-    if len(parts) == 1:
-        return together
-    apart: list[tuple[list[int], int]] = []
-    rest: list[int] = []
-    for part in parts.values():
-        staying = sum(len(sequences[i]) - shared for i in part)
-        own = _split(sequences, part, start) if (len(part) - 1) * staying > len(part) * start else []
-        if own and sum(cost for _, cost in own) < staying:
-            apart += own
-        else:
-            rest += part
-    if rest:
-        apart.append((rest, _cost(sequences, rest, len(common_prefix([sequences[i] for i in rest])), start)))
-    return min(together, apart, key=lambda groups: sum(cost for _, cost in groups))
-
-
-def _cost(sequences: Mapping[int, tuple[int, ...]], group: Sequence[int], shared: int, start: int) -> int:
-    return start + shared + sum(len(sequences[i]) - shared for i in group)
-
-
 def start_cost(model: torch.nn.Module) -> int:
     """How many tokens take as long as starting another forward pass: the more, the less there is to compute a token.
 
@@ -210,36 +164,15 @@ def pack(
     which: Iterable[int] | None = None,
     start: int = 256,
 ) -> Iterator[StreamBatch]:
-    """Gather streams with a common opening, by length, into batches of at most `token_budget` padded tokens.
-
-    A batch ends early where padding it to the next stream's length would cost more than another forward pass, which
-    costs `start` tokens (`start_cost`) and the opening. A stream longer than the budget makes a batch of its own; one
-    without a sampled token is left out. The order depends on the streams alone.
-    """
-    chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
-    for family in families({i: tuple(streams[i].ids) for i in chosen}, start):
-        family.sort(key=lambda i: (len(streams[i].ids), i))
-        prefix = _shared_opening([streams[i] for i in family])
-        batch: list[int] = []
-        for i in family:
-            width = len(streams[i].ids) - prefix
-            padding = sum(width - (len(streams[other].ids) - prefix) for other in batch)
-            if batch and (prefix + width * (len(batch) + 1) > token_budget or padding > start + prefix):
-                yield _batch(streams, temperatures, batch, prefix)
-                batch = []
-            batch.append(i)
-        yield _batch(streams, temperatures, batch, prefix)
+    """The batches of `passes`, with every stream's sampled tokens at its temperature."""
+    return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, start))
 
 
-def _shared_opening(family: Sequence[Stream]) -> int:
-    """Length of the prefix to share: short enough that every sampled token is predicted from the suffix."""
-    if len(family) == 1:
-        return 0
-    shared = len(common_prefix([stream.ids for stream in family]))
-    return max(0, min(shared, min(stream.mask.index(True) for stream in family) - 1))
-
-
-def _batch(streams: Sequence[Stream], temperatures: Sequence[float], index: list[int], prefix: int) -> StreamBatch:
+def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass) -> StreamBatch:
+    """The streams of one pass as tensors, on the CPU; without any, two tokens for a model that has to be called."""
+    if not one.index:
+        return _IDLE
+    index, prefix = one.index, one.prefix
     chosen = [streams[i] for i in index]
     lengths = [len(stream.ids) - prefix for stream in chosen]
     suffix = torch.zeros((len(chosen), max(lengths)), dtype=torch.long)
@@ -252,7 +185,7 @@ def _batch(streams: Sequence[Stream], temperatures: Sequence[float], index: list
         targets += [stream.ids[k] for k in sampled]
         per_token += [temperatures[i]] * len(sampled)
     return StreamBatch(
-        tuple(index),
+        index,
         torch.tensor(chosen[0].ids[:prefix], dtype=torch.long),
         suffix,
         torch.tensor(lengths),
@@ -261,6 +194,18 @@ def _batch(streams: Sequence[Stream], temperatures: Sequence[float], index: list
         torch.tensor(targets),
         torch.tensor(per_token, dtype=torch.float32),
     )
+
+
+_IDLE = StreamBatch(
+    (),
+    torch.zeros(0, dtype=torch.long),
+    torch.zeros((1, 2), dtype=torch.long),
+    torch.tensor([2]),
+    torch.tensor([0]),
+    torch.tensor([0]),
+    torch.tensor([0]),
+    torch.ones(1),
+)
 
 
 def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
@@ -284,11 +229,20 @@ def scan_streams(
     scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], token_budget: int = 4096
 ) -> list[StreamScores]:
     """Log-probabilities and entropies of every stream's sampled tokens, without gradient."""
+    scores = scan(scorer, streams, temperatures, passes(streams, token_budget, start=start_cost(scorer)))
+    nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
+    return [scores.get(i, nothing) for i in range(len(streams))]
+
+
+def scan(
+    scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], given: Iterable[Pass]
+) -> dict[int, StreamScores]:
+    """The same of the streams in these passes alone, by their number."""
     device = next(scorer.parameters()).device
-    by_stream = [StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))] * len(streams)
+    by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
-        for batch in pack(streams, temperatures, token_budget, start=start_cost(scorer)):
-            batch = batch.to(device)
+        for one in given:
+            batch = batch_of(streams, temperatures, one).to(device)
             scores = scorer(batch)
             entropies = dict(split_rows(batch, scores.entropy))
             for i, logprobs in split_rows(batch, scores.logprobs):

@@ -11,7 +11,7 @@ def main() -> None:
         print(f"arena: {complaint}", file=sys.stderr)
         raise SystemExit(2)
     try:
-        from arena.cli.app import run_cli
+        from arena.cli.main import run_cli
 
         code = run_cli()
     except KeyboardInterrupt:  # while the commands were loading

@@ -6,30 +6,52 @@ Each part is given what it needs when it is made, so the order below is the only
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from agents.computing import compute
 from agents.engines.base import Engine
+from agents.engines.make import make_engine
+from agents.engines.spec import EngineSpec
 from agents.players.servers import Endpoints
+from agents.precision import Precision
 from agents.role import Role
-from arena.config.experiment import Experiment, PoolSpec
+from arena.config.experiment import Experiment
+from arena.config.seating import set_tables
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
-from arena.credit.gold import gold_of
 from arena.credit.iteration import Crediting
 from arena.credit.measures import measure
 from arena.credit.names import declared
+from arena.credit.rewards.information_gain import gold_of
 from arena.errors import StoreError
 from arena.league.matchmaking import Matchmaker, WinRates
 from arena.league.pool import Pool
 from arena.league.ratings import Ratings
+from arena.league.settings import PoolSpec
+from arena.learn.base import MakeTrainer
+from arena.learn.make import local_trainer
+from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
+from arena.play.logged import LogSource
 from arena.play.match import Limits
-from arena.play.tables import Table, set_tables
+from arena.play.source import Play, Source
+from arena.play.tables import Table
+from arena.play.watchers import Watcher
 from arena.policies import Policies
 from arena.records import Trajectory
 from arena.store import checkpoints
+from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
+
+
+@dataclass(frozen=True)
+class Makers:
+    """Who makes what computes: here, or elsewhere."""
+
+    engine: Callable[[EngineSpec, Precision], Engine] = make_engine
+    trainer: MakeTrainer = local_trainer
 
 
 @dataclass(frozen=True)
@@ -53,6 +75,7 @@ class Parts:
     crediting: Crediting
     lineup: Lineup
     demonstrations: Demonstrations
+    source: Source
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -60,18 +83,18 @@ class Parts:
         return {name: role.sampling.temperature for name, role in self.roles.items()}
 
 
-def build(
+async def build(
     run: RunFolder,
     experiment: Experiment,
     engine: Engine,
-    note: Callable[[str], None],
-    doing: Callable[[str], None],
+    watcher: Watcher,
+    make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
     """All parts as the newest valid checkpoint has them, dropping whatever is newer; without one, from the start.
 
-    The engine is open. `note` hears why a newer checkpoint is not taken, `doing` what takes a while.
+    The engine is open. The watcher hears why a newer checkpoint is not taken, and what takes a while.
     """
-    checkpoint = run.resume_point(note, experiment.checkpoint.every)
+    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every)
     done = checkpoint.iteration if checkpoint else 0
     run.discard_after(done if checkpoint else -1)
     state = read_state(checkpoint) if checkpoint else {}
@@ -80,7 +103,8 @@ def build(
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
     with restoring(checkpoint):
-        policies = Policies(experiment, engine, checkpoint, state.get("policies", {}), doing)
+        policies = _policies(experiment, engine, make_trainer)
+        await policies.load(checkpoint, state.get("policies", {}), lambda what: watcher.phase(0, what))
 
     pool = _pool(run, experiment, league.get("pool"))
     if checkpoint and experiment.league and not pool.versions:
@@ -91,27 +115,42 @@ def build(
     spec = experiment.league
     matchmaker = Matchmaker(spec.opponents, pool, win_rates) if spec else None
 
-    known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
-    critic = critic_for(experiment.credit, **known, policies=policies, engine=engine, roles=roles)
-    if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
-        with restoring(checkpoint):
-            critic.load(checkpoint.folder / "critic")
-    temperatures = {name: role.sampling.temperature for name, role in roles.items()}
-    gold = gold_of(experiment.credit)
-    says_what_it_pays = declared([table.make_game() for table in tables])
-
-    def measured(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        return measure(needs, trajectories, policies, temperatures, gold, critic)
-
-    crediting = Crediting(experiment, measured, run.reader.log, state.get("credit", {}), says_what_it_pays)
+    critic = await _critic(experiment, checkpoint, policies, engine, roles)
+    crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
     limits = Limits(**experiment.play.limits.model_dump())
     lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()))
-    demonstrations = Demonstrations(experiment, lineup, policies.trainers)
-    policies.hold_on_to(beginnings(run, experiment, policies))
+    demonstrations = Demonstrations(experiment.learn.shown, lineup, policies.trainers)
+    await policies.hold_on_to(beginnings(run, experiment, policies))
+    play = Play(run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher)
+    source = _logged(run, experiment, watcher) or play
     return Parts(
         done, checkpoint is not None, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker, critic,
-        crediting, lineup, demonstrations,
+        crediting, lineup, demonstrations, source,
     )  # fmt: skip
+
+
+def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
+    """Those that may sit somewhere, not yet loaded."""
+    return Policies(
+        _used(experiment), _rule(experiment), engine, make_trainer,
+        seed=experiment.seed, precision=experiment.settled_precision,
+        referenced="reference" in experiment.credit.needs,
+    )  # fmt: skip
+
+
+def _used(experiment: Experiment) -> dict[str, PolicySpec]:
+    """The policies that may sit somewhere."""
+    named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
+    named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
+    return {name: experiment.policies[name] for name in sorted(named & set(experiment.policies))}
+
+
+def _rule(experiment: Experiment) -> UpdateSpec:
+    """How policies learn; the gate is wider where the engine computes in bf16 throughout."""
+    rule = experiment.learn
+    if experiment.engine.kind == "vllm" and experiment.settled_precision.bf16_products and rule.gate_tolerance is None:
+        return rule.model_copy(update={"gate_tolerance": 0.1})
+    return rule
 
 
 def beginnings(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
@@ -123,6 +162,49 @@ def beginnings(run: RunFolder, experiment: Experiment, policies: Policies) -> di
         else policies[name].source
         for name in policies.trainers
     }
+
+
+async def _critic(
+    experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
+) -> Critic | None:
+    """The critic that credit asks for, as it was at the checkpoint; None where nothing asks."""
+    known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
+    rule = experiment.credit
+    critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
+    if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
+        with restoring(checkpoint):
+            await compute(critic.load, checkpoint.folder / "critic")
+    return critic
+
+
+def _logged(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Source | None:
+    """The log that the run learns from, where it does not play."""
+    if experiment.source is None:
+        return None
+    learners = frozenset(name for name, policy in experiment.policies.items() if policy.train)
+    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
+
+
+def _crediting(
+    run: RunFolder,
+    experiment: Experiment,
+    state: dict[str, Any],
+    tables: Sequence[Table],
+    policies: Policies,
+    critic: Critic | None,
+) -> Crediting:
+    """Credit as the experiment has it, asking these policies, with what it remembers."""
+    temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
+    gold = gold_of(experiment.credit.stages)
+
+    async def measured(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
+        return await measure(needs, trajectories, policies, temperatures, gold, critic)
+
+    return Crediting(
+        experiment.credit, experiment.learn.replay, measured, run.reader.log, state,
+        seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
+        declared=declared([table.make_game() for table in tables]),
+    )  # fmt: skip
 
 
 def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:

@@ -1,5 +1,16 @@
 """What ends a command with one line for the user; here, since who catches it need not load who raises it."""
 
+import os
+from typing import Any
+
+DEBUG = "ARENA_DEBUG"
+_OFF = ("", "0", "false", "no", "off")
+
+
+def debugging() -> bool:
+    """Whether the user wants to see tracebacks: ARENA_DEBUG=1, or anything else that does not say no."""
+    return os.environ.get(DEBUG, "").strip().lower() not in _OFF
+
 
 class _OneLine(Exception):
     """Its message stays on one line, whatever name or value it repeats."""
@@ -15,6 +26,15 @@ class ConfigError(_OneLine):
 
 class PlayError(_OneLine):
     """Matches kept failing; the message says why in one line."""
+
+
+class BugError(_OneLine):
+    """Arena's own code failed in a match: playing it again would hide that. The message says what and where."""
+
+    def __init__(self, message: str, record: Any = None) -> None:
+        """`record` is the match's `MatchRecord`."""
+        super().__init__(message)
+        self.record = record
 
 
 class Interrupted(Exception):

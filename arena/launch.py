@@ -1,9 +1,11 @@
 """Starting and going on: from an experiment to a finished run folder."""
 
+import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,25 +16,27 @@ from agents.model_config import first_line
 from arena.config import own_files, trust
 from arena.config.experiment import Experiment
 from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
-from arena.config.layers import Layer, to_yaml
+from arena.config.layers import to_yaml
+from arena.config.sources import Layer
 from arena.doctor import environment, versions
-from arena.errors import ConfigError, DivergedError, Interrupted, OutOfMemory
+from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, debugging
 from arena.evaluate.examination import examination, settled
-from arena.evaluate.held_out import check_spec
 from arena.lab import Lab
-from arena.learn.machine import fitted
-from arena.play.tables import set_tables
-from arena.play.watchers import Watcher
-from arena.preflight import check_endpoints, preflight, role_hashes, servers_asked
+from arena.play.watchers import Logged, Watcher
+from arena.preflight import preflight, servers_asked
 from arena.store import checkpoints
+from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
+from arena.store.runlog import run_log
 from games.adapters import loading
 
+_LOG = logging.getLogger(__name__)
 
-def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
+
+async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
     loading.forget()
-    prepared = preflight(experiment, lambda what: watcher.phase(0, what))
+    prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or _fresh(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
     about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known}
@@ -43,12 +47,12 @@ def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     _point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
-    with run.lock(), _lab(run, own_files.at_home(folder, prepared.experiment), watcher) as lab:
-        lab.run()
+    with run.lock():
+        await _run(run, own_files.at_home(folder, prepared.experiment), watcher)
     return folder
 
 
-def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
+async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
     """Continue a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed.
 
     Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
@@ -59,17 +63,14 @@ def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted:
     experiment = settled(experiment_of(folder, layers, trusted)) if layers else kept
     trust.admit_servers(folder, servers_asked(experiment), kept.servers(), trusted)
     _check_iterations(run, experiment)
-    tables = set_tables(at_home := own_files.at_home(folder, experiment, trusted))
-    check_spec(at_home)
+    prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
     if own_files.FILES not in run.reader.environment():  # of an older Arena
-        _same_roles(run, role_hashes(experiment, tables))
-    for line in (*check_endpoints(experiment, lambda what: watcher.phase(0, what)), *own_files.edited(folder)):
+        _same_roles(run, prepared.roles)
+    for line in (*prepared.notes, *own_files.edited(folder)):
         watcher.note(line)
-    experiment = fitted(experiment)
-    with run.lock(), _lab(run, own_files.at_home(folder, experiment), watcher) as lab:
-        for change in _record(run, experiment):
-            watcher.note(f"from here on {change}")
-        lab.run()
+    experiment = prepared.experiment
+    with run.lock():
+        await _run(run, own_files.at_home(folder, experiment), watcher, lambda: _record(run, experiment))
     return folder
 
 
@@ -106,13 +107,40 @@ def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
             raise ConfigError(f"role {role} was changed since {run.path} began: restore it, or start a new run")
 
 
+async def _run(
+    run: RunFolder, experiment: Experiment, watcher: Watcher, opened: Callable[[], Sequence[Change]] = lambda: ()
+) -> None:
+    """Plays what is not committed yet, once `opened` has said what is changed; the caller holds the folder."""
+    keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
+    run.failures.secret_variables = keys
+    with run_log(run.path, keys), _explained(run):
+        _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
+        lab = await Lab.open(run, experiment, logged := Logged(watcher), examination(run, experiment))
+        try:
+            _LOG.info("going on from iteration %d of %d", lab.done, experiment.iterations)
+            for change in opened():
+                logged.note(f"from here on {change}")
+            await lab.run()
+            logged.end()
+        finally:
+            await lab.close()
+        _LOG.info("the run is complete")
+
+
 @contextmanager
-def _lab(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Iterator[Lab]:
-    """The lab of what is not committed yet; the caller holds the folder."""
+def _explained(run: RunFolder) -> Iterator[None]:
+    """What ends a run early, told with how to go on; the log hears of it, too."""
     again = f"arena resume {run.path}"
     try:
-        with closing(Lab(run, experiment, watcher, examination(run, experiment))) as lab:
-            yield lab
+        with _logged_end():
+            yield
+    except BugError as error:
+        if error.record and not run.failures.holds(error.record.id):
+            run.failures.add(error.record)
+        raise BugError(
+            f"{error}; {run.path / FAILURES} has its traceback (arena show {run.path} --failures), "
+            f"and ARENA_DEBUG=1 {again} comes there again"
+        ) from None
     except DivergedError as error:
         raise DivergedError(f"{error}; {again} goes on from the last commit") from None
     except OutOfMemoryError as error:
@@ -122,8 +150,17 @@ def _lab(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Iterator[L
             "engine.cache_mb needs less; so does a new run of adapters, or with precision: bf16-true and "
             "learn.offload_optimizer"
         ) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, CancelledError):
         raise Interrupted(f"interrupted; nothing that was committed is lost, {again} goes on") from None
+
+
+@contextmanager
+def _logged_end() -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        _LOG.error("ended by %s: %s", type(error).__name__, error, exc_info=debugging())
+        raise
 
 
 def _fresh(name: str) -> Path:

@@ -8,8 +8,8 @@ are told together, as `shared@past`, so that the names stay the same from row to
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena.credit.assign import Credited
 from arena.credit.branches import parting
+from arena.credit.credited import Credited
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings

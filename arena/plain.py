@@ -1,15 +1,18 @@
 """Plain values: what may go into JSON, Parquet and onto a terminal without breaking a reader of it."""
 
 import math
+import os
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_BEARER = re.compile(r"\bsk-[\w-]{8,}|(?<=Bearer )\S+", re.IGNORECASE)
 
 
 def clean_text(text: str) -> str:
@@ -24,6 +27,32 @@ def printable(text: str) -> str:
     """
     joined = " ".join(clean_text(text).split())
     return "".join(char for char in joined if unicodedata.category(char) not in ("Cc", "Cf", "Co"))
+
+
+def printable_lines(text: str, most: int = 1000) -> list[str]:
+    """The text's lines, each harmless like `printable`, of at most so many characters, its indent kept."""
+    lines = []
+    for line in clean_text(text).splitlines():
+        shown = printable(line)
+        indent = " " * min(len(line) - len(line.lstrip(" ")), 20)
+        lines.append(indent + (shown if len(shown) <= most else f"{shown[: most - 1]}…"))
+    return lines
+
+
+def without_secrets(text: str, variables: Iterable[str] = ()) -> str:
+    """The text without the values of environment variables that hold keys, by their names or named here."""
+    held = {value for name, value in os.environ.items() if _SECRET.search(name) or name in variables}
+    for value in sorted((value for value in held if len(value) >= 8), key=len, reverse=True):
+        text = text.replace(value, "…")
+    return _BEARER.sub("…", text)
+
+
+def bounded(text: str, most: int) -> str:
+    """At most so many characters of the text: its beginning and, three times as much, its end."""
+    if len(text) <= most:
+        return text
+    head = most // 4
+    return f"{text[:head]}\n… {len(text) - most} characters left out …\n{text[len(text) - (most - head) :]}"
 
 
 def finite(value: Real | float, where: str) -> float:

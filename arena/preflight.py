@@ -1,4 +1,4 @@
-"""Preflight: everything that can be refused is refused here, before a run's folder exists.
+"""Preflight: everything that can be refused is refused here, before a run's folder exists, and before one changes.
 
 What comes back is what was prepared on the way: above all an experiment that can be resumed from anywhere.
 """
@@ -10,7 +10,8 @@ from os.path import expanduser, isfile
 from pathlib import Path
 
 from agents.adapter_config import is_adapter
-from agents.engines.loop import wait
+from agents.chat import written
+from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
 from agents.player import PREFIXES
@@ -21,21 +22,29 @@ from agents.players.spend import EndpointSpec
 from agents.policy import speech_of
 from agents.role import Role
 from agents.weights import available, check_weights, resolve
+from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.paths import RUN_WEIGHTS, anchored
-from arena.credit.gold import answer_in, gold_of
+from arena.config.kept import experiment_of
+from arena.config.seating import set_tables
+from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
+from arena.credit.rewards.information_gain import gold_of
 from arena.errors import ConfigError
 from arena.evaluate.examination import asked, settled
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
-from arena.learn.machine import fitted
+from arena.learn.machine import fastest_precision, fastest_threads
+from arena.panels.settings import RUN_WEIGHTS
+from arena.parts.paths import anchored
 from arena.play.demonstrations import check_shown
-from arena.play.lineup import endpoints_in
 from arena.play.match import Limits, MatchPlan, play_match
-from arena.play.tables import Table, set_tables
+from arena.play.settings import SeatSpec
+from arena.play.tables import Table
 from arena.records import Seating
+from arena.store import checkpoints
+from arena.store.contents import check_newest
 from arena.store.files import CONFIG
+from arena.store.reader import RunReader
 
 
 @dataclass(frozen=True)
@@ -50,21 +59,38 @@ class Prepared:
     """What the user should know before it begins, a line each."""
 
 
-def preflight(experiment: Experiment, doing: Callable[[str], None]) -> Prepared:
+async def preflight(
+    experiment: Experiment, doing: Callable[[str], None], begun: Path | None = None, trusted: bool = False
+) -> Prepared:
     """Check an experiment against all that there is; `doing` hears what takes a while.
+
+    The same for a new run and for one that was `begun` in this folder, which plays its own copies of files, and whose
+    experiment holds from anywhere already. `trusted`: the user says that its code may run.
 
     ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError says in a line what, where and how to fix
     it.
     """
-    experiment = _of_runs(experiment)
-    tables = set_tables(experiment)
-    check_gold(experiment, tables)
-    check_declared(experiment, [table.make_game() for table in tables])
-    check_spec(experiment)
-    check_shown(experiment, tables)
-    check_engine(experiment.engine)
-    notes = [*check_endpoints(experiment, doing), *_check_weights(experiment, doing)]
-    return Prepared(fitted(settled(anchored(experiment))), role_hashes(experiment, tables), notes)
+    experiment = experiment if begun else _of_runs(experiment)
+    played = own_files.at_home(begun, experiment, trusted) if begun else experiment
+    tables = set_tables(played)
+    await check_gold(played, tables)
+    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables])
+    check_spec(played)
+    check_shown(played.learn.shown, tables, [name for name, policy in played.policies.items() if policy.train])
+    check_log(played, trusted)
+    check_engine(played.engine)
+    notes = [*await check_endpoints(played, doing), *_check_weights(played, doing)]
+    ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
+    return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
+
+
+def fitted(experiment: Experiment) -> Experiment:
+    """With what is fastest here in place of `auto`."""
+    threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
+    precision = experiment.precision
+    if precision == "auto":
+        precision = fastest_precision(threads)
+    return experiment.model_copy(update={"threads": threads, "precision": precision})
 
 
 def _of_runs(experiment: Experiment) -> Experiment:
@@ -103,13 +129,13 @@ def _words(role: Role) -> str:
     return role.model_dump_json(exclude={"history"} if role.history == "keep" else None)
 
 
-def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
+async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
     """ConfigError where a server that the run will ask cannot be reached, or will not be asked; notes on its models."""
     asked = _asked(experiment)
     if asked:
         doing(f"asking for {', '.join(asked)}")
     try:
-        return wait(Endpoints(experiment.servers()).check(asked))
+        return await Endpoints(experiment.servers()).check(asked)
     except EndpointError as error:
         raise ConfigError(str(error)) from None
 
@@ -123,12 +149,74 @@ def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
 def _asked(experiment: Experiment) -> list[str]:
     spec, panel = experiment.evaluate, asked(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
-    return [*endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
+    return [*_endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
 
 
-def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
+def _endpoints_in(experiment: Experiment) -> list[str]:
+    """The models behind endpoints that hold some seat in a run, or may take one."""
+    held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
+    opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
+    return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]
+
+
+def check_log(experiment: Experiment, trusted: bool = False) -> None:
+    """ConfigError or StoreError where `source.log` holds no matches that this run's policies could have played.
+
+    Games, options, roles and tokenizers have to be alike.
+    """
+    if experiment.source is None:
+        return
+    place = Path(experiment.source.log)
+    if not (committed := committed_iterations(place)):
+        raise ConfigError(f"source.log: {place} has no iteration to learn from")
+    if (experiment.source.iterations or 0) > committed:
+        asked = experiment.source.iterations
+        raise ConfigError(f"source.iterations: {asked}, and {place} has {committed} that are committed")
+    other = experiment_of(place, trust=trusted)
+    for table in experiment.all_tables():
+        theirs = next((t for t in other.all_tables() if t.game == table.game), None)
+        if theirs is None:
+            played = " or ".join(f"{t.game.name} {t.game.options}" for t in other.all_tables())
+            raise ConfigError(f"source.log: {place} played {played}, and never {table.game.name} {table.game.options}")
+        for seat, held in table.seats.items():
+            if experiment.trained(held.policy):
+                _check_seat(place, seat, (experiment, held), (other, theirs.seats[seat]))
+
+
+def committed_iterations(run: Path) -> int:
+    """How many iterations of a run count; StoreError where it is no run, or its logs are not what was committed."""
+    run = RunReader(run).path
+    check_newest(run)
+    return checkpoints.newest(run).iteration if checkpoints.iterations(run) else 0
+
+
+def _with_iterations(experiment: Experiment) -> Experiment:
+    """With a log that stays what it is while another run may go on."""
+    source = experiment.source
+    if source is None or source.iterations:
+        return experiment
+    whole = source.model_copy(update={"iterations": committed_iterations(Path(source.log))})
+    return experiment.model_copy(update={"source": whole})
+
+
+def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their: tuple[Experiment, SeatSpec]) -> None:
+    """ConfigError unless one run's policy could have written what another's wrote at a seat."""
+    (experiment, held), (other, sat) = own, their
+    if sat.role != held.role:
+        raise ConfigError(f"source.log: {place} played {seat} as {sat.role}: set seats.{seat}.role to that")
+    if sat.policy not in other.policies:
+        raise ConfigError(f"source.log: at {seat} of {place} sat {sat.policy}, whose tokens nobody knows")
+    models = experiment.policies[held.policy].model, other.policies[sat.policy].model
+    ours, theirs = (written(speech_of(resolve(model))[0]) for model in models)
+    if ours != theirs:
+        raise ConfigError(
+            f"source.log: policies.{held.policy} ({models[0]}) writes other tokens than {models[1]} there"
+        )
+
+
+async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
     """ConfigError where credit asks for an answer and a game of trained policies, played at random, reports none."""
-    gold = gold_of(experiment.credit)
+    gold = gold_of(experiment.credit.stages)
     if gold is None:
         return
     for spec, table in zip(experiment.all_tables(), tables, strict=True):
@@ -137,7 +225,7 @@ def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
             plan = MatchPlan("trial", 0, table.game.name, table.game.options, 0, seats)
             players = {seat: BrainPlayer(Random(0)) for seat in seats}
-            record = wait(play_match(plan, game, players, _TRIAL, keep_turns=False))
+            record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
 
@@ -161,7 +249,7 @@ def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list
 
 def _check_learners(experiment: Experiment) -> None:
     """ConfigError where weights, or an adapter, new or from a folder, cannot learn or be served as they are to."""
-    if experiment.narrow and experiment.learn.zero_stage < 2:
+    if experiment.precision == "bf16-true" and experiment.learn.zero_stage < 2:
         raise ConfigError(
             "precision: bf16-true leaves float32 masters to ZeRO: set learn.zero_stage to 2 or 3, or bf16"
         )
@@ -171,7 +259,7 @@ def _check_learners(experiment: Experiment) -> None:
             raise ConfigError(f"policies.{name}: {policy.model} is an adapter already, which goes on: remove `adapter`")
         if not policy.train:
             continue
-        if (given or policy.adapter) and experiment.narrow:
+        if (given or policy.adapter) and experiment.precision == "bf16-true":
             raise ConfigError(f"policies.{name}: an adapter's base is held in bfloat16 anyway: set precision to bf16")
         if (given or policy.adapter) and experiment.learn.zero_stage == 3:
             raise ConfigError(f"policies.{name}: the base of an adapter stays whole: set learn.zero_stage to 0, 1 or 2")

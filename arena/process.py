@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _PR_SET_PDEATHSIG = 1
 
 
@@ -54,3 +54,4 @@ def _keep_buffers() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, 2**31 - 1)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_M_ARENA_MAX, 1)  # other threads' own heaps end at 64 MB: what computes would map all tensors anew

@@ -70,6 +70,8 @@ class Trajectory:
     """The deal; matches of one group share it."""
     replayed: bool = False
     """Whether it was played in an earlier iteration and learning hears of it once more."""
+    logged: bool = False
+    """Whether another run played it, with other weights."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """What the game says of the ended match; no seat ever sees it."""
 
@@ -119,6 +121,30 @@ class Seating:
         return Seating(role, name, policy.version, policy.trained, "model")
 
 
+Kind = Literal["limit", "endpoint", "game", "bug"]
+"""Whose trouble it was: turns, tokens, seconds or memory were used up; what serves tokens, or a person, was not there;
+the game's or a player's own file, or another library's game; Arena's own code."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Where and why a match failed, beside its record: what is needed to come to the same place again."""
+
+    kind: Kind
+    draws: tuple[int, ...] = ()
+    """Of the match's plan."""
+    error: str = ""
+    """The exception's type, "" where there was none."""
+    where: str = ""
+    """File and line in the code that is to be looked at, "" where that says nothing."""
+    trace: str = ""
+    """The traceback, of bounded length and without keys; a model's text in it is as it was."""
+    seat: str = ""
+    """Whose move it was, "" before the first and after the last."""
+    act: str | None = None
+    """What the game had been given and did not take, None where it was not given anything."""
+
+
 @dataclass(frozen=True)
 class MatchRecord:
     """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
@@ -140,6 +166,10 @@ class MatchRecord:
     seconds: float
     rules: int = 0
     """The version of the game's rules; 0 where it is not known, in logs of schema version 1."""
+    failure: Failure | None = field(default=None, compare=False)
+    """Of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
+    logged: bool = field(default=False, compare=False)
+    """Whether another run played it; the experiment's `source` says which."""
 
     def to_json(self) -> dict[str, Any]:
         """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
@@ -225,6 +255,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
+            logged=record.logged,
         )
         for seat, seating in record.seats.items()
     ]

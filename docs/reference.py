@@ -51,8 +51,9 @@ def commands() -> str:
 def experiment() -> str:
     """Every field of an experiment, by the model it stands in."""
     from arena.config.experiment import Experiment
+    from arena.config.schema import Generator
 
-    schema = Experiment.model_json_schema()
+    schema = Experiment.model_json_schema(schema_generator=Generator)
     models = {"Experiment": schema} | {n: s for n, s in schema["$defs"].items() if "properties" in s}
     made = [
         "# The experiment\n",
@@ -80,12 +81,12 @@ def defaulted(value: Any) -> str:
 
 def typed(said: Mapping[str, Any]) -> str:
     """A JSON schema's type in a few words, with links to the models on the same page."""
-    from arena.config.kinds import TABLES, plural
-    from arena.config.parts import PLACE
+    from arena.config.kinds import KINDS
+    from arena.parts.chosen import PLACE
 
     if PLACE in said:
         kind = said[PLACE]
-        return f"[{kind}](parts.md#{plural(kind) if kind in TABLES else kind})"
+        return f"[{kind}](parts.md#{KINDS[kind].plural if kind in KINDS else kind})"
     if "$ref" in said:
         name = said["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -105,15 +106,15 @@ def typed(said: Mapping[str, Any]) -> str:
 
 def parts() -> str:
     """Every part that is chosen by name, with its settings and all that it says of itself."""
-    from arena.config.kinds import TABLES, parts_of, plural
-    from arena.config.parts import described
+    from arena.config.kinds import KINDS
+    from arena.parts.chosen import described
 
     made = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
-    for kind in TABLES:
-        made.append(f"## {plural(kind).capitalize()}\n")
+    for kind in KINDS.values():
+        made.append(f"## {kind.plural.capitalize()}\n")
         for row in described(kind):
-            said = inspect.getdoc(parts_of(kind)[row[kind]]) or ""
-            made += [f"### {row[kind]}\n", f"Settings: {row['settings']}\n", said + "\n"]
+            said = inspect.getdoc(kind.table[row[kind.name]]) or ""
+            made += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", said + "\n"]
     return "\n".join(made)
 
 

@@ -1,10 +1,15 @@
 """docs/architecture.md says what is: its tree is made of the modules' own first lines, and what it names is there.
 
+And imports run downwards, those inside of functions and those by name too.
+
 python -m tests.test_architecture    # renews the tree
 """
 
 import ast
 import re
+import tomllib
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -68,8 +73,86 @@ def _defines(text: str, name: str) -> bool:
     return bool(nodes)
 
 
+# -- imports -----------------------------------------------------------------------------------------------
+
+
+def imports() -> dict[str, set[str]]:
+    """By module, the modules of ours that it imports: anywhere in it, for types alone too, or by a text that names one.
+
+    A text counts that is the name of a module, or of one and what is in it, as `import_module` and tables of places
+    take it: "games.nim" and "games.nim:Nim". Nothing is left out, the commands' lazy imports neither.
+    """
+    files = {_module(file): file for room in ROOMS for file in (ROOT / room).rglob("*.py")}
+    return {
+        module: set(_imported(ast.parse(file.read_text("utf-8")), files)) - {module} for module, file in files.items()
+    }
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports name the whole module"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from {inner if inner in known else node.module} & known.keys()
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from {node.value.partition(":")[0]} & known.keys() - set(ROOMS)
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    try:
+        TopologicalSorter(imports()).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {' → '.join(reversed(error.args[1]))}") from None
+
+
+def test_imports_by_name_and_in_functions_are_seen() -> None:
+    """Else the test above could not fail."""
+    found = imports()
+    assert "games.nim" in found["games"], "by a text"
+    assert "arena.credit.critics.archer" in found["arena.credit.critics"], "inside of a function"
+    assert "arena.policies" in found["arena.credit.critics.base"], "for types alone"
+
+
+def test_no_module_imports_one_that_lies_above_it() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["arena"])
+    height = {name: -n for n, layer in enumerate(layers) for name in layer.split(" | ")}
+    for module, imported in imports().items():
+        for other in imported:
+            if module.startswith("arena.") and other.startswith("arena."):
+                lower, upper = (height[name.split(".")[1]] for name in (other, module))
+                assert lower <= upper, f"{module} imports {other}, which lies above it"
+            elif other.startswith("arena"):
+                assert module.split(".")[0] in ("arena", "analysis"), f"{module} imports {other}"
+
+
 def test_the_top_of_the_arena_is_a_page() -> None:
     assert len(list((ROOT / "arena").glob("*.py"))) <= 15
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """50 lines with its documentation; commands, whose options are lines of their own, are not counted."""
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py") if file.parent != ROOT / "arena" / "cli"]
+    functions = [
+        (file, node)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(functions) > 1000
+    long = [
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for file, node in functions
+        if (node.end_lineno or 0) - node.lineno >= 50
+    ]
+    assert not long
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from statistics import median
 
 import pytest
 
-from arena.config.layers import compose, recipe_layer
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer
 from arena.evaluate.study.plot import drawn
 from arena.evaluate.study.results import Results, read
 from arena.evaluate.study.summary import ArmSummary

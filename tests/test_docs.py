@@ -21,8 +21,9 @@ from agents import strict_yaml
 from agents.role import read_role
 from arena.cli.app import app
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, recipe_layer, text_layer
-from arena.config.panel import read_panel
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, text_layer
+from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
 from tests.arena.tiny import arena, unbroken

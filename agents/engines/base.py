@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
+from agents.published import Weights
 from agents.stream import Stream
 
 
@@ -38,7 +39,7 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Serves tokens for named policies, from `open` until `close`."""
+    """Serves tokens for named policies, from `open` until `close`; what takes a while is a coroutine."""
 
     async def open(self) -> None:
         """Start whatever the engine needs to run; called once, in the event loop that will ask it."""
@@ -52,19 +53,16 @@ class Engine(Protocol):
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, in order."""
 
-    def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """Log-probabilities (float32, one per sampled token) of each stream under the policy's weights."""
 
-    def publish(self, policy: str, version: int, weights: Any) -> None:
-        """Serve a policy's version under that name from now on; every cache made with an older one is dropped.
+    async def publish(self, policy: str, version: int, weights: Weights) -> None:
+        """Serve a policy's version under that name from now on; every cache made with an older one is dropped."""
 
-        `weights` are `Policy.weights`: the module that is trained, or a folder in Hugging Face layout.
-        """
-
-    def rest(self, policy: str) -> None:
+    async def rest(self, policy: str) -> None:
         """Let go of whatever the next `publish` of a policy makes anew: its weights are about to change."""
 
-    def retire(self, policy: str) -> None:
+    async def retire(self, policy: str) -> None:
         """Serve nothing under that name any more; its weights and caches are let go."""
 
     def forget(self, key: str) -> None:

@@ -1,31 +1,38 @@
 """The in-process engine: the trainer's own weights, all pending turns of all matches in one batch.
 
 A request waits until the event loop has nothing else to run; then everything that is waiting is decoded at
-once. Which turns share a batch thus depends on the matches alone and never on the clock, so that a run on
-the CPU can be repeated bit by bit.
+once, in the computing thread, and what asks meanwhile waits for the next time. Which turns share a batch thus depends
+on the matches alone and never on the clock, so that a run on the CPU can be repeated bit by bit.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
+from agents.computing import compute
 from agents.engines.base import Completion, Request
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
 from agents.half import half, renew
+from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
-from agents.scoring import StreamScorer, common_prefix, families, score_streams, start_cost
+from agents.precision import Precision
+from agents.published import Weights
+from agents.scoring import StreamScorer, score_streams, start_cost
 from agents.stream import Stream
 from agents.weights import resolve
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -69,24 +76,32 @@ class _Row:
             self.finish = "length"
 
 
+_Asked = tuple[Request, asyncio.Future[Completion]]
+
+
 class InProcessEngine:
     """Serves transformers models that live in this process: those that are trained there, and folders."""
 
-    def __init__(
-        self, bf16: bool = False, max_batch: int = 256, cache_bytes: int = 2 << 30, narrow: bool = False
-    ) -> None:
-        self.bf16, self.max_batch, self.cache_bytes, self.narrow = bf16, max_batch, cache_bytes, narrow
+    def __init__(self, precision: Precision = Precision.FP32, max_batch: int = 256, cache_bytes: int = 2 << 30) -> None:
+        self.precision, self.max_batch, self.cache_bytes = precision, max_batch, cache_bytes
         self._seconds = 0.0
         self._served: dict[str, _Served] = {}
         self._folders: dict[Path, Lanes] = {}
         """Models by the folder that they come from, each for all who are served from there."""
-        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._waiting: list[_Asked] = []
+        self._at_work = 0
+        """How much is under way in the computing thread: nothing else is decoded before it is done."""
+        self._forgotten: list[str] = []
+        """Keys of streams that have ended; their caches go when the computing thread comes by."""
 
     async def open(self) -> None:
         """Nothing has to be started."""
 
     async def close(self) -> None:
         """All weights and caches are let go."""
+        await self._do(self._close)
+
+    def _close(self) -> None:
         self._served.clear()
         self._let_go()
 
@@ -94,24 +109,28 @@ class InProcessEngine:
         """`seconds`: wall time spent in decoding and scoring so far."""
         return {"seconds": self._seconds}
 
-    def publish(self, policy: str, version: int, weights: Any) -> None:
+    async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a folder's weights, or a module by reference, but with bfloat16 its linear layers, which are copied.
 
         Of an adapter, a folder's or one that is trained, only the low-rank matrices are its own.
         """
+        await self._do(self._publish, policy, version, weights)
+
+    def _publish(self, policy: str, version: int, weights: Weights) -> None:
         budget, before, module, halved, lanes = self.cache_bytes, self._served.get(policy), None, None, None
-        if isinstance(weights, Path):
-            lanes = self._from_folder(policy, weights)
-        elif isinstance(weights, OnBase):
-            lanes = self._shared(weights.folder, weights.base)
-            lanes.put(policy, weights.model)
+        served = weights.served()
+        if isinstance(served, Path):
+            lanes = self._from_folder(policy, served)
+        elif isinstance(served, OnBase):
+            lanes = self._shared(served.folder, served.base)
+            lanes.put(policy, served.model)
         else:
-            module = weights
-            if before and before.weights is weights and before.halved is not None:
+            module = served
+            if before and before.weights is module and before.halved is not None:
                 halved = before.halved
-                renew(halved, weights)
-            elif self.bf16:
-                halved = half(weights)
+                renew(halved, module)
+            elif self.precision.bf16_products:
+                halved = half(module)
         self._served[policy] = _Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8))
         self._let_go()
 
@@ -128,8 +147,9 @@ class InProcessEngine:
     def _shared(self, folder: Path, base: Any = None) -> Lanes:
         """A folder's model, loaded once for all who are served from there, unless it is given."""
         if folder not in self._folders:
-            model = load_module(folder, frozen=True, narrow=self.narrow) if base is None else base
-            self._folders[folder] = Lanes(half(model) if self.bf16 else model, self.bf16)
+            model = load_module(folder, frozen=True, narrow=self.precision.bf16_weights) if base is None else base
+            bf16 = self.precision.bf16_products
+            self._folders[folder] = Lanes(half(model) if bf16 else model, bf16)
         return self._folders[folder]
 
     def _let_go(self) -> None:
@@ -137,30 +157,44 @@ class InProcessEngine:
         used = {id(served.lanes) for served in self._served.values()}
         self._folders = {folder: lanes for folder, lanes in self._folders.items() if id(lanes) in used}
 
-    def rest(self, policy: str) -> None:
+    async def rest(self, policy: str) -> None:
         """Give the memory of a policy's copies and caches to the update that is coming; it is served all the same."""
+        await self._do(self._rest, policy)
+
+    def _rest(self, policy: str) -> None:
         served = self._served[policy]
         self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
 
-    def retire(self, policy: str) -> None:
+    async def retire(self, policy: str) -> None:
         """Let go of a policy's weights and caches; nothing happens where there are none."""
+        await self._do(self._retire, policy)
+
+    def _retire(self, policy: str) -> None:
         served = self._served.pop(policy, None)
         if served and served.lanes:
             served.lanes.drop(policy)
         self._let_go()
 
     def forget(self, key: str) -> None:
-        """Drop the attention cache of a stream that has ended."""
-        for served in self._served.values():
-            served.caches.drop(key)
+        """Drop the attention cache of a stream that has ended, before anything else is computed."""
+        self._forgotten.append(key)
 
-    def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    def _forget(self) -> None:
+        keys, self._forgotten = self._forgotten, []
+        for key in keys:
+            for served in self._served.values():
+                served.caches.drop(key)
+
+    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens under the served weights."""
+        return await self._do(self._score, policy, streams, temperatures)
+
+    def _score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         served = self._served[policy]
         if served.lanes:
             served.lanes.route([policy])
         with self._timed():
-            return score_streams(StreamScorer(served.model, self.bf16), streams, temperatures)
+            return score_streams(StreamScorer(served.model, self.precision.bf16_products), streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, together with whatever else is waiting."""
@@ -171,38 +205,64 @@ class InProcessEngine:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
             futures.append(loop.create_future())
             self._waiting.append((request, futures[-1]))
-        loop.call_soon(self._when_quiet, len(self._waiting), 2)
+        self._watch()
         return [await future for future in futures]
 
+    async def _do(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+        """Work in the computing thread; what waits to be decoded waits for its end, however long that takes."""
+        self._at_work += 1
+        try:
+            return await compute(self._after_forgetting, lambda: work(*given, **named))
+        finally:
+            self._at_work -= 1
+            self._watch()
+
+    def _after_forgetting(self, work: Callable[[], Result]) -> Result:
+        self._forget()
+        return work()
+
+    def _watch(self) -> None:
+        """Decode what is waiting once a few passes of the event loop have brought no further request."""
+        if self._waiting and not self._at_work:
+            asyncio.get_running_loop().call_soon(self._when_quiet, len(self._waiting), 2)
+
     def _when_quiet(self, count: int, rounds: int) -> None:
-        """Decode once a few passes of the event loop have brought no further request."""
         loop = asyncio.get_running_loop()
-        if count != len(self._waiting):
-            return  # a later request has its own watch, or the batch is gone
+        if count != len(self._waiting) or self._at_work:
+            return  # a later request has its own watch, or the batch is gone; and the end of work has one
         if rounds:
             loop.call_soon(self._when_quiet, count, rounds - 1)
             return
         waiting, self._waiting = self._waiting, []
-        groups: dict[tuple[int, str], list[tuple[Request, asyncio.Future[Completion]]]] = {}
+        self._decoding = loop.create_task(self._answer(self._chunks(waiting)))
+
+    def _chunks(self, waiting: Sequence[_Asked]) -> list[list[_Asked]]:
+        """What can be decoded at once: the same model's, and not too many."""
+        groups: dict[tuple[int, str], list[_Asked]] = {}
         for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
-            served = self._served.get(request.policy)  # None where it was retired meanwhile: `_answer` tells who waits
+            served = self._served.get(request.policy)  # None where it was retired meanwhile: decoding tells who waits
             alone = request.policy if served and served.lanes and not served.lanes.mixes else ""
             groups.setdefault((id(served and served.model), alone), []).append((request, future))
-        for group in groups.values():
-            for start in range(0, len(group), self.max_batch):
-                self._answer(group[start : start + self.max_batch])
+        size = self.max_batch
+        return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
-    def _answer(self, chunk: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+    async def _answer(self, chunks: Sequence[list[_Asked]]) -> None:
+        """Decode them all; only then is anybody told, so that the clock does not decide who asks for more meanwhile."""
+        answers = await self._do(lambda: [self._tried([request for request, _ in chunk]) for chunk in chunks])
+        for chunk, answer in zip(chunks, answers, strict=True):
+            for i, (_, future) in enumerate(chunk):
+                if future.done():
+                    continue
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer[i])
+
+    def _tried(self, requests: Sequence[Request]) -> list[Completion] | Exception:
         try:
-            completions = self._decode([request for request, _ in chunk])
+            return self._decode(requests)
         except Exception as error:  # noqa: BLE001 handed on: whoever waits would wait forever
-            for _, future in chunk:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for (_, future), completion in zip(chunk, completions, strict=True):
-            if not future.done():
-                future.set_result(completion)
+            return error
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -216,8 +276,8 @@ class InProcessEngine:
         """Sample a completion for each request, as one batch; one model computes for all of them."""
         model = self._served[requests[0].policy].model
         device = next(model.parameters()).device
-        precision = torch.autocast(device.type, torch.bfloat16, enabled=self.bf16)
-        with self._timed(), torch.no_grad(), precision:
+        numbers = torch.autocast(device.type, torch.bfloat16, enabled=self.precision.bf16_products)
+        with self._timed(), torch.no_grad(), numbers:
             rows = self._rows(requests, device)
             self._sample_all(rows, device)
         return [
@@ -246,7 +306,7 @@ class InProcessEngine:
         served = self._served[policy]
         ids = common_prefix(contexts)
         ids = ids[: min(len(ids), min(map(len, contexts)) - 1)]
-        dtype = torch.bfloat16 if self.bf16 else next(served.model.parameters()).dtype
+        dtype = torch.bfloat16 if self.precision.bf16_products else next(served.model.parameters()).dtype
         nothing = empty_kv(served.model.config, dtype, device)
         if not ids:
             return nothing

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from agents.engines.base import Engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
+from agents.precision import Precision
 
 
 def check_engine(spec: EngineSpec) -> None:
@@ -14,16 +15,16 @@ def check_engine(spec: EngineSpec) -> None:
         raise EngineError(f"engine.kind: vLLM is not installed: {wanted}")
 
 
-def make_engine(spec: EngineSpec, bf16: bool = False, narrow: bool = False) -> Engine:
-    """The engine of a spec, not yet open; with `bf16` it computes as a trainer under autocast does.
+def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32) -> Engine:
+    """The engine of a spec, not yet open; it computes as a trainer of that precision does.
 
-    With `narrow` it also holds the weights that it loads itself in bfloat16, whatever they are in their folders.
+    With bfloat16 weights it holds those that it loads itself so, whatever they are in their folders.
     """
     check_engine(spec)
     if spec.kind == "vllm":
         from agents.engines.vllm import VLLMEngine
 
-        return VLLMEngine(spec, bf16, narrow)
+        return VLLMEngine(spec, precision)
     from agents.engines.in_process import InProcessEngine
 
-    return InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20, narrow)
+    return InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)

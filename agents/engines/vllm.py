@@ -23,14 +23,16 @@ from typing import Any
 import numpy as np
 
 from agents.adapter_config import is_adapter, read_adapter
+from agents.computing import compute
 from agents.engines import reaper
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
 from agents.model_config import first_line, positions_in
 from agents.policy import OnBase
+from agents.precision import Precision
+from agents.published import FolderWeights, Weights
 from agents.stream import Stream
 from agents.weights import base_folder
 
@@ -55,7 +57,7 @@ class _Server:
 class _Served:
     """A policy's version."""
 
-    weights: Any
+    weights: Weights
     version: int
     server: str
     """Key of the server."""
@@ -72,9 +74,9 @@ class _Served:
 class VLLMEngine:
     """Serves policies through vLLM, on a GPU or through its CPU build."""
 
-    def __init__(self, spec: EngineSpec, bf16: bool = False, narrow: bool = False) -> None:
-        self.spec, self.bf16 = spec, bf16
-        self._scorer = InProcessEngine(bf16, spec.max_batch, spec.cache_mb << 20, narrow)
+    def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
+        self.spec, self.bf16 = spec, precision.bf16_products
+        self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
         self._scored: set[str] = set()
         """Whom the scorer serves."""
         self._servers: dict[str, _Server] = {}
@@ -113,39 +115,39 @@ class VLLMEngine:
 
     # -- what is served ----------------------------------------------------------------------------------
 
-    def publish(self, policy: str, version: int, weights: Any) -> None:
+    async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a version: of what is trained as it is now, a folder's once it is asked to write."""
         started = perf_counter()
-        self._scored.discard(policy)
-        self._drop(policy)
-        self._served[policy] = self._written(policy, version, weights)
-        if not isinstance(weights, Path):
-            wait(self._settle([policy]))
+        await self.retire(policy)
+        self._served[policy] = await compute(self._written, policy, version, weights)
+        if not isinstance(weights, FolderWeights):
+            await self._settle([policy])
         self._figures["publish_seconds"] += perf_counter() - started
 
-    def _written(self, policy: str, version: int, weights: Any) -> _Served:
+    def _written(self, policy: str, version: int, weights: Weights) -> _Served:
         """A folder of what is published, as it is now."""
-        if isinstance(weights, Path):
-            if not is_adapter(weights):
-                return _Served(weights, version, str(weights), weights)
-            return _Served(weights, version, str(base_folder(weights)), weights, read_adapter(weights).rank)
+        given = weights.served()
+        if isinstance(given, Path):
+            if not is_adapter(given):
+                return _Served(weights, version, str(given), given)
+            return _Served(weights, version, str(base_folder(given)), given, read_adapter(given).rank)
         assert self._scratch is not None
         self._count += 1
         folder = self._scratch / f"{self._count}"
-        if isinstance(weights, OnBase):
+        if isinstance(given, OnBase):
             from agents.adapter import save_adapter
 
-            save_adapter(weights.model, folder, str(weights.folder))
-            return _Served(weights, version, str(weights.folder), folder, read_adapter(folder).rank)
+            save_adapter(given.model, folder, str(given.folder))
+            return _Served(weights, version, str(given.folder), folder, read_adapter(folder).rank)
         import torch
 
         from agents.model_folder import quietly
 
-        held = {name: value.detach() for name, value in weights.state_dict().items()}
+        held = {name: value.detach() for name, value in given.state_dict().items()}
         if self.bf16:
             held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
         with quietly():
-            weights.save_pretrained(folder, state_dict=held)
+            given.save_pretrained(folder, state_dict=held)
         return _Served(weights, version, f"trained {policy}", folder)
 
     async def _settle(self, policies: Sequence[str]) -> None:
@@ -196,7 +198,8 @@ class VLLMEngine:
             await stop(before.llm)
             for other in before.adapters.values():
                 other.due = True
-        llm = start(folder, self.spec, self.bf16, rank, self._scratch or Path(tempfile.gettempdir()))
+        scratch = self._scratch or Path(tempfile.gettempdir())
+        llm = await compute(start, folder, self.spec, self.bf16, rank, scratch)  # it waits for its processes
         return _Server(folder, rank, llm)
 
     async def _forget(self, server: _Server) -> None:
@@ -209,19 +212,16 @@ class VLLMEngine:
                 if self._scratch in served.folder.parents:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
-    def rest(self, policy: str) -> None:
+    async def rest(self, policy: str) -> None:
         """vLLM holds on to what it has; the scorer lets go of its copies."""
         if policy in self._scored:
-            self._scorer.rest(policy)
+            await self._scorer.rest(policy)
 
-    def retire(self, policy: str) -> None:
+    async def retire(self, policy: str) -> None:
         """Serve nothing under that name any more."""
-        self._scored.discard(policy)
-        self._drop(policy)
-
-    def _drop(self, policy: str) -> None:
-        self._scorer.retire(policy)
         served = self._served.pop(policy, None)
+        self._scored.discard(policy)
+        await self._scorer.retire(policy)
         if served and served.due and self._scratch in served.folder.parents:
             shutil.rmtree(served.folder, ignore_errors=True)
 
@@ -230,13 +230,13 @@ class VLLMEngine:
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens under the published weights, computed in this process."""
         if policy not in self._scored:
             served = self._served[policy]
-            self._scorer.publish(policy, served.version, served.weights)
+            await self._scorer.publish(policy, served.version, served.weights)
             self._scored.add(policy)
-        return self._scorer.score(policy, streams, temperatures)
+        return await self._scorer.score(policy, streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, with whatever else is in flight."""

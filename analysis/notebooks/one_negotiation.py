@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 import analysis
 from analysis import plots
 from analysis.panels import colours, points, sheet
+from arena.cli.loop import wait
 from arena.evaluate.fork import fork
 from arena.statistics import ANY, mean_ci
 
@@ -47,7 +48,7 @@ print(plots.dialogue(log, MATCH))
 # The same deal, the same first act, and then `ACCEPT`. Accepting ends the match, so one fork says it all.
 
 # %%
-early = fork(RUN, MATCH, turn=1, act="ACCEPT", n=1)
+early = wait(fork(RUN, MATCH, turn=1, act="ACCEPT", n=1))
 for seat in ("opener", "responder"):
     name = f"payoff {seat}"
     print(f"{name}: {early.logged[name]:.0f} as it was, {early.forked[name][0]:.0f} if accepted at once")
@@ -62,7 +63,7 @@ for seat in ("opener", "responder"):
 turns = log.turns[["turn", "seat", "action"]].to_dict("records")
 lost = []
 for turn in turns:
-    forked = fork(RUN, MATCH, turn=turn["turn"], seats={turn["seat"]: "random"}, n=40)
+    forked = wait(fork(RUN, MATCH, turn=turn["turn"], seats={turn["seat"]: "random"}, n=40))
     name = f"payoff {turn['seat']}"
     lost.append(mean_ci([forked.logged[name] - paid for paid in forked.forked[name]], ANY))
     print(f"{turn['turn'] + 1} {turn['seat']:>9} {turn['action']:<12} worth {lost[-1].estimate:+.2f} "
@@ -92,7 +93,7 @@ worth()
 
 # %%
 for name in ("hard_liner", "rubinstein", "conceder", "random"):
-    forked = fork(RUN, MATCH, turn=0, seats={"opener": name}, n=20)
+    forked = wait(fork(RUN, MATCH, turn=0, seats={"opener": name}, n=20))
     means = {seat: forked.mean(forked.forked, f"payoff {seat}") for seat in ("opener", "responder")}
     print(f"{name:>11}: " + ", ".join(f"{s} {m.estimate:.2f} [{m.low:.2f}, {m.high:.2f}]" for s, m in means.items()))
 

@@ -28,8 +28,9 @@ from pathlib import Path
 
 import analysis
 from analysis import plots
+from arena.cli.loop import wait
 from arena.config.kept import experiment_of
-from arena.config.parts import Chosen
+from arena.config.kinds import choose
 from arena.credit.compare import compare
 
 RUN = Path(os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation"))
@@ -54,7 +55,8 @@ print(f"{len(log.matches)} matches, {len(log.turns)} turns; credit was given by 
 
 # %%
 NAMES = ("mars", "rae", "reinforce", "gae_turn", "zero")
-judged = compare(RUN, experiment, [Chosen("estimator", name) for name in NAMES])
+chosen = [choose("estimator", name) for name in NAMES]
+judged = wait(compare(RUN, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations))
 judged.overview().round(3)
 
 # %% [markdown]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import games
 from agents.errors import RoleError
 from agents.names import nearest
-from arena.config.kinds import TABLES, plural
 from arena.config.presets import PRESETS, Preset
 from arena.errors import ConfigError
 from games.adapters import loading
@@ -23,7 +22,11 @@ if TYPE_CHECKING:
     from agents.player import View
     from agents.role_check import RolePreview
 
-PARTS = {plural(kind): kind for kind in TABLES}
+PARTS = (
+    *("estimators", "stages", "transforms", "selectors", "critics", "schedules"),
+    *("losses", "clips", "corrections", "aggregates", "regularisers", "replays"),
+)
+"""What `arena.config.kinds` gathers, as words: help lists them before anything is loaded."""
 KINDS = ("games", "roles", "policies", "opponents", "panels", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
@@ -63,7 +66,7 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
     if kind == "opponents":
         return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
     if kind == "recipes":
-        from arena.config.layers import recipe_names
+        from arena.config.sources import recipe_names
 
         return [_recipe(name) for name in recipe_names()]
     if kind == "panels":
@@ -72,14 +75,15 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
         return panels()
     if kind == "presets":
         return [_preset(name, preset) for name, preset in PRESETS.items()]
-    from arena.config.parts import described
+    from arena.config.kinds import KINDS as gathered
+    from arena.parts.chosen import described
 
-    return described(PARTS[kind])
+    return next(described(known) for known in gathered.values() if known.plural == kind)
 
 
 def to_play() -> list[dict[str, str]]:
     """What `arena run selfplay` can begin with: every recipe and how to run it, then any other game."""
-    from arena.config.layers import recipe_names
+    from arena.config.sources import recipe_names
 
     command = "arena run selfplay"
     rows = [
@@ -135,7 +139,7 @@ def _first_line(thing: Any) -> str:
 
 def _recipe(name: str) -> dict[str, str]:
     """A recipe with what its study says: of which family, how long a run takes, which paper."""
-    from arena.config.layers import recipe_layer
+    from arena.config.sources import recipe_layer
 
     study = recipe_layer(name).data.get("study", {})
     minutes = f"{study['minutes']:g}" if study else ""
@@ -144,7 +148,7 @@ def _recipe(name: str) -> dict[str, str]:
 
 
 def _recipe_line(name: str) -> str:
-    from arena.config.layers import recipe_layer
+    from arena.config.sources import recipe_layer
 
     layer = recipe_layer(name)
     comments = itertools.takewhile(lambda line: line.startswith("#"), layer.text.splitlines())

@@ -66,15 +66,17 @@ def check_experiment(
 
     Example: arena check experiment mine.yaml --set play.matches=64
     """
+    from arena.cli.loop import wait
     from arena.config.arms import check_arms
-    from arena.config.layers import compose, file_layer, set_layer, to_yaml
+    from arena.config.layers import compose, to_yaml
+    from arena.config.sources import file_layer, set_layer
     from arena.preflight import preflight
 
     experiment = compose([file_layer(file), *map(set_layer, set_ or [])])
     if experiment.study:
         check_arms(experiment)
     console = PlainConsole()
-    prepared = preflight(experiment, lambda what: None)
+    prepared = wait(preflight(experiment, lambda what: None))
     if as_json:
         print(json.dumps({"experiment": to_yaml(prepared.experiment), "notes": list(prepared.notes)}))
         return
@@ -106,9 +108,9 @@ def check_game(
     """
     import games
     from agents.reply import visible
-    from arena.config.experiment import GameSpec
-    from arena.config.layers import game_options
+    from arena.config.sources import game_options
     from arena.evaluate.evaluation import make_game
+    from arena.play.settings import GameSpec
     from games.conformance import kit as of_games
     from simulators import conformance as of_simulators
     from simulators.base import Simulator

@@ -59,6 +59,7 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
 
 def compare(run: Path, quiet: bool) -> Compared | None:
     """What a run's `evaluate.games` asks for, once the run is over; None where there is none."""
+    from arena.cli.loop import wait
     from arena.config.kept import experiment_of
     from arena.evaluate.held_out import held_out
 
@@ -70,7 +71,7 @@ def compare(run: Path, quiet: bool) -> Compared | None:
         def begin(total: int) -> Callable[[], None]:
             return stack.enter_context(progress(total, quiet))
 
-        return held_out(run, experiment.evaluate, experiment.seed, begin)
+        return wait(held_out(run, experiment.evaluate, experiment.seed, begin))
 
 
 AT_CLOSE = 100
@@ -79,6 +80,7 @@ AT_CLOSE = 100
 
 def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
     """The exact exploitability of a run's first and last weights, by game, where that is cheap to know."""
+    from arena.cli.loop import wait
     from arena.config.kept import experiment_of
     from arena.evaluate import specs
     from arena.evaluate.evaluation import cooperative, make_game
@@ -92,8 +94,8 @@ def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
             continue
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # it cannot be known exactly: nothing is told
             checked(game, AT_CLOSE)
-            first, last = loader.load(specs.before(str(run)), str(run))
-            told[table.game.name] = tuple(exploitability_of(who, table.game, known) for who in (first, last))
+            ends = wait(loader.load(specs.before(str(run)), str(run)))
+            told[table.game.name] = tuple(wait(exploitability_of(who, table.game, known)) for who in ends)
     return told  # type: ignore[return-value]
 
 

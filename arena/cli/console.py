@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 
 class PlainConsole(Console):
@@ -28,6 +31,19 @@ def note(text: str) -> None:
     from arena.plain import printable
 
     print(f"arena: {printable(text)}", file=sys.stderr)
+
+
+def print_rows(rows: Sequence[dict[str, str]], as_json: bool) -> None:
+    """Rows of one shape as a table, or as JSON for scripts."""
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for n, name in enumerate(rows[0] if rows else ()):
+        table.add_column(name, overflow="fold", no_wrap=n == 0)
+    for row in rows:
+        table.add_row(*(Text(value) for value in row.values()))
+    PlainConsole().print(table)
 
 
 def _harmless(text: str) -> str:

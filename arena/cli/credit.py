@@ -13,8 +13,8 @@ from arena.cli.evaluate import Trust
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
-    from arena.config.parts import Chosen
     from arena.credit.compare import Comparison
+    from arena.parts.chosen import Chosen
 
 
 def credit(
@@ -33,6 +33,7 @@ def credit(
 
     Example: arena credit runs/latest --estimators mars,rae,grpo --match 0010-0003
     """
+    from arena.cli.loop import wait
     from arena.cli.show_credit import show_comparison
     from arena.config.kept import experiment_of
     from arena.credit.compare import compare
@@ -40,7 +41,9 @@ def credit(
     from arena.store.reader import RunReader
 
     check_newest(RunReader(run).path, note)
-    comparison = compare(run, experiment_of(run, trust=trust), parsed(estimators), iteration)
+    given = experiment_of(run, trust=trust)
+    judged = compare(run, given.credit, parsed(estimators), iteration, seed=given.seed, length=given.iterations)
+    comparison = wait(judged)
     shown = match or comparison.most_disputed()
     if not (comparison.turns["match"] == shown).any():
         raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")
@@ -54,16 +57,16 @@ def parsed(text: str) -> list[Chosen]:
     """The estimators that a list separated by commas, or a YAML list, names; ConfigError for what is none."""
     from pydantic import TypeAdapter, ValidationError
 
-    from arena.config.layers import text_layer
-    from arena.config.parts import Chosen, Kind
+    from arena.config.kinds import placed
+    from arena.config.sources import text_layer
+    from arena.credit.estimators import ESTIMATOR
+    from arena.parts.chosen import Chosen
 
     listed = text if text.lstrip().startswith("[") else f"[{text}]"
     try:
-        return TypeAdapter(list[Annotated[Chosen, Kind("estimator")]]).validate_python(
-            text_layer("--estimators", listed).data
-        )
+        return TypeAdapter(list[Annotated[Chosen, ESTIMATOR]]).validate_python(text_layer("--estimators", listed).data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = placed(error).errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"][1:])
         raise ConfigError(f"--estimators: {where + ': ' if where else ''}{first['msg']}") from None
 

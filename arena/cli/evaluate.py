@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,10 @@ from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
     from agents.players.servers import Endpoints
-    from arena.config.experiment import GameSpec
+    from arena.evaluate.evaluation import Result
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
+    from arena.play.settings import GameSpec
 
 WHO = (
     "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
@@ -98,56 +100,84 @@ def eval_(
 
     Example: arena eval runs/latest --panel negotiation --before
     """
-    from arena.config.experiment import GameSpec
+    from arena.cli.loop import wait
+    from arena.evaluate import specs
+
+    asked = panels.Asked(contender, before, trust, out, as_json)
+    if panel:
+        given = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        played = panels.given(panel, deals, seed, given)
+        loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
+        wait(panels.judge(asked, played, loader))
+        return
+    if deals:
+        raise ConfigError("--deals belongs to --panel: say --matches, or name a panel")
+    games = _Games(listed(game), listed(against), option or [], split, matches or 200, seed or 0)
+    games.check()
+    loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
+    wait(_judge(asked, games, loader))
+
+
+@dataclass(frozen=True)
+class _Games:
+    """What `arena eval` plays where no panel says it."""
+
+    names: list[str]
+    against: list[str]  # the default where empty
+    options: list[str]  # A=B, of the game
+    split: str
+    matches: int  # against each other contender
+    seed: int
+
+    def check(self) -> None:
+        """ConfigError where nothing is named, or what is named does not exist."""
+        from arena.play.settings import GameSpec
+
+        if not self.names:
+            raise ConfigError(
+                "what is to be played? Name a --game, such as --game kuhn_poker, or a --panel (arena list panels)"
+            )
+        for name in self.names:
+            make_known(GameSpec(name=name))
+
+
+async def _judge(asked: panels.Asked, games: _Games, loader: Contenders) -> None:
+    """Play the games, and the same deals with a run's first weights, too; print what came of it."""
+    from arena.cli.show_evaluate import show_changes, show_results, warn
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check_met, evaluate, matches_of
     from arena.evaluate.held_out import changes
 
-    if panel:
-        given = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        asked = panels.given(panel, deals, seed, given)
-        loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-        panels.judge(contender, asked, before, loader, trust, out, as_json)
+    first = [specs.before(asked.who, asked.trust)] if asked.before else []
+    who, *rest = await loader.load(asked.who, *first, *games.against)
+    players = [*rest[: len(first)], who]  # the beginning plays first
+    played = []
+    for name in games.names:
+        spec = game_spec(name, games.options, [who], games.split)
+        opponents = await _opponents(who, rest[len(first) :], spec, loader)
+        check_met(who, opponents, spec)
+        played.append((spec, opponents))
+    total = sum(matches_of(p, _met_by(p, who, met), spec, games.matches) for p in players for spec, met in played)
+    results: list[list[Result]] = []
+    with progress(total, asked.as_json, loader.endpoints.status) as step:
+        for player in players:
+            results.append([])
+            for spec, met in played:
+                others = _met_by(player, who, met)
+                results[-1] += await evaluate(player, others, spec, games.matches, games.seed, step)
+    *old, after = results
+    data = {"contender": asked.who, "seed": games.seed, "results": [r.to_json() for r in after]}
+    if old:
+        data |= {"before": [r.to_json() for r in old[0]], "changes": changes(old[0], after)}
+    close(data, asked.out, asked.as_json)
+    if asked.as_json:
         return
-    if deals:
-        raise ConfigError("--deals belongs to --panel: say --matches, or name a panel")
-    matches, seed = matches or 200, seed or 0
-    console, games = PlainConsole(), [GameSpec(name=name) for name in listed(game)]
-    if not games:
-        raise ConfigError(
-            "what is to be played? Name a --game, such as --game kuhn_poker, or a --panel (arena list panels)"
-        )
-    for spec in games:
-        make_known(spec)
-    loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-    others = listed(against)
-    wanted = [contender, *([specs.before(contender, trust)] if before else []), *others]
-    who, *rest = loader.load(*wanted)
-    first = rest.pop(0) if before else None
-    games = [game_spec(spec.name, option, [who], split) for spec in games]
-    opponents = {spec.name: _opponents(who, rest, spec, loader) for spec in games}
-    for spec in games:
-        check_met(who, opponents[spec.name], spec)
-    players = [who, first] if first else [who]
-    total = sum(matches_of(p, _met_by(p, who, opponents[spec.name]), spec, matches) for p in players for spec in games)
-    with progress(total, as_json, loader.endpoints.status) as step:
-        results = [
-            [r for spec in games for r in evaluate(p, _met_by(p, who, opponents[spec.name]), spec, matches, seed, step)]
-            for p in reversed(players)
-        ]
-    after, old = results[-1], results[0] if before else []
-    data = {"contender": contender, "seed": seed, "results": [r.to_json() for r in after]}
-    if before:
-        data |= {"before": [r.to_json() for r in old], "changes": changes(old, after)}
-    close(data, out, as_json)
-    if not as_json:
-        from arena.cli.show_evaluate import show_changes, show_results, warn
-
-        show_results(console, after)
-        if before:
-            console.print()
-            show_changes(console, old, after)
-            warn(console, old)
+    console = PlainConsole()
+    show_results(console, after)
+    if old:
+        console.print()
+        show_changes(console, old[0], after)
+        warn(console, old[0])
 
 
 def tournament_(
@@ -170,18 +200,19 @@ def tournament_(
 
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
-    from arena.config.experiment import GameSpec
+    from arena.cli.loop import wait
     from arena.evaluate.evaluation import deals_for
     from arena.evaluate.specs import Contenders
     from arena.evaluate.tournament import pair_count, tournament
+    from arena.play.settings import GameSpec
 
     console = PlainConsole()
     make_known(GameSpec(name=game))
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
-    loaded = loader.load(*contenders)
+    loaded = wait(loader.load(*contenders))
     spec = game_spec(game, option, loaded, split)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
-        standings = tournament(loaded, spec, matches, seed, step)
+        standings = wait(tournament(loaded, spec, matches, seed, step))
     if plot:
         from arena.evaluate.tournament_plot import plot as draw
 
@@ -214,10 +245,11 @@ def exploit(
 
     Example: arena exploit runs/latest random nash --game kuhn_poker --history
     """
-    from arena.config.experiment import GameSpec
+    from arena.cli.loop import wait
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.exploitability import Exploitability, Known, exploitability_of
+    from arena.play.settings import GameSpec
 
     console, known = PlainConsole(), Known()
     make_game(GameSpec(name=game))
@@ -225,10 +257,10 @@ def exploit(
     loader, exploitabilities = specs.Contenders(role, doing(), note=note, trust=trust), dict[str, Exploitability]()
     spec: GameSpec | None = None
     for name in dict.fromkeys(names):
-        (contender,) = loader.load(name)
+        (contender,) = wait(loader.load(name))
         spec = spec or game_spec(game, option, [contender])
-        exploitabilities[name] = exploitability_of(contender, spec, known)
-        loader.unload(contender)
+        exploitabilities[name] = wait(exploitability_of(contender, spec, known))
+        wait(loader.unload(contender))
     assert spec is not None
     rows = [
         {"contender": n, "nash_conv": e.nash_conv, "exploitability": e.exploitability, "gains": e.gains,
@@ -258,12 +290,12 @@ def game_spec(
 
     Where it has splits, whom the run trained on does not matter: unless said otherwise, it deals the test split.
     """
-    from arena.config.experiment import GameSpec
-    from arena.config.layers import game_options
     from arena.config.own_files import same_game
+    from arena.config.sources import game_options
     from arena.evaluate.casting import Casting
     from arena.evaluate.evaluation import on_split
     from arena.play.contenders import ModelContender
+    from arena.play.settings import GameSpec
 
     given = game_options(assignments or [])
     if split and "split" in given:
@@ -289,14 +321,14 @@ def make_known(spec: GameSpec) -> None:
         make_game(spec)
 
 
-def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
+async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
     """Nobody in a game of one seat; else the given ones, or itself where all are paid the same, or random."""
     from arena.evaluate.evaluation import cooperative, make_game
 
     game = make_game(spec)
     if len(game.possible_agents) == 1:
         return []
-    return given or ([who] if cooperative(game) else loader.load("random"))
+    return given or ([who] if cooperative(game) else await loader.load("random"))
 
 
 def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:

@@ -54,6 +54,7 @@ def fork(
 
     Example: arena fork runs/latest 0003-0007 --turn 2 --seat second=nash -n 100
     """
+    from arena.cli.loop import wait
     from arena.evaluate.fork import fork as play
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender
@@ -62,7 +63,7 @@ def fork(
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
     with progress(2 * n, as_json or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
-        forked = play(run, match, turn - 1, others, act, n, loader, person, step)
+        forked = wait(play(run, match, turn - 1, others, act, n, loader, person, step))
     close(_data(forked), out, as_json)
     if not as_json:
         show(PlainConsole(), forked)

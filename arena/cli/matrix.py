@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -32,8 +32,8 @@ from arena.cli.progress import progress
 from arena.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
-    from arena.config.experiment import GameSpec
     from arena.evaluate.matrix import Cell
+    from arena.play.settings import GameSpec
 
 AGENTS = "A player of the simulator (oracle, asker), a run (runs/latest, runs/latest@12), a model or endpoint:MODEL."
 
@@ -73,10 +73,11 @@ def matrix_(
 
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """
-    from arena.config.experiment import GameSpec
+    from arena.cli.loop import wait
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.matrix import Cell, Person, in_role, matrix, read_persons
     from arena.evaluate.specs import Contenders
+    from arena.play.settings import GameSpec
 
     console, deepest = PlainConsole(), trials if k is None else k
     if deepest > trials:
@@ -84,7 +85,7 @@ def matrix_(
     columns = read_persons(listed(persons), GameSpec(name=game))
     loader = Contenders("", doing(), servers(endpoint), note, trust)
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
-    loaded = loader.load(*dict.fromkeys(agents), *voices)
+    loaded = wait(loader.load(*dict.fromkeys(agents), *voices))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = game_spec(game, option, rows, split)
     if taken := {"persona", "person"} & spec.options.keys():
@@ -93,40 +94,47 @@ def matrix_(
     rows = [in_role(who, game, first, role) for who in rows]
     words = {w.name: in_role(w, game, second) for w in speakers}
     people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
-    cells, total = list[Cell](), len(rows) * len(people)
+    cells, total, stopped = list[Cell](), len(rows) * len(people), False
+
+    async def play(step: Callable[[], None]) -> None:
+        async for cell in matrix(rows, people, spec, tasks, trials, deepest, seed, step):
+            cells.append(cell)
+
     with progress(total * tasks * trials, as_json, loader.endpoints.status) as step:
-        played, stopped = matrix(rows, people, spec, tasks, trials, deepest, seed, step), False
         try:
-            cells.extend(played)
+            wait(play(step))
         except KeyboardInterrupt:
             stopped = True
     if cells:
-        _tell(console, cells, spec, plot, out, seed, as_json)
+        title = _title(cells[0], spec)
+        if plot:
+            from arena.evaluate.matrix_plot import plot as draw
+
+            draw(cells, title, plot)
+        close(_data(cells, spec, seed), out, as_json)
+        if not as_json:
+            _show(console, title, cells)
     if stopped:
         done = f"{len(cells)} of {total} cells are done{f' and in {out}' if out and cells else ''}"
         raise Interrupted(f"interrupted: {done}; the one that was being played is lost")
 
 
-def _tell(
-    console: Console, cells: Sequence[Cell], spec: GameSpec, plot: Path | None, out: Path | None, seed: int,
-    as_json: bool,
-) -> None:  # fmt: skip
-    """Draws, writes and prints what was played."""
+def _title(cell: Cell, spec: GameSpec) -> str:
+    """What all cells have in common."""
     from arena.cli.show_evaluate import titled
+
+    return f"{titled(spec)}: {cell.tasks} tasks × {cell.trials} trials (95 % intervals over tasks)"
+
+
+def _data(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
+    """What scripts read: the command, the machine, what was dealt, and the cells."""
     from arena.doctor import environment
 
     first = cells[0]
-    title = f"{titled(spec)}: {first.tasks} tasks × {first.trials} trials (95 % intervals over tasks)"
-    if plot:
-        from arena.evaluate.matrix_plot import plot as draw
-
-        draw(cells, title, plot)
     machine = {name: value for name, value in environment().items() if name != "command"}
     invocation = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
     dealt = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
-    close(invocation | dealt | {"cells": [cell.to_json() for cell in cells]}, out, as_json)
-    if not as_json:
-        _show(console, title, cells)
+    return invocation | dealt | {"cells": [cell.to_json() for cell in cells]}
 
 
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,15 @@ from arena.errors import ConfigError
 from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
-    from arena.config.panel import Panel
     from arena.evaluate.panel import Sitting
     from arena.evaluate.specs import Contenders
+    from arena.panels.settings import Panel
     from arena.play.contenders import Contender
 
 
 def given(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
     """The panel, with other deals if asked for; ConfigError for options that a panel decides."""
-    from arena.config.panel import load_panel
+    from arena.panels.settings import load_panel
 
     if told := [option for option, value in others.items() if value]:
         raise ConfigError(f"--panel says what is played and against whom: leave {', '.join(told)} out")
@@ -29,30 +30,40 @@ def given(name: str, deals: int | None, seed: int | None, others: dict[str, Any]
     return load_panel(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
-def judge(
-    who: str, panel: Panel, before: bool, loader: Contenders, trust: bool, out: Path | None, as_json: bool
-) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """Whom `arena eval --panel` judges, and where what came of it goes."""
+
+    who: str
+    before: bool
+    trust: bool
+    out: Path | None
+    as_json: bool
+
+
+async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
     """Play the panel, and the same deals with a run's first weights, too; print what came of it."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.panel import met_in_training
     from arena.evaluate.panel_figures import to_json
 
-    wanted = [who, *([specs.before(who, trust)] if before else []), *panel.members]
-    contender, *rest = loader.load(*wanted)
-    first = rest.pop(0) if before else None
+    who, trust = asked.who, asked.trust
+    wanted = [who, *([specs.before(who, trust)] if asked.before else []), *panel.members]
+    contender, *rest = await loader.load(*wanted)
+    first = rest.pop(0) if asked.before else None
     sittings = _sittings([contender, *([first] if first else [])], panel, rest)
-    with progress(sum(sitting.matches for sitting in sittings), as_json, loader.endpoints.status) as step:
-        after = sittings[0].play(step)
+    with progress(sum(sitting.matches for sitting in sittings), asked.as_json, loader.endpoints.status) as step:
+        after = await sittings[0].play(step)
         best = {(cell.member, cell.seat): cell.best_response for cell in after.cells if cell.best_response}
-        old = sittings[1].play(step, best=best) if first else None
+        old = await sittings[1].play(step, best=best) if first else None
     source = specs.read_spec(who, trust)
     known = met_in_training(source.experiment)
     known = known.with_own(source.run, panel.members) if source.run else known
     data = {"contender": who, **to_json(after, old), "met": sorted(known.met), "shown": sorted(known.shown)}
-    if out:
-        write_atomic(out, json.dumps(data, indent=1) + "\n")
-    if as_json:
+    if asked.out:
+        write_atomic(asked.out, json.dumps(data, indent=1) + "\n")
+    if asked.as_json:
         print(json.dumps(data))
         return
     console = PlainConsole()
@@ -78,7 +89,7 @@ def _sittings(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 def entries() -> list[dict[str, str]]:
     """The rows of `arena list panels`."""
-    from arena.config.panel import about, load_panel, panel_names
+    from arena.panels.settings import about, load_panel, panel_names
 
     panels = {name: load_panel(name) for name in panel_names()}
     return [
@@ -89,7 +100,7 @@ def entries() -> list[dict[str, str]]:
 
 def describe(name: str) -> dict[str, Any]:
     """All of a panel, for `arena show panel NAME --json`."""
-    from arena.config.panel import load_panel
+    from arena.panels.settings import load_panel
 
     return load_panel(name).model_dump(mode="json")
 
@@ -101,7 +112,7 @@ def show(console: PlainConsole, name: str) -> None:
 
     from agents.players.brains import BRAINS, OWN
     from arena.cli.show_evaluate import titled
-    from arena.config.panel import load_panel
+    from arena.panels.settings import load_panel
 
     panel = load_panel(name)
     played = titled(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"

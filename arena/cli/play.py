@@ -52,8 +52,8 @@ def play(
     """
     import secrets
 
-    from agents.engines.loop import wait
-    from arena.config.layers import game_options
+    from arena.cli.loop import wait
+    from arena.config.sources import game_options
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
@@ -89,8 +89,8 @@ def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[
     from os.path import expanduser
 
     from arena.config.own_files import same_game
-    from arena.config.paths import RUN_WEIGHTS
     from arena.evaluate.specs import read_spec
+    from arena.panels.settings import RUN_WEIGHTS
     from arena.store.files import CONFIG
 
     for who in (assignment.partition("=")[2].strip() for assignment in assignments):
@@ -139,10 +139,11 @@ def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
 def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
     """Everybody but the people, found, loaded and checked for their seats; brains that can argue in words do."""
     from agents.players.brains import talking
+    from arena.cli.loop import wait
 
     specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
     try:
-        loaded = dict(zip(specs, loader.load(*(talking(spec, game) for spec in specs)), strict=True))
+        loaded = dict(zip(specs, wait(loader.load(*(talking(spec, game) for spec in specs))), strict=True))
     except ConfigError as error:
         slips = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
         raise ConfigError(f"{error}{nearest(slips[0], [HUMAN]) if slips else ''}") from None

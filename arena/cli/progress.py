@@ -54,6 +54,8 @@ def progress(
     total: int, quiet: bool, status: Callable[[], str] = str, what: str = "matches"
 ) -> Iterator[Callable[[], None]]:
     """Follows the command on stderr, beside a status; the function that says that one more is done."""
+    from asyncio import CancelledError
+
     from rich.progress import Progress, ProgressColumn, Task
     from rich.text import Text
 
@@ -73,5 +75,5 @@ def progress(
 
         try:
             yield step
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, CancelledError):  # as Ctrl-C reaches us outside of the loop, and inside of it
             raise Interrupted("interrupted; nothing was written") from None

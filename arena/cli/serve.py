@@ -30,11 +30,11 @@ def serve(
     """
     from pydantic import ValidationError
 
-    from agents.engines.loop import wait
     from agents.engines.spec import EngineSpec
     from agents.model_config import positions_in
     from agents.weights import base_folder
     from arena.cli.console import note
+    from arena.cli.loop import wait
     from arena.evaluate.casting import Casting
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import ModelContender
@@ -58,9 +58,8 @@ def serve(
         raise ConfigError(
             f"--host {host} --port {port}: {error.strerror or error}: take another, or --port 0"
         ) from None
-    (loaded,) = Contenders(doing=note, note=note, engine=spec).load(
-        contender if not policy else f"{contender}:{policy}"
-    )
+    loader = Contenders(doing=note, note=note, engine=spec)
+    (loaded,) = wait(loader.load(contender if not policy else f"{contender}:{policy}"))
     if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
         raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
     cast = loaded.cast
@@ -75,7 +74,10 @@ def serve(
     hosts = ["*"] if not _is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
     config = uvicorn.Config(service.app(hosts), log_level="warning", access_log=False, lifespan="off")
     note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
-    wait(uvicorn.Server(config).serve(sockets=[listening]), by_signal=False)
+    try:
+        wait(uvicorn.Server(config).serve(sockets=[listening]), by_signal=False)
+    finally:
+        wait(loader.close())
 
 
 def _is_loopback(host: str) -> bool:

@@ -12,10 +12,11 @@ from rich.text import Text
 from arena.cli.live import cell
 from arena.cli.show_evaluate import interval, shortened, titled
 from arena.cli.tables import bare_table, print_table, verdict
-from arena.config.experiment import Experiment, GameSpec
+from arena.config.experiment import Experiment
 from arena.evaluate.panel import Known, met_in_training
 from arena.evaluate.panel_figures import Compared, compared_cells, compared_means, payoffs, to_json
 from arena.plain import printable
+from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
 from arena.store.evaluations import Evaluation, of_latest
 

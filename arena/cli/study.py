@@ -74,7 +74,8 @@ def study(
 
 def _experiment(recipe: str) -> Experiment:
     """A recipe by its name, or what a file says."""
-    from arena.config.layers import compose, file_layer, recipe_layer
+    from arena.config.layers import compose
+    from arena.config.sources import file_layer, recipe_layer
 
     is_file = recipe.endswith((".yaml", ".yml")) or "/" in recipe
     return compose([file_layer(Path(recipe)) if is_file else recipe_layer(recipe)])
@@ -97,13 +98,13 @@ def _chosen(experiment: Experiment, arms: str) -> list[str]:
 
 def _fitted(experiment: Experiment) -> Experiment:
     """All that a run would refuse, refused before there is a folder; a thread each, one precision for all runs."""
+    from arena.cli.loop import wait
     from arena.config.arms import study_of, with_arm
-    from arena.learn.machine import fitted
-    from arena.preflight import preflight
+    from arena.preflight import fitted, preflight
 
     one = experiment.model_copy(update={"threads": 1 if experiment.threads == "auto" else experiment.threads})
     for arm in study_of(experiment).names:
-        preflight(with_arm(one, arm), lambda what: None)
+        wait(preflight(with_arm(one, arm), lambda what: None))
     return fitted(one)
 
 

@@ -1,36 +1,17 @@
 """Credit: what every turn earned and what it is worth to the role that took it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arena.config.experiment import CreditSpec
-from arena.config.parts import Chosen
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.selection import Selection
+from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages, gathered, spread
 from arena.errors import ConfigError
-from arena.records import Trajectory
-
-
-@dataclass(frozen=True)
-class Credited:
-    """A trajectory with what credit made of it; K turns, n sampled tokens."""
-
-    trajectory: Trajectory
-    rewards: Floats
-    """[K]"""
-    advantages: Floats
-    """[K]; where tokens differ, the mean over the turn's."""
-    tokens: Floats | None = None
-    """[n] advantages, stream after stream, where the estimator or a transform tells tokens apart."""
-    learned: NDArray[np.bool_] | None = None
-    """[K] whether the turn is in the loss; None is all."""
-    counted: bool = True
-    """Whether it was in the statistics of its groups."""
+from arena.parts.chosen import Chosen
 
 
 def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:

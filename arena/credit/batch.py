@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.config.schedules import Clock
+from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 
 Floats = NDArray[np.float64]

@@ -13,14 +13,15 @@ import numpy as np
 import pandas as pd
 
 from arena.chance import generator
-from arena.config.experiment import CreditSpec, Experiment
-from arena.config.parts import Chosen
-from arena.config.schedules import Clock
-from arena.credit.assign import Credited, estimated, turn_rewards
+from arena.credit.assign import estimated, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.critics import CRITICS, critic_for
+from arena.credit.credited import Credited
+from arena.credit.critics import CRITIC, CRITICS, critic_for
+from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages, gathered
 from arena.errors import ConfigError
+from arena.parts.chosen import Chosen
+from arena.parts.schedules import Clock
 from arena.records import MatchRecord, trained
 from arena.store.reader import RunReader
 
@@ -70,25 +71,32 @@ class Comparison:
 ZERO = 1e-9
 
 
-def compare(
-    run: Path | str, experiment: Experiment, estimators: Sequence[Chosen], iterations: Sequence[int] | None = None
+async def compare(
+    run: Path | str,
+    rule: CreditSpec,
+    estimators: Sequence[Chosen],
+    iterations: Sequence[int] | None = None,
+    *,
+    seed: int = 0,
+    length: int = 1,
 ) -> Comparison:
     """What each estimator says of the turns of a run's trained policies, by default in all its iterations.
 
+    The rewards are those of the run's own rule; `seed` and `length`, in iterations, are the run's.
     Earlier iterations are walked through for those that remember, and for their critics: the run's own where the log
     is all that it needs, else `linear`. ConfigError for an estimator that needs what no log holds, or a run without a
     turn to speak of.
     """
     reader, names = RunReader(run), column_names(estimators)
-    judges = [_Judge(chosen, experiment) for chosen in estimators]
+    judges = [_Judge(chosen, rule.critic, seed) for chosen in estimators]
     frames = []
     for k in reader.iterations():
         trajectories = trained(map(MatchRecord.from_json, reader.log.read(k)))
         if not trajectories:
             continue
-        batch = TurnBatch(trajectories, Clock(k, experiment.iterations))
-        rewards = _rewards(reader, k, batch, experiment.credit)
-        advantages = [judge(batch, rewards) for judge in judges]
+        batch = TurnBatch(trajectories, Clock(k, length))
+        rewards = _rewards(reader, k, batch, rule)
+        advantages = [await judge(batch, rewards) for judge in judges]
         if iterations is None or k in iterations:
             frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, advantages, strict=True))))
     if not frames:
@@ -100,23 +108,22 @@ def compare(
 class _Judge:
     """An estimator on its way through a log, with what it remembers and its critic."""
 
-    def __init__(self, chosen: Chosen, experiment: Experiment) -> None:
-        self.estimator, self.memory, self.seed = chosen, dict[str, Any](), experiment.seed
+    def __init__(self, chosen: Chosen, own: Chosen | None, seed: int) -> None:
+        self.estimator, self.memory, self.seed = chosen, dict[str, Any](), seed
         self.critic = None
         if chosen.needs:
-            critic = _critic(chosen, experiment.credit.critic)
-            self.critic = critic_for(CreditSpec(estimator=chosen, critic=critic), seed=experiment.seed)
+            self.critic = critic_for(_critic(chosen, own), chosen, seed=seed)
 
-    def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
+    async def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
         """[T] what it says of an iteration's turns, before its critic learns what came of them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
-        measures = self.critic.look(batch.trajectories) if self.critic else {}
+        measures = await self.critic.look(batch.trajectories) if self.critic else {}
         estimate = estimated(self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
         advantages = gathered(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
         if self.critic:
             cuts = batch.starts[1:-1]
             parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), strict=True)
-            self.critic.fit(
+            await self.critic.fit(
                 [Credited(t, r, a) for t, r, a in parts], generator(self.seed, batch.clock.iteration, "critic")
             )
         return advantages
@@ -125,7 +132,7 @@ class _Judge:
 def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
     """The critic that an estimator can do with when there is only a log."""
     offline = [own] if own and "policies" not in own.needs and not own.whole().settings.get("fresh") else []
-    for critic in (*offline, Chosen("critic", "linear")):
+    for critic in (*offline, Chosen(CRITIC, "linear")):
         if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
             return critic
     raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(chosen.needs))}, which no match log holds")

@@ -1,42 +1,24 @@
 """The measure `gold`: how likely a policy finds the right answer before each of its turns."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.chat import ChatFrame
-from agents.scoring import StreamScores, common_prefix
+from agents.packing import common_prefix
+from agents.scoring import StreamScores
 from agents.stream import OBSERVED, Stream
-from arena.config.experiment import CreditSpec
+from arena.credit.rewards.information_gain import Gold
 from arena.errors import ConfigError
 from arena.records import Trajectory
 
-Look = Callable[[Sequence[Stream], Sequence[float]], list[StreamScores]]
+Score = Callable[[Sequence[Stream], Sequence[float]], Awaitable[list[StreamScores]]]
 
 
-class Gold(NamedTuple):
-    """Where the right answer stands, and how it is asked for."""
-
-    entry: str
-    """Of the match's report."""
-    before: str
-    """What the policy is made to say before the answer, in its own reply."""
-
-
-def gold_of(rule: CreditSpec) -> Gold | None:
-    """How the stages want `gold` asked for, if any wants it; ConfigError where two want it differently."""
-    asked = [stage.whole().settings for stage in rule.stages if "gold" in stage.needs]
-    golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
-    if len(golds) > 1:
-        raise ConfigError(
-            "credit.stages: two stages ask for the right answer differently: give both the same `gold` and `before`"
-        )
-    return golds.pop() if golds else None
-
-
-def beliefs(trajectories: Sequence[Trajectory], frame: ChatFrame, look: Look, gold: Gold) -> list[NDArray[np.float32]]:
+async def beliefs(
+    trajectories: Sequence[Trajectory], frame: ChatFrame, score: Score, gold: Gold
+) -> list[NDArray[np.float32]]:
     """[K] of each trajectory: the mean log-probability, at temperature 1, of the answer's tokens before each turn.
 
     Before a turn is where its first token was sampled: after all that the seat had seen, at the head of its reply.
@@ -47,7 +29,8 @@ def beliefs(trajectories: Sequence[Trajectory], frame: ChatFrame, look: Look, go
     for start in range(0, len(trajectories), _AT_ONCE):
         questions = [_asked(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
         streams = [stream for own in questions for stream in own]
-        means = np.array([scores.logprobs.mean() for scores in look(streams, [1.0] * len(streams))], np.float32)
+        scored = await score(streams, [1.0] * len(streams))
+        means = np.array([scores.logprobs.mean() for scores in scored], np.float32)
         by_trajectory += np.split(means, np.cumsum([len(own) for own in questions])[:-1])
     return by_trajectory
 

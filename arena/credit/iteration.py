@@ -1,23 +1,26 @@
 """An iteration's credit in a run: what is measured first, what replay puts among it, and what is remembered."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import deepcopy
 from math import ceil
 from typing import Any, NamedTuple
 
+from agents.computing import compute
 from arena.chance import generator
-from arena.config.experiment import Experiment
-from arena.config.schedules import Clock
-from arena.credit.assign import Credited, assign, select, turn_rewards
+from arena.credit.assign import assign, select, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.critics.base import Measures
 from arena.credit.names import check_came
 from arena.credit.replay import Recall, Replay, recalls
 from arena.credit.selection import lost_deals
+from arena.credit.settings import CreditSpec
+from arena.parts.chosen import Chosen
+from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Trajectory, trained
 from arena.store.reader import LogReader
 
-Measured = Callable[[frozenset[str], Sequence[Trajectory]], Measures]
+Measured = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Measures]]
 
 
 class Credit(NamedTuple):
@@ -36,22 +39,28 @@ class Crediting:
 
     def __init__(
         self,
-        experiment: Experiment,
+        rule: CreditSpec,
+        replay: Chosen | None,
         measured: Measured,
         log: LogReader,
         state: dict[str, Any],
+        *,
+        seed: int,
+        iterations: int,
+        deals: int,
         declared: bool = True,
     ) -> None:
-        """`state` is what an earlier one's `state` said, {} at the beginning.
+        """`state` is what an earlier one's `state` said, {} at the beginning; `seed`, `iterations` and `deals`
+        of one are the run's.
 
         `declared`: whether the games say what they pay, so that rewards that credit names are known to exist.
         """
         self._declared = declared
-        self.experiment, self.rule, self._measured = experiment, experiment.credit, measured
+        self.rule, self._chosen, self._measured = rule, replay, measured
+        self._seed, self._iterations, self._deals = seed, iterations, deals
         self._memory: dict[str, Any] = state.get("memory", {})
         self._past: dict[str, Any] = state.get("replay", {})
-        chosen = experiment.learn.replay
-        self._replay: Replay | None = chosen(self._past, log) if chosen else None
+        self._replay: Replay | None = replay(self._past, log) if replay else None
         self._known: dict[tuple[str, str, str], Any] = {}
         """Measures of the present iteration: by what, match and seat."""
         self._iteration = 0
@@ -60,54 +69,56 @@ class Crediting:
         """What credit and replay remember, as JSON for the checkpoint."""
         return {"memory": self._memory, "replay": self._past}
 
-    def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """How many deals are missing from what `play` asks for, after so many and what selection would drop of them.
+    async def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
+        """How many deals an iteration still lacks, after so many and what selection would drop of them.
 
         Nothing is remembered of the question.
         """
-        wanted = self.experiment.play.deals
+        wanted = self._deals
         if not deals:
             return wanted
-        batch, rewards = self._tried(k, trained(records))
+        batch, rewards = await self._tried(k, trained(records))
         if self._replay:
-            batch, rewards = self._tried(k, self._replay.inject(batch, rewards))
+            batch, rewards = await self._tried(k, self._replay.inject(batch, rewards))
         lost = lost_deals(batch, select(batch, rewards, self.rule))
         return max(0, ceil(wanted - deals + lost - 1e-9))
 
-    def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
+    async def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
         """What every turn of a trained policy earned and was worth."""
         trajectories = trained(records)
         if k == 1 and not self._declared:
-            check_came(self.experiment, self._tried(k, trajectories)[0])
+            check_came(self.rule, self._chosen, (await self._tried(k, trajectories))[0])
         if self._replay is None:
-            return Credit(assign(self._batch(k, trajectories, self.rule.needs, self._memory), self.rule), [])
-        batch, rewards = self._tried(k, trajectories)
+            batch = await self._batch(k, trajectories, self.rule.needs, self._memory)
+            return Credit(await compute(assign, batch, self.rule), [])
+        batch, rewards = await self._tried(k, trajectories)
         injected = self._replay.inject(batch, rewards)
-        credited = assign(self._batch(k, injected, self.rule.needs, self._memory), self.rule)
+        whole = await self._batch(k, injected, self.rule.needs, self._memory)
+        credited = await compute(assign, whole, self.rule)
         replayed = self._replay.again(batch, rewards, credited)
         brought = recalls(trajectories, injected, credited, replayed)
         if self._replay.own_step:
             return Credit(credited, replayed, brought)
         return Credit(credited + replayed, [], brought)
 
-    def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
+    async def _tried(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
         """The trajectories as credit will see them and what their turns earn, on a copy of what it remembers."""
         needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
-        batch = self._batch(k, trajectories, needs, deepcopy(self._memory))
+        batch = await self._batch(k, trajectories, needs, deepcopy(self._memory))
         return batch, turn_rewards(batch, self.rule)
 
-    def _batch(
+    async def _batch(
         self, k: int, trajectories: Sequence[Trajectory], needs: frozenset[str], memory: dict[str, Any]
     ) -> TurnBatch:
-        clock = Clock(k, self.experiment.iterations)
-        rng = generator(self.experiment.seed, k, "credit")
-        return TurnBatch(trajectories, clock, rng, memory, self._measures(k, needs, trajectories))
+        clock = Clock(k, self._iterations)
+        rng = generator(self._seed, k, "credit")
+        return TurnBatch(trajectories, clock, rng, memory, await self._measures(k, needs, trajectories))
 
-    def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
+    async def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         """What is needed of each trajectory; each is measured once in an iteration, however often credit is tried."""
         if k != self._iteration:
             self._iteration, self._known = k, {}
         new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]
-        for name, arrays in (self._measured(needs, new) if new else {}).items():
+        for name, arrays in (await self._measured(needs, new) if new else {}).items():
             self._known |= {(name, t.match, t.seat): array for t, array in zip(new, arrays, strict=True)}
         return {name: [self._known[name, t.match, t.seat] for t in trajectories] for name in needs}

@@ -19,14 +19,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.config.parts import given_by_critics
+from arena.credit.critics import given_by_critics
 from arena.credit.critics.base import Critic, Measures
-from arena.credit.gold import Gold, beliefs
+from arena.credit.gold import beliefs
+from arena.credit.rewards.information_gain import Gold
 from arena.policies import Policies
 from arena.records import Trajectory
 
 
-def measure(
+async def measure(
     wanted: frozenset[str],
     trajectories: Sequence[Trajectory],
     policies: Policies,
@@ -44,14 +45,15 @@ def measure(
         per_stream = [temperatures[trajectories[i].role] for i in members for _ in trajectories[i].streams]
         by_stream: dict[str, list[NDArray[np.float32]]] = {}
         if wanted & {"old", "entropy"}:
-            scores = policies.trainers[policy].look(streams, per_stream)
+            scores = await policies.trainers[policy].score(streams, per_stream)
             by_stream |= {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
         if "reference" in wanted:
-            by_stream["reference"] = policies.reference_scores(policy, streams, per_stream)
+            by_stream["reference"] = await policies.reference_scores(policy, streams, per_stream)
         if "gold" in wanted:
             assert gold is not None, "who wants `gold` says how the answer is asked for"
-            asked, look = [trajectories[i] for i in members], policies.trainers[policy].look
-            for i, belief in zip(members, beliefs(asked, policies[policy].frame, look, gold), strict=True):
+            asked, score = [trajectories[i] for i in members], policies.trainers[policy].score
+            found = await beliefs(asked, policies[policy].frame, score, gold)
+            for i, belief in zip(members, found, strict=True):
                 measures["gold"][i] = belief
         for name in wanted & by_stream.keys():
             rest = iter(by_stream[name])
@@ -59,5 +61,5 @@ def measure(
                 own = [next(rest) for _ in trajectories[i].streams]
                 measures[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
     return measures | (
-        critic.look(trajectories) if critic and wanted & frozenset().union(*given_by_critics().values()) else {}
+        await critic.look(trajectories) if critic and wanted & frozenset().union(*given_by_critics().values()) else {}
     )

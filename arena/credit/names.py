@@ -8,25 +8,25 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from agents.names import nearest
-from arena.config.experiment import Experiment
-from arena.config.parts import Chosen
 from arena.credit.assign import named_rewards
 from arena.credit.batch import TurnBatch
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
+from arena.parts.chosen import Chosen
 from games.base import ILLEGAL, STAKE
 
 
-def check_declared(experiment: Experiment, games: Sequence[Any]) -> None:
+def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Any]) -> None:
     """ConfigError for a reward that credit names and neither game nor stage pays, where all games say what they pay."""
     if not declared(games):
         return
-    stages = experiment.credit.stages
+    stages = rule.stages
     nothing = TurnBatch([], measures={name: [] for stage in stages for name in stage.needs})
     try:
         made = made_by(stages, nothing)
     except ConfigError:  # in a stage of the user's own, which wants to see a turn
         return
-    check_names(experiment, made.union(*(game.reward_parts for game in games)))
+    check_names(rule, replay, made.union(*(game.reward_parts for game in games)))
 
 
 def declared(games: Sequence[Any]) -> bool:
@@ -34,9 +34,9 @@ def declared(games: Sequence[Any]) -> bool:
     return all(getattr(game, "reward_parts", {}) for game in games)
 
 
-def check_came(experiment: Experiment, batch: TurnBatch) -> None:
+def check_came(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:
     """ConfigError for a reward that credit names and that nobody was paid."""
-    check_names(experiment, made_by(experiment.credit.stages, batch) | {*named_rewards(batch, ())})
+    check_names(rule, replay, made_by(rule.stages, batch) | {*named_rewards(batch, ())})
 
 
 def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
@@ -47,23 +47,19 @@ def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
     return made
 
 
-def check_names(experiment: Experiment, paid: Collection[str]) -> None:
+def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
     """ConfigError for the first reward that credit names and that is not among those that are paid."""
     known = {ILLEGAL, STAKE, *paid}
-    for place, name in spoken_of(experiment):
+    for place, name in spoken_of(rule, replay):
         if name not in known:
             there = ", ".join(sorted(known))
             raise ConfigError(f"{place}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
 
 
-def spoken_of(experiment: Experiment) -> Iterator[tuple[str, str]]:
+def spoken_of(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
     """Every name of a reward in what credits and replays, after the place where it stands."""
-    credit, replay = experiment.credit, experiment.learn.replay
-    yield from (("credit.weights", name) for name in credit.weights)
-    chosen = {
-        "credit.stages": credit.stages, "credit.select": credit.select, "credit.estimator": [credit.estimator],
-        "credit.transforms": credit.transforms, "learn.replay": [replay] if replay else [],
-    }  # fmt: skip
-    for place, parts in chosen.items():
-        for part in parts:
-            yield from ((f"{place}: {part.name}", name) for name in sorted(part.rewards))
+    yield from (("credit.weights", name) for name in rule.weights)
+    chosen = [(f"credit.{field}", part) for field, part in rule.parts()]
+    chosen += [("learn.replay", replay)] if replay else []
+    for place, part in chosen:
+        yield from ((f"{place}: {part.name}", name) for name in sorted(part.rewards))

@@ -8,23 +8,28 @@ three things, so that `policy_gradient`'s correction weighs it, or, `uncorrected
 A replay is `replay(memory, log, *, settings)`, with two moments: `inject` before credit, `again` after it.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from arena.config.parts import Chosen, Kind, RewardName
-from arena.credit.assign import Credited
 from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.selection import scores
 from arena.errors import StoreError
+from arena.parts.chosen import Chosen, Kind, RewardName
+from arena.parts.schedules import SCHEDULE
 from arena.records import MatchRecord, Trajectory, trajectories
-from arena.store.reader import LogReader
+
+if TYPE_CHECKING:
+    from arena.store.reader import LogReader
 
 Keys = Annotated[tuple[TrajectoryKey, ...], Field(strict=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -168,7 +173,7 @@ class SelfImitation:
     threshold: Annotated[int, Field(ge=0)] = 48
     size: Count = 32
     std: bool = False
-    weight: Annotated[Chosen, Kind("schedule")] = Chosen("schedule", "cosine", {"start": 0.0, "end": 1.0, "over": 200})
+    weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 0.0, "end": 1.0, "over": 200})
     step: Literal["own", "shared"] = "own"
 
     @property
@@ -275,3 +280,4 @@ def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
 _ROUNDING = 1e-9
 
 REPLAYS: dict[str, Callable[..., Replay]] = {"success": Success, "self_imitation": SelfImitation}
+REPLAY = Kind("replay", REPLAYS)

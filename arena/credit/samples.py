@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.credit.assign import Credited
 from arena.credit.branches import pairs
-from arena.learn.batches import Sample
+from arena.credit.credited import Credited
+from arena.learn.samples import Sample, Source
+from arena.records import Trajectory
 
 
 def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) -> list[Sample]:
@@ -39,10 +40,14 @@ def samples_of(credited: Sequence[Credited], temperatures: Mapping[str, float]) 
                         places,
                         learned[places],
                         pairs=paired[number][places] if number in paired else None,
-                        source="replayed" if item.trajectory.replayed else "played",
+                        source=_source(item.trajectory),
                     )
                 )
     return samples
+
+
+def _source(trajectory: Trajectory) -> Source:
+    return "replayed" if trajectory.replayed else "logged" if trajectory.logged else "played"
 
 
 def _pairs(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:

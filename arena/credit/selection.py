@@ -17,10 +17,10 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from arena.config.parts import RewardName, needs
 from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.tokens import gathered
+from arena.parts.chosen import Kind, RewardName, needs
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -266,3 +266,4 @@ SELECTORS: dict[str, Selector] = {
     f.__name__: f
     for f in (void_turns, overlong, high_entropy, replayed, zero_variance, accuracy_band, std_band, random)
 }
+SELECTOR = Kind("selector", SELECTORS)

@@ -5,9 +5,9 @@ A transform is `transform(batch, advantages, *, settings) -> [N] float64`, both 
 
 from collections.abc import Callable
 
-from arena.config.parts import needs
 from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.tokens import z_scores
+from arena.parts.chosen import Kind, needs
 
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
@@ -35,3 +35,4 @@ def entropy_scale(batch: TurnBatch, advantages: Floats, *, alpha: float = 0.2, b
 
 
 TRANSFORMS: dict[str, Transform] = {f.__name__: f for f in (whiten, entropy_scale)}
+TRANSFORM = Kind("transform", TRANSFORMS)

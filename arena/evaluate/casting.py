@@ -9,8 +9,9 @@ from agents.model_folder import parameters_in
 from agents.policy import Policy
 from agents.role import Role, load_role
 from agents.weights import base_folder
-from arena.config.experiment import Experiment, SeatSpec
+from arena.config.experiment import Experiment
 from arena.errors import ConfigError
+from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"
 TINY = 10_000_000

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 
 import games
-from agents.engines.loop import wait
-from arena.config.experiment import GameSpec
 from arena.errors import ConfigError
 from arena.evaluate.casting import Casting
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
+from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
 
@@ -169,7 +168,7 @@ def check_met(contender: Contender, opponents: Sequence[Contender], spec: GameSp
                 who.check(spec.name, game, seat)
 
 
-def evaluate(
+async def evaluate(
     contender: Contender,
     opponents: Sequence[Contender],
     game: GameSpec,
@@ -184,7 +183,7 @@ def evaluate(
     """
     check_met(contender, opponents, game)
     met = _meetings(contender, opponents, game)
-    return [_result(contender, other, tables, game, matches, seed, ended) for other, tables in met]
+    return [await _result(contender, other, tables, game, matches, seed, ended) for other, tables in met]
 
 
 def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
@@ -218,12 +217,12 @@ def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence
     return cast.took(game, seats) if isinstance(cast, Casting) else seats
 
 
-def _result(
+async def _result(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
     ended: Callable[[], None],
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = play(tables, spec, deals_for(matches, len(tables)), seed, ended)
+    played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     scored = contender.name != other.name and not cooperative(make_game(spec))
@@ -290,7 +289,7 @@ def deal_seeds(seed: int, deals: int) -> list[int]:
     return [int(each) for each in np.random.SeedSequence(place).generate_state(deals, np.uint64)]
 
 
-def play(
+async def play(
     tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT,
 ) -> tuple[list[list[Played | None]], Counter[str]]:  # fmt: skip
@@ -321,7 +320,7 @@ def play(
         else:
             ended()
 
-    wait(play_all(plans, one, note, in_flight))
+    await play_all(plans, one, note, in_flight)
     return [[played.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
 
 

@@ -6,20 +6,22 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from agents.computing import compute
 from agents.errors import WeightsError
 from agents.players.brains import names_brain
 from agents.players.servers import Endpoints
 from arena.build import Parts
-from arena.config.experiment import Experiment, GameSpec
-from arena.config.panel import Panel
-from arena.config.paths import RUN_WEIGHTS, anchored
+from arena.config.experiment import Experiment
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate import specs
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.panel import Sitting, check_members, panel_game
 from arena.evaluate.panel_figures import figures
+from arena.panels.settings import RUN_WEIGHTS, Panel
+from arena.parts.paths import anchored
 from arena.play.contenders import ModelContender
+from arena.play.settings import GameSpec
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.store.evaluations import read_evaluations
 from arena.store.files import CONFIG
@@ -37,17 +39,17 @@ class Examination:
         self._done: set[int | None] | None = None
         """Iterations that were judged, or could not be."""
 
-    def due(self, k: int, parts: Parts) -> bool:
+    async def due(self, k: int, parts: Parts) -> bool:
         """Whether the weights after iteration `k` are to be judged, and were not yet."""
         assert self.experiment.evaluate is not None
         if self._done is None:
-            self._begin(parts)
+            await self._begin(parts)
         assert self._done is not None
         every = self.experiment.evaluate.every
         wanted = not self._done or k == self.experiment.iterations or bool(every and k % every == 0)
         return wanted and k not in self._done
 
-    def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
+    async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
         """Plays the panel, keeps the evaluation in the run's folder, and returns its figures.
 
         A panel that cannot be played, because a server is down, say, does not end the run: the watcher hears of it.
@@ -57,9 +59,11 @@ class Examination:
         self._done.add(k)
         watcher.phase(k, f"panel {sitting.panel.panel}" if k else f"panel {sitting.panel.panel}: before it learns")
         if self._best is None:
-            self._best = sitting.best_responses()
+            self._best = await compute(sitting.best_responses)
         try:
-            evaluation = sitting.play(_counted(watcher, sitting.matches), self.experiment.play.in_flight, self._best, k)
+            evaluation = await sitting.play(
+                _counted(watcher, sitting.matches), self.experiment.play.in_flight, self._best, k
+            )
         except PlayError as error:
             watcher.note(f"iteration {k} was not judged by the panel {sitting.panel.panel}: {error}")
             return {}
@@ -68,9 +72,9 @@ class Examination:
         self.run.evaluations.append(evaluation.model_dump(mode="json"))
         return figures(evaluation)
 
-    def _begin(self, parts: Parts) -> None:
+    async def _begin(self, parts: Parts) -> None:
         """Seats who plays, and reads what was judged before the run was interrupted."""
-        self._sitting = _sitting(self.experiment, parts)
+        self._sitting = await _sitting(self.experiment, parts)
         before = [e for e in read_evaluations(self.run.path) if e.key == self._sitting.key]
         self._done = {evaluation.iteration for evaluation in before}
         if before:
@@ -83,13 +87,13 @@ def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
     return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
 
 
-def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
+async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
     panel = asked(experiment)
     assert panel is not None
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
     who = ModelContender(name, parts.engine, Casting(name, trained, experiment))
-    members = specs.Contenders(endpoints=Endpoints(experiment.servers())).load(*panel.members)
+    members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(*panel.members)
     sitting = Sitting(who, panel, panel_game(panel, experiment), members)
     sitting.check()
     return sitting

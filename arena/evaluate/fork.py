@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agents.engines.loop import wait
 from agents.names import nearest
 from arena.chance import number
-from arena.config.experiment import Experiment, GameSpec
+from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
 from arena.config.own_files import at_home, same_game
 from arena.errors import ConfigError, PlayError
@@ -30,6 +29,7 @@ from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelCont
 from arena.play.joining import Joining, Parting, strayed
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
+from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import ANY, Bounds, Interval, mean_ci, paired_ci, range_of
 from arena.store.reader import RunReader
@@ -74,7 +74,7 @@ class Forked:
         return list(dict.fromkeys([*self.logged, *self.unchanged, *self.forked]))
 
 
-def fork(
+async def fork(
     run: Path | str,
     match: str,
     turn: int,
@@ -104,7 +104,7 @@ def fork(
         raise ConfigError(f"a person sat at {nobody[0]} of {match}: name who plays on, such as {nobody[0]}=random")
     arms = [sat, sat | others] if all(sat.values()) else [sat | others]
     names = dict.fromkeys(name for arm in arms for name in arm.values() if name != HUMAN)
-    found = dict(zip(names, loader.load(*names), strict=True))
+    found = dict(zip(names, await loader.load(*names), strict=True))
     if person is not None:
         found[HUMAN] = person
     for seat, name in (sat | others).items():
@@ -115,7 +115,7 @@ def fork(
     tables = [
         {seat: _as(roles.get(seat), found[name], record.game, seat) for seat, name in arm.items()} for arm in arms
     ]
-    played, failed = _play(parting, tables, experiment.seed, n, ended)
+    played, failed = await _play(parting, tables, experiment.seed, n, ended)
     whole = [forks for forks in zip(*played, strict=True) if all(forks)]  # what failed in one arm has no partner
     if not whole:
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
@@ -171,7 +171,7 @@ def _as(role: str | None, who: Contender, game: str, seat: str) -> Contender:
 # -- playing -----------------------------------------------------------------------------------------------
 
 
-def _play(
+async def _play(
     parting: Parting, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
 ) -> tuple[list[list[MatchRecord | None]], Counter[str]]:
     """By table and fork what was played, None for a fork that kept failing; and failed attempts by reason.
@@ -206,7 +206,7 @@ def _play(
             ended()
 
     person = any(who.name == HUMAN for table in tables for who in table.values())
-    wait(play_all(plans, one, note, 1 if person else IN_FLIGHT))  # a person plays one match after the other
+    await play_all(plans, one, note, 1 if person else IN_FLIGHT)  # a person plays one match after the other
     return played, failed
 
 

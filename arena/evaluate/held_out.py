@@ -1,12 +1,14 @@
 """Held-out evaluation: a run's first and last weights on games that may be others than those it trained on."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agents.errors import BrainError
+from agents.players.brains import check_brain, names_brain
 from agents.players.servers import Endpoints
-from arena.config.experiment import EvaluateSpec, Experiment, GameSpec
+from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
 from arena.errors import ConfigError
 from arena.evaluate import specs
@@ -22,7 +24,9 @@ from arena.evaluate.evaluation import (
     plain,
 )
 from arena.evaluate.examination import check_panel
+from arena.panels.settings import EvaluateSpec
 from arena.play.contenders import Contender
+from arena.play.settings import GameSpec
 from arena.store.files import write_atomic
 
 FILE = "evaluation.json"
@@ -69,11 +73,25 @@ def check_spec(experiment: Experiment) -> None:
                 f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and "
                 f"name one afterwards, arena eval runs/latest:{trained[0]} --game {game.name}"
             )
+        _check_opponents(spec, n, game, held)
     for name in spec.against if spec.games else ():
         specs.read_spec(name)
 
 
-def held_out(
+def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collection[str]) -> None:
+    """ConfigError where a brain is to be met that cannot play the game at a seat that the learners leave to it."""
+    made = make_game(game)
+    seats = list(made.possible_agents)
+    theirs = [seat for seat in seats if any(seat != own for own in held or seats)]
+    for name in filter(names_brain, () if cooperative(made) else spec.against):
+        try:
+            for seat in theirs:
+                check_brain(name, made, seat)
+        except BrainError as error:
+            raise ConfigError(f"evaluate.against: {error} (evaluate.games.{n})") from None
+
+
+async def held_out(
     run: Path, spec: EvaluateSpec, seed: int, begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None
 ) -> Compared:
     """Play what `spec` asks for and keep it in the run's folder as evaluation.json.
@@ -81,13 +99,13 @@ def held_out(
     `begin` is told how many matches there will be and returns whom to call after each of them.
     """
     loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
-    last, first, *others = loader.load(str(run), specs.before(str(run)), *spec.against)
+    last, first, *others = await loader.load(str(run), specs.before(str(run)), *spec.against)
     games = [on_split(game) for game in spec.held_out]
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
         check_met(who, opponents, game)
     step = begin(sum(matches_of(who, opponents, game, spec.matches) for who, game, opponents in work))
-    played = [evaluate(who, opponents, game, spec.matches, seed, step) for who, game, opponents in work]
+    played = [await evaluate(who, opponents, game, spec.matches, seed, step) for who, game, opponents in work]
     half = len(games)
     compared = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
     write_atomic(run / FILE, json.dumps({"seed": seed, **compared.to_json()}, indent=1) + "\n")

@@ -8,24 +8,23 @@ belongs to the task, so a scripted agent does the same in every trial with it. T
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from agents.engines.loop import wait
 from agents.names import nearest
 from agents.reply import one_line
 from agents.role import load_role, written_for
-from arena.config.experiment import GameSpec
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game, plain
 from arena.play.contenders import Contender, EndpointContender, ModelContender, play_one
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
+from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
 
@@ -152,7 +151,7 @@ def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
     return who
 
 
-def matrix(
+async def matrix(
     agents: Sequence[Contender],
     persons: Sequence[Person],
     game: GameSpec,
@@ -161,7 +160,7 @@ def matrix(
     k: int,
     seed: int,
     ended: Callable[[], None] = lambda: None,
-) -> Iterator[Cell]:
+) -> AsyncIterator[Cell]:
     """Plays and yields cell by cell, agent by agent; `ended` hears of each match that is settled.
 
     ConfigError, before anything is played, when somebody cannot take its seat.
@@ -172,10 +171,12 @@ def matrix(
         for who, seat in [*((agent, first) for agent in agents), *((person.voice, seat) for seat in others)]:
             if who is not None:
                 who.check(game.name, sample, seat)
-    return (_cell(agent, person, game, tasks, trials, k, seed, ended) for agent in agents for person in persons)
+    for agent in agents:
+        for person in persons:
+            yield await _cell(agent, person, game, tasks, trials, k, seed, ended)
 
 
-def _cell(
+async def _cell(
     agent: Contender, person: Person, game: GameSpec, tasks: int, trials: int, k: int, seed: int,
     ended: Callable[[], None],
 ) -> Cell:  # fmt: skip
@@ -201,7 +202,7 @@ def _cell(
             ended()
 
     with suppress(PlayError):  # the cell says how many matches failed and why; others may be well
-        wait(play_all(plans, one, note, IN_FLIGHT, ATTEMPTS))
+        await play_all(plans, one, note, IN_FLIGHT, ATTEMPTS)
     return cell
 
 

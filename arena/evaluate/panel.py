@@ -14,14 +14,14 @@ from typing import NamedTuple
 from agents.player import Chances
 from agents.players.brains import make_brain
 from agents.policy import Policy
-from arena.config.experiment import Experiment, GameSpec
-from arena.config.panel import Panel
-from arena.config.paths import RUN_WEIGHTS
+from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, Lineup, Played, deal_seeds, make_game, on_split, own_seats, play
+from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import BrainContender, Contender
+from arena.play.settings import GameSpec
 from arena.store.evaluations import Cell, Evaluation
 from games.contracts import BestResponse
 
@@ -75,7 +75,7 @@ class Sitting:
             for seat, holder in place.lineup.items():
                 holder.check(self.game.name, game, seat)
 
-    def play(
+    async def play(
         self,
         ended: Callable[[], None] = lambda: None,
         in_flight: int = IN_FLIGHT,
@@ -87,7 +87,7 @@ class Sitting:
         A match that keeps failing has no value; PlayError when most of them do.
         """
         started, places, panel = perf_counter(), self.places, self.panel
-        played, failed = play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
+        played, failed = await play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
         known = self.best_responses() if best is None else best
         return Evaluation(
             iteration=iteration,

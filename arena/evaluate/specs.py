@@ -11,7 +11,6 @@ endpoint@local:qwen3          one behind another, which has this name
 
 from __future__ import annotations
 
-import atexit
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
 from typing import Literal
 
+from agents.computing import compute
 from agents.engines.base import Engine
-from agents.engines.loop import wait
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import BrainError, EndpointError, WeightsError
@@ -29,16 +28,18 @@ from agents.player import PREFIXES
 from agents.players.brains import BRAINS, check_brain, names_brain
 from agents.players.servers import Endpoints, parsed
 from agents.policy import Policy
+from agents.precision import Precision
+from agents.published import FolderWeights
 from agents.reply import one_line
 from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
 from arena.config.own_files import at_home, edited
-from arena.config.paths import RUN_WEIGHTS
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of
+from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
@@ -161,11 +162,10 @@ class Contenders:
         )
         self.engine = engine or EngineSpec()
         """What serves their weights."""
-        self._engines: dict[tuple[bool, bool], Engine] = {}
-        """By whether they compute in bfloat16, and whether they hold weights in it."""
+        self._engines: dict[Precision, Engine] = {}
         self._policies: dict[Path, Policy] = {}
 
-    def load(self, *specs: str) -> list[Contender]:
+    async def load(self, *specs: str) -> list[Contender]:
         """The contenders of these specs; all are read, and servers are asked, before the first is loaded."""
         sources = [read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
@@ -174,44 +174,48 @@ class Contenders:
         if self.role:
             load_role(self.role)
         try:
-            for note in wait(self.endpoints.check(source.spec for source in sources if source.kind == "endpoint")):
+            for note in await self.endpoints.check(source.spec for source in sources if source.kind == "endpoint"):
                 self.doing(note)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
-        return [self._load(source) for source in sources]
+        return [await self._load(source) for source in sources]
 
-    def _load(self, source: Source) -> Contender:
+    async def _load(self, source: Source) -> Contender:
         if source.kind == "brain":
             return BrainContender(source.spec)
         if source.kind == "endpoint":
             role = load_role(self.role or PLAYER)
             return EndpointContender(source.spec, self.endpoints.at(source.spec), lambda game, seat: role)
-        engine = self._engine_for(source)
+        engine = await self._engine_for(source)
         policies = {}
         for name, folder in source.folders.items():
             served = f"{source.spec}/{name}" if name else source.spec
             if folder not in self._policies:
                 self.doing(f"loading {folder}")
-                self._policies[folder] = Policy.load(served, folder, folder, train=False)
+                self._policies[folder] = await compute(Policy.load, served, folder, folder, train=False)
             policies[name] = self._policies[folder].past(served, source.iteration, folder)
-            engine.publish(served, source.iteration, folder)
+            await engine.publish(served, source.iteration, FolderWeights(folder))
         return ModelContender(source.spec, engine, Casting(source.spec, policies, source.experiment, self.role))
 
-    def _engine_for(self, source: Source) -> Engine:
+    async def _engine_for(self, source: Source) -> Engine:
         """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
         run = source.experiment
-        precision = (run.bf16, run.narrow) if run else (False, False)
+        precision = run.settled_precision if run else Precision.FP32
         if precision not in self._engines:
-            engine = self._engines[precision] = make_engine(self.engine, *precision)
-            wait(engine.open())
-            atexit.register(lambda: wait(engine.close()))  # contenders are there as long as their command
+            engine = self._engines[precision] = make_engine(self.engine, precision)
+            await engine.open()
         return self._engines[precision]
 
-    def unload(self, contender: Contender) -> None:
+    async def close(self) -> None:
+        """Let go of all that was loaded."""
+        for engine in self._engines.values():
+            await engine.close()
+
+    async def unload(self, contender: Contender) -> None:
         """Let go of a contender's weights."""
         if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
             for policy in contender.cast.policies.values():
-                contender.engine.retire(policy.name)
+                await contender.engine.retire(policy.name)
 
 
 def before(spec: str, trust: bool = False) -> str:

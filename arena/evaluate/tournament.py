@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 from openskill.models import PlackettLuce
 
-from arena.config.experiment import GameSpec
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.alpha_rank import alpha_rank
 from arena.evaluate.bradley_terry import bootstrap_elo
 from arena.evaluate.evaluation import Played, check, cooperative, deals_for, make_game, play
 from arena.evaluate.transitivity import Transitivity, transitivity
 from arena.play.contenders import Contender
+from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
 
 DRAWS = 1000
@@ -87,7 +87,7 @@ class Meeting:
         return np.mean(rows, axis=0)  # type: ignore[no-any-return]
 
 
-def tournament(
+async def tournament(
     contenders: Sequence[Contender], game: GameSpec, matches: int, seed: int, ended: Callable[[], None] = lambda: None
 ) -> Standings:
     """Every pair plays at least `matches` matches; `ended` hears of each. ConfigError where it cannot be held."""
@@ -108,7 +108,7 @@ def tournament(
         tables = [
             dict(zip(seats, (contenders[i], contenders[j]), strict=True)) for i, j in dict.fromkeys([(a, b), (b, a)])
         ]
-        played, faults = play(tables, game, deals, seed, ended)
+        played, faults = await play(tables, game, deals, seed, ended)
         complete = [[p for p in row if p] for row in played]
         if any(len(row) < deals for row in complete):
             why = faults.most_common(1)[0][0]

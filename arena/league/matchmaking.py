@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.policy import Policy
-from arena.config.experiment import OpponentSpec
 from arena.league.pool import Pool, version_name
+from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating
 
 FADING = 0.98

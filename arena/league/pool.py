@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from arena.config.experiment import PoolSpec
 from arena.errors import StoreError
+from arena.league.settings import PoolSpec
 from arena.store import checkpoints, manifest
 from arena.store.files import TEMPORARY, remove, safe_name, write_folder
 from arena.store.state import STATE

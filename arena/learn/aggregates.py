@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from arena.parts.chosen import Kind
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Weights = NDArray[np.float64]
@@ -69,3 +71,4 @@ def _mean_of_means(groups: Ints, learned: Bools) -> Weights:
 AGGREGATES: dict[str, Callable[..., Weights]] = {
     f.__name__: f for f in (token_mean, turn_mean, stream_mean, stream_turn_mean, constant_length)
 }
+AGGREGATE = Kind("aggregate", AGGREGATES)

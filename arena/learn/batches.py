@@ -1,52 +1,24 @@
-"""What an update learns from: samples, one per stream, and the micro-batches of their tokens that losses see."""
+"""Micro-batches: the tokens of some samples with what the current weights say of them, as losses see them."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from agents.stream import Stream
-from arena.config.schedules import Clock
+from arena.learn.samples import Floats, Sample
+from arena.parts.schedules import Clock
 
 if TYPE_CHECKING:
+    import torch
+
     from agents.scoring import Scores, StreamBatch
 
-Floats = NDArray[np.float32]
 Level = Literal["token", "turn", "sequence"]
 """What shares one ratio: a token alone, the tokens of a turn, or those of a stream."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A stream to learn from; arrays have one entry per sampled token."""
-
-    stream: Stream
-    advantages: Floats
-    behaviour: Floats
-    """Log-probabilities at sampling time."""
-    temperature: float
-    places: NDArray[np.int64]
-    """The number of the token's turn within its trajectory, from 0."""
-    learned: NDArray[np.bool_]
-    """Whether the token is in the loss; the others are context."""
-    reference: Floats | None = None
-    """Log-probabilities under the frozen reference, when a regulariser asks for them."""
-    pairs: NDArray[np.int64] | None = None
-    """The number of the pair of answers that the token's turn is in, -1 where it is in none; None is nowhere."""
-    source: Literal["played", "replayed", "shown"] = "played"
-    """`played` by the current weights, `replayed` from older ones, or `shown` to be imitated."""
-
-    def with_reference(self, logprobs: Floats) -> "Sample":
-        """The same sample with the reference's view of it."""
-        return replace(self, reference=logprobs)
-
-    @property
-    def turns(self) -> NDArray[np.int64]:
-        """Index in the match of the turn that sampled each token."""
-        return np.array([t for t, own in zip(self.stream.turns, self.stream.mask, strict=True) if own], np.int64)
 
 
 @dataclass(frozen=True)
@@ -78,35 +50,44 @@ class TokenBatch:
     rivals: torch.Tensor | None = None
     """The summed log-ratio, log p - log p_old, of the other answer of the token's pair, when a loss asks for it."""
     clock: Clock = Clock()
-    memory: dict[str, Any] = field(default_factory=dict)
-    """What regularisers remember from iteration to iteration, as JSON under their names; kept in the checkpoint."""
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    """What regularisers remember of earlier updates, as JSON under their names; kept in the checkpoint. To be read:
+    what this update shows them is noted by `arena.learn.regularisers.Memory`."""
 
     def units(self, level: Level) -> torch.Tensor:
         """[N] int64, the number of each token's own token, turn or stream."""
+        import torch
+
         if level == "token":
             return torch.arange(len(self.learned), device=self.learned.device)
         return self.turns if level == "turn" else self.streams
 
     def sum_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """[N] the sum over those tokens of each one's unit that are in the loss."""
+        import torch
+
         own = torch.where(self.learned, values, torch.zeros_like(values))
         return own.new_zeros(len(units)).index_add(0, units, own)[units]  # no unit's number is beyond the tokens'
 
     def mean_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """[N] the mean over those tokens of each one's unit that are in the loss; 0 where there are none."""
+        import torch
+
         return self.sum_by(units, values) / self.sum_by(units, torch.ones_like(values)).clamp(min=1.0)
 
 
 def token_batch(
-    batch: "StreamBatch",
-    scores: "Scores",
+    batch: StreamBatch,
+    scores: Scores,
     samples: Sequence[Sample],
-    old: Sequence[Floats] | None,
+    old: Mapping[int, Floats] | Sequence[Floats] | None,
     clock: Clock,
-    memory: dict[str, Any],
+    memory: Mapping[str, Any],
     rivals: Mapping[int, Floats] | None = None,
 ) -> TokenBatch:
     """The tokens of some of the samples with what the current weights say of them; without `old`, that is old too."""
+    import torch
+
     device = scores.logprobs.device
     chosen = [samples[i] for i in batch.index]
 

@@ -6,15 +6,21 @@ its level; `loss` [N] to be minimised, `clipped` [N] bool, where the rule change
 `low` and `high` are distances from 1. Gradients below are those by the token's own log-probability.
 """
 
-from collections.abc import Callable
-from typing import Annotated
+from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
 from pydantic import Field
 
 from arena.learn.batches import TokenBatch
+from arena.parts.chosen import Kind
 
-Clipped = tuple[torch.Tensor, torch.Tensor]
+if TYPE_CHECKING:
+    import torch
+
+    Clipped = tuple[torch.Tensor, torch.Tensor]
+
 Low = Annotated[float, Field(ge=0, le=1)]
 High = Annotated[float, Field(ge=0)]
 Ceiling = Annotated[float, Field(gt=1)]
@@ -27,6 +33,8 @@ def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High =
     .2/.2, DAPO .2/.28, DART-GUI .1/.28; with the ratio of whole sequences, whose spread is far smaller, GSPO 3e-4/4e-4.
     Source: Schulman et al. 2017, eq. 7; separate bounds as in DAPO (Yu et al. 2025).
     """
+    import torch
+
     plain = -tokens.advantages * ratio
     bounded = -tokens.advantages * ratio.clamp(1.0 - low, 1.0 + high)
     return torch.maximum(plain, bounded), (bounded > plain).detach()
@@ -68,6 +76,8 @@ def aepo(
     `dual`, null for none. Source: AEPO (Dong et al. 2025), as its code is found in forks; GPPO (Su et al. 2025) keeps
     the gradient on the lower side too.
     """
+    import torch
+
     plain = -tokens.advantages * ratio
     above = ratio * ((1.0 + high) / ratio).detach()
     bounded = -tokens.advantages * torch.where(ratio > 1.0 + high, above, ratio.clamp(min=1.0 - low))
@@ -80,13 +90,18 @@ def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
 
     At r = 1 every other rule has this gradient, -A, too.
     """
+    import torch
+
     return -tokens.advantages * ratio, torch.zeros_like(tokens.learned)
 
 
 def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
     """No loss above -A c where A < 0."""
+    import torch
+
     over = (advantages < 0) & (loss.detach() > -advantages * c)
     return torch.where(over, -advantages * c, loss), clipped | over
 
 
 CLIPS: dict[str, Callable[..., Clipped]] = {f.__name__: f for f in (ppo, dual, cispo, aepo, unclipped)}
+CLIP = Kind("clip", CLIPS)

@@ -9,19 +9,26 @@ A token that weighs 0 still counts in what the aggregate is a mean over, as in T
 Regularisers are not weighed.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal
+
 from pydantic import Field
 
 from arena.learn.batches import Level, TokenBatch
+from arena.parts.chosen import Kind
+
+if TYPE_CHECKING:
+    import torch
 
 Bound = Annotated[float, Field(gt=0)]
 
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
     """Openly no correction: every token weighs 1, whoever sampled it."""
+    import torch
+
     return torch.ones_like(tokens.old)
 
 
@@ -58,6 +65,8 @@ def masked(
     By product long streams are masked first, whatever their tokens are like; by mean length does not matter. Zero
     where a whole step lies outside: then there is nothing to learn from.
     """
+    import torch
+
     gap, units = _gap(tokens), tokens.units(level)
     if by == "mean":
         gap = tokens.mean_by(units, gap)
@@ -80,3 +89,4 @@ def _ratio(gap: torch.Tensor) -> torch.Tensor:
 
 
 CORRECTIONS: dict[str, Callable[..., torch.Tensor]] = {f.__name__: f for f in (uncorrected, truncated, masked)}
+CORRECTION = Kind("correction", CORRECTIONS)

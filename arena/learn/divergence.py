@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from arena.config.experiment import Nonfinite
 from arena.errors import DivergedError
+from arena.learn.ranks import highest
 
 if TYPE_CHECKING:
     import torch
+
+Nonfinite = Literal["stop", "skip"]
+"""What becomes of a step whose gradient is not finite."""
 
 
 def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str = "the gradient's norm") -> bool:
@@ -33,6 +36,6 @@ def require_finite(tensors: Iterable[torch.Tensor], where: str, what: str, advic
     """DivergedError, saying where, unless the norm of what these hold is a finite float32."""
     import torch  # not for a critic that does without
 
-    norm = float(torch.nn.utils.get_total_norm([t.detach() for t in tensors]))
+    norm = highest(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))
     if not math.isfinite(norm):
         raise DivergedError(f"{where}: {what} (norm {norm}), so the update does not count: {advice}")

@@ -3,15 +3,21 @@
 A loss is `loss(tokens, *, settings) -> TokenLoss`. What the tokens' losses are summed to is the aggregate's business.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 from pydantic import Field
 
-from arena.config.parts import Chosen, Kind, needs
 from arena.learn.batches import Level, TokenBatch
+from arena.learn.clips import CLIP
+from arena.learn.corrections import CORRECTION
+from arena.parts.chosen import Chosen, Kind, needs
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,8 @@ def policy_gradient(
     tokens: TokenBatch,
     *,
     ratio: Level = "token",
-    clip: Annotated[Chosen, Kind("clip")] = Chosen("clip", "ppo"),
-    correction: Annotated[Chosen, Kind("correction")] = Chosen("correction", "uncorrected"),
+    clip: Annotated[Chosen, CLIP] = Chosen(CLIP, "ppo"),
+    correction: Annotated[Chosen, CORRECTION] = Chosen(CORRECTION, "uncorrected"),
 ) -> TokenLoss:
     """The policy gradient by importance ratio (token, turn or sequence), held back by a clip, corrected by a weight.
 
@@ -75,6 +81,8 @@ def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
 
 def likelihood(tokens: TokenBatch) -> TokenLoss:
     """Advantage-weighted negative log-likelihood, -A log p; with A = 1 it is imitation."""
+    import torch
+
     return TokenLoss(-tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.learned))
 
 
@@ -92,6 +100,8 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
     identical answers are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's
     first run, where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
     """
+    import torch
+
     assert tokens.rivals is not None
     own = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old)
     gap = own - tokens.rivals - eta * tokens.advantages
@@ -107,6 +117,8 @@ def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> Tok
     all it hears, not by how much. 0 where both led to the same (A = 0), in value and gradient. Source: Rafailov et al.
     2023; on pairs of finished lines of play as the arms "DPO" of Gao et al. 2024.
     """
+    import torch
+
     assert tokens.rivals is not None
     own, sign = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old), tokens.advantages.sign()
     loss = -sign.abs() * torch.nn.functional.logsigmoid(beta * sign * (own - tokens.rivals))
@@ -114,3 +126,4 @@ def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> Tok
 
 
 LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood, refuel, dpo)}
+LOSS = Kind("loss", LOSSES)

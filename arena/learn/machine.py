@@ -5,21 +5,10 @@ from typing import Literal
 
 import torch
 
-from arena.config.experiment import Experiment
-
 CLEARLY = 0.9
 """What is not the usual choice has to take at most this share of the usual one's time: noise must not decide."""
 _SHAPES = ((8, 576, 1536), (512, 576, 1536))
 """Tokens × width × inner width of a small model's layer, as in decoding and as in learning."""
-
-
-def fitted(experiment: Experiment) -> Experiment:
-    """With what is fastest here in place of `auto`."""
-    threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
-    precision = experiment.precision
-    if precision == "auto":
-        precision = fastest_precision(threads)
-    return experiment.model_copy(update={"threads": threads, "precision": precision})
 
 
 def fastest_threads() -> int:

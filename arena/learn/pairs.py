@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.learn.batches import Floats, Sample
+from arena.learn.samples import Floats, Sample
 
 
 def in_pairs(samples: Sequence[Sample]) -> list[Sample]:

@@ -2,19 +2,25 @@
 
 A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to the loss of each token; the
 aggregate weighs it like the loss. `loss` is the policy's own `TokenLoss`, for rules that take parts of it away. One
-that reads `tokens.reference` is marked `needs("reference")`. A `weight` is a number or a schedule.
+that reads `tokens.reference` is marked `needs("reference")`, one that remembers earlier updates `remembers(…)`. A
+`weight` is a number or a schedule.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import AfterValidator, Field
 
-from arena.config.parts import Chosen, Kind, needs
 from arena.learn.batches import TokenBatch
 from arena.learn.losses import TokenLoss
+from arena.parts.chosen import Chosen, Kind, needs, part
+from arena.parts.schedules import SCHEDULE, Clock
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _not_negative(weight: Chosen) -> Chosen:
@@ -23,10 +29,38 @@ def _not_negative(weight: Chosen) -> Chosen:
     return weight
 
 
-Weight = Annotated[Chosen, Kind("schedule")]
-Hold = Annotated[Chosen, Kind("schedule"), AfterValidator(_not_negative)]
+Weight = Annotated[Chosen, SCHEDULE]
+Hold = Annotated[Chosen, SCHEDULE, AfterValidator(_not_negative)]
 Turns = Annotated[dict[Annotated[int, Field(ge=0, strict=False)], Hold], Field(min_length=1)]
 Ratio = Annotated[float, Field(ge=0)]
+
+
+# -- what is remembered ------------------------------------------------------------------------------------
+
+
+class Memory(NamedTuple):
+    """How a regulariser remembers from update to update; its own past is `tokens.memory[name]`, which it only reads."""
+
+    see: Callable[[TokenBatch], Any]
+    """What it notes of a micro-batch, as JSON."""
+    keep: Callable[[Any, Clock, Any], Any]
+    """`keep(memory, clock, seen)`: its memory, None at first, with one micro-batch's note; by another rank or not."""
+
+
+def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
+    """Mark a regulariser with how it remembers."""
+
+    def mark(function: Any) -> Any:
+        function.memory = Memory(see, keep)
+        return function
+
+    return mark
+
+
+def memories(names: Iterable[str]) -> dict[str, Memory]:
+    """Those of these regularisers that remember."""
+    found = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
+    return {name: memory for name, memory in found.items() if memory}
 
 
 # -- the distance to the policy's own beginning ------------------------------------------------------------
@@ -37,7 +71,7 @@ def kl(
     tokens: TokenBatch,
     loss: TokenLoss,
     *,
-    weight: Hold = Chosen("schedule", "constant", {"value": 0.01}),
+    weight: Hold = Chosen(SCHEDULE, "constant", {"value": 0.01}),
     estimate: Literal["k1", "k2", "k3"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
@@ -56,6 +90,8 @@ def kl(
     k2's mean gradient. `turns` are weights by place within a trajectory, from 0, instead of `weight`: SCoRe (Kumar et
     al. 2024) holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
+    import torch
+
     assert tokens.reference is not None
     scale = torch.full_like(tokens.logprobs, weight(tokens.clock))
     for place, other in (turns or {}).items():
@@ -89,7 +125,7 @@ ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k
 
 
 def entropy(
-    tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen("schedule", "constant", {"value": 0.0})
+    tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen(SCHEDULE, "constant", {"value": 0.0})
 ) -> torch.Tensor:
     """The entropy bonus: minus `weight` times the entropy of the distribution each token was drawn from.
 
@@ -99,13 +135,62 @@ def entropy(
     return -scale * tokens.entropy
 
 
+def _entropy_past(tokens: TokenBatch) -> np.ndarray:
+    """Mean entropy of each place over past iterations, NaN where there is none."""
+    mean, iterations, _, _ = _entropies(tokens.memory.get("entropy_band"), tokens.clock, _places(tokens))
+    return np.where(iterations > 0, mean, np.nan)
+
+
+def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
+    """Of at least so many places: the mean of past iterations, how many, and the present one's sums and counts.
+
+    What an iteration has seen is kept apart until the clock shows the next one.
+    """
+    memory = memory or {"now": clock.iteration}
+    mean, iterations, sums, counts = (_padded(memory.get(name, []), places) for name in _KEPT)
+    if memory["now"] != clock.iteration:
+        seen = counts > 0
+        iterations += seen
+        mean += np.where(seen, sums / np.maximum(counts, 1.0) - mean, 0.0) / np.maximum(iterations, 1.0)
+        sums, counts = np.zeros_like(sums), np.zeros_like(counts)
+    return [mean, iterations, sums, counts]
+
+
+def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
+    """Of a micro-batch, by place: the sum of the entropies of the tokens in the loss, and their count."""
+    own, size = tokens.learned, _places(tokens)
+    places = tokens.places[own].cpu().numpy()
+    sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)
+    return [sums.tolist(), np.bincount(places, minlength=size).astype(float).tolist()]
+
+
+def _entropies_kept(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
+    """The memory with what one more micro-batch has shown."""
+    values = _entropies(memory, clock, len(seen[0]))
+    for value, more in zip(values[2:], seen, strict=True):
+        value += _padded(more, len(value))
+    return {"now": clock.iteration} | {name: value.tolist() for name, value in zip(_KEPT, values, strict=True)}
+
+
+def _places(tokens: TokenBatch) -> int:
+    return int(tokens.places.max()) + 1 if len(tokens.places) else 0
+
+
+_KEPT = ("mean", "iterations", "sums", "counts")
+
+
+def _padded(values: list[float], size: int) -> np.ndarray:
+    return np.array([*values, *[0.0] * (size - len(values))], np.float64)
+
+
+@remembers(_entropies_seen, _entropies_kept)
 def entropy_band(
     tokens: TokenBatch,
     loss: TokenLoss,
     *,
     low: Ratio = 0.8,
     high: Ratio = 1.2,
-    weight: Hold = Chosen("schedule", "constant", {"value": 1e-4}),
+    weight: Hold = Chosen(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
     """EPO's entropy smoothing as a hinge: `weight` times how far entropy is outside a band round its own past.
@@ -121,6 +206,8 @@ def entropy_band(
     are about later steps than they were taken at; the past includes the update's own play. Presets (low/high, alpha
     times its entropy weight .001): .8/1.2, 1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
     """
+    import torch
+
     scale: float = weight(tokens.clock)
     past, entropies = _entropy_past(tokens), tokens.entropy
     if level == "turn":
@@ -128,35 +215,6 @@ def entropy_band(
     usual = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]
     outside = torch.relu(low * usual - entropies) + torch.relu(entropies - high * usual)
     return scale * torch.where(usual.isnan(), torch.zeros_like(outside), outside)
-
-
-def _entropy_past(tokens: TokenBatch) -> np.ndarray:
-    """Mean entropy of each place over past iterations, NaN where there is none; notes this micro-batch's for later.
-
-    What an iteration has seen is kept apart until the clock shows the next one.
-    """
-    last = int(tokens.places.max()) + 1 if len(tokens.places) else 0
-    memory: dict[str, Any] = tokens.memory.setdefault("entropy_band", {"now": tokens.clock.iteration})
-    mean, iterations, sums, counts = (_padded(memory.get(name, []), last) for name in _KEPT)
-    if memory["now"] != tokens.clock.iteration:
-        seen = counts > 0
-        iterations += seen
-        mean += np.where(seen, sums / np.maximum(counts, 1.0) - mean, 0.0) / np.maximum(iterations, 1.0)
-        sums, counts = np.zeros_like(sums), np.zeros_like(counts)
-    places = tokens.places[tokens.learned].cpu().numpy()
-    sums += np.bincount(places, tokens.entropy.detach()[tokens.learned].double().cpu().numpy(), len(sums))
-    counts += np.bincount(places, minlength=len(counts))
-    values = (mean, iterations, sums, counts)
-    memory.update({name: value.tolist() for name, value in zip(_KEPT, values, strict=True)})
-    memory["now"] = tokens.clock.iteration
-    return np.where(iterations > 0, mean, np.nan)
-
-
-_KEPT = ("mean", "iterations", "sums", "counts")
-
-
-def _padded(values: list[float], size: int) -> np.ndarray:
-    return np.array([*values, *[0.0] * (size - len(values))], np.float64)
 
 
 # -- covariance --------------------------------------------------------------------------------------------
@@ -181,6 +239,8 @@ def covariance_clip(
     gives the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to
     40, in its ALFWorld and WebShop scripts 2 to 60.
     """
+    import torch
+
     own, logprobs = tokens.learned, tokens.logprobs.detach()
     if of == "replayed":
         own = own & tokens.replayed if tokens.replayed is not None else torch.zeros_like(own)
@@ -198,3 +258,4 @@ def covariance_clip(
 REGULARISERS: dict[str, Callable[..., torch.Tensor]] = {
     f.__name__: f for f in (kl, entropy, entropy_band, covariance_clip)
 }
+REGULARISER = Kind("regulariser", REGULARISERS)

@@ -1,12 +1,10 @@
 """What an update did, in numbers."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 
 from arena.learn.batches import TokenBatch
 from arena.learn.losses import TokenLoss
+from arena.learn.ranks import Tally
 from arena.learn.regularisers import k3
 
 
@@ -43,11 +41,18 @@ class Watch:
             self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
-    def gap(self, gaps: Sequence[np.ndarray]) -> None:
+    def gap(self, gaps: Tally) -> None:
         """How far the sampler's log-probabilities are from the trainer's; of the first step only."""
-        if "logprob_gap" not in self.sums and gaps:  # later steps differ from the sampler because they learned
-            size = np.abs(np.concatenate(gaps))
-            self.sums["logprob_gap"], self.counts["logprob_gap"] = float(size.sum()), len(size)
+        if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
+            self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
+
+    def plus(self, other: "Watch") -> "Watch":
+        """What both ranks' shares of an update did; what all decided alike, both say."""
+        both = Watch()
+        both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
+        both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
+        both.skipped = self.skipped
+        return both
 
     def means(self) -> dict[str, float]:
         """Everything that was added, each divided by how often; and the count of steps left out."""

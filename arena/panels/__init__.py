@@ -1,1 +1,1 @@
-"""Panels that come with Arena: opponents that stand still, one YAML file each."""
+"""Panels: what judges a run from outside, and those that come with the package, one YAML file each."""

@@ -18,8 +18,9 @@ from agents.players.servers import parsed
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
+from arena.play.failures import tell
 from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
-from arena.records import MatchRecord, Seating
+from arena.records import Failure, MatchRecord, Seating
 from games.contracts import Tells
 
 if TYPE_CHECKING:
@@ -83,7 +84,9 @@ async def play_one(
         for seat, player in players.items():
             contenders[seat].leave(player)
     if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
-        return replace(record, status="failed", reason=why, payoffs={}, report={})
+        failure = Failure("game", plan.draws)
+        record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
+        tell(record)
     return record
 
 

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from agents.engines.loop import wait
 from agents.players.brains import make_brain, talking
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, recalled, spoken
 from agents.players.simple import Recital
 from arena.chance import generator
-from arena.config.experiment import Experiment
-from arena.config.schedules import Clock
-from arena.credit.assign import Credited
+from arena.credit.credited import Credited
 from arena.credit.samples import samples_of
 from arena.errors import ConfigError, StoreError
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
+from arena.learn.settings import ShownSpec
+from arena.parts.schedules import Clock
 from arena.play.contenders import BrainContender, Contender, ModelContender, chance, number, play_one
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
@@ -61,22 +60,22 @@ class _Kept:
 class Demonstrations:
     """Where a run's shown samples come from; the same ones whenever the same iteration is asked for."""
 
-    def __init__(self, experiment: Experiment, lineup: Lineup, learners: Iterable[str]) -> None:
+    def __init__(self, shown: ShownSpec | None, lineup: Lineup, learners: Iterable[str]) -> None:
         """ConfigError when a run that is to be shown has nothing for one of the learners."""
-        self.experiment, self.lineup, self.spec = experiment, lineup, experiment.learn.shown
+        self.spec, self.lineup = shown, lineup
         self._best = {learner: self._kept(learner) for learner in learners}
 
-    def samples(self, learner: str, clock: Clock) -> list[Sample]:
+    async def samples(self, learner: str, clock: Clock) -> list[Sample]:
         """What `learn.shown` has for a policy in this iteration; none where its weight is 0."""
         if self.spec is None or not self.spec.weight(clock):
             return []
         if self.spec.brains:
-            return self.by_brains(learner, clock.iteration, self.spec.brains, self.spec.matches)
-        kept, rng = self._best[learner], generator(self.experiment.seed, clock.iteration, "shown", learner)
+            return await self.by_brains(learner, clock.iteration, self.spec.brains, self.spec.matches)
+        kept, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
         drawn = [kept[i] for i in rng.permutation(len(kept))[: self.spec.matches].tolist()]
-        return self._samples(wait(self._again(drawn)))
+        return self._samples(await self._again(drawn))
 
-    def by_brains(
+    async def by_brains(
         self,
         learner: str,
         k: int,
@@ -90,9 +89,9 @@ class Demonstrations:
         `ended` hears of every match.
         """
         tables, policies = self.lineup.tables, self.lineup.policies
-        plans = demonstration_plans(self.experiment, k, learner, matches, tables, policies)
-        rng = generator(self.experiment.seed, k, "demonstrations")
-        records = wait(self._demonstrated(plans, learner, brains, against, rng, ended))
+        plans = demonstration_plans(self.lineup.seed, k, learner, matches, tables, policies)
+        rng = generator(self.lineup.seed, k, "demonstrations")
+        records = await self._demonstrated(plans, learner, brains, against, rng, ended)
         return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
 
     async def _demonstrated(
@@ -163,10 +162,8 @@ class Demonstrations:
     def _kept(self, learner: str) -> list[_Kept]:
         """The matches to draw from for a learner."""
         kept = []
-        for table, seat, row in _best_matches(self.experiment, self.lineup.tables, learner):
-            seat_specs = self.experiment.all_tables()[self.lineup.tables.index(table)].seats
-            holders = {each: holder.policy for each, holder in seat_specs.items()}
-            seats = seatings(table, holders, self.lineup.policies)
+        for table, seat, row in _best_matches(self.spec, self.lineup.tables, learner):
+            seats = seatings(table, table.holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(row["id"], row["iteration"], game.name, dict(game.options), row["seed"], seats)
             kept.append(_Kept(plan, seat, row))
@@ -178,23 +175,22 @@ class Demonstrations:
         return [replace(sample, source="shown") for sample in samples_of(credited, temperatures)]
 
 
-def check_shown(experiment: Experiment, tables: Sequence[Table]) -> None:
+def check_shown(shown: ShownSpec | None, tables: Sequence[Table], learners: Iterable[str]) -> None:
     """ConfigError when a run that is to be shown cannot be read or has nothing for one of the learners."""
-    for learner in (name for name, policy in experiment.policies.items() if policy.train):
-        _best_matches(experiment, tables, learner)
+    for learner in learners:
+        _best_matches(shown, tables, learner)
 
 
 def _best_matches(
-    experiment: Experiment, tables: Sequence[Table], learner: str
+    spec: ShownSpec | None, tables: Sequence[Table], learner: str
 ) -> list[tuple[Table, str, dict[str, Any]]]:
     """Of each of the learner's seats at each table, the matches of `learn.shown.run` that paid that seat best."""
-    spec = experiment.learn.shown
     if spec is None or spec.run is None:
         return []
     rows, best = _finished(spec.run), []
-    for table, table_spec in zip(tables, experiment.all_tables(), strict=True):
+    for table in tables:
         same = [row for row in rows if (row["game"], row["options"]) == (table.game.name, table.game.options)]
-        for seat in (seat for seat, holder in table_spec.seats.items() if holder.policy == learner):
+        for seat in (seat for seat, holder in table.holders.items() if holder == learner):
             ranked = sorted(same, key=lambda row, seat=seat: (-row["payoffs"][seat], row["id"]))  # type: ignore[misc]
             best += [(table, seat, row) for row in ranked[: ceil(spec.best * len(same))]]
     if not best:

@@ -7,7 +7,6 @@ from agents.engines.base import Engine
 from agents.player import PREFIXES
 from agents.players.servers import Endpoints
 from agents.policy import Policy
-from arena.config.experiment import Experiment
 from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
@@ -56,10 +55,3 @@ def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Po
     return {
         seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()
     }
-
-
-def endpoints_in(experiment: Experiment) -> list[str]:
-    """The models behind endpoints that hold some seat in a run, or may take one."""
-    held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
-    opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    return [name for name in dict.fromkeys([*held, *opponents]) if name.startswith(PREFIXES)]

@@ -10,11 +10,8 @@ from typing import Any, Protocol
 from agents.player import Act, Player, View
 from agents.stream import Stream
 from arena.play.branches import Branch
+from arena.play.failures import LimitReached, failure_of, reason_of, tell
 from arena.records import MatchRecord, Seating, Turn
-
-
-class LimitReached(Exception):
-    """A match used up its turns, tokens or seconds."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,18 @@ class MatchPlan:
 
 OnTurn = Callable[[MatchPlan, Turn], None]
 """Hears of a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""
+
+
+@dataclass
+class _Now:
+    """How far a match is."""
+
+    versions: dict[str, int]
+    """Of who took each seat's latest turn."""
+    seat: str = ""
+    """Whose move it is."""
+    act: str | None = None
+    """What the game was just given, and has not taken yet."""
 
 
 class _Turns:
@@ -107,22 +116,22 @@ async def play_match(
     the record holds the outcome alone, no turns and no streams. `on_turn` hears of each turn as it is taken.
     """
     started, clock = datetime.now(UTC), monotonic()
-    turns, versions, reason = _Turns(plan, on_turn) if keep_turns or on_turn else None, dict[str, int](), ""
+    turns, now = _Turns(plan, on_turn) if keep_turns or on_turn else None, _Now({})
+    reason, failure = "", None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
     try:
-        await _walk(plan, game, players, limits, clock, versions, turns)
+        await _walk(plan, game, players, limits, clock, now, turns)
         outcome = dict(game.payoffs()), dict(game.report())
-    except LimitReached as limit:
-        reason = str(limit)
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
-        reason = f"{type(error).__name__}: {error}"
-    return MatchRecord(
+        reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
+        failure = failure_of(error, game, plan.draws, now.seat, now.act)
+    record = MatchRecord(
         id=plan.id,
         iteration=plan.iteration,
         game=plan.game,
         options=plan.options,
         seed=plan.seed,
-        seats=_as_played(plan.seats, versions),
+        seats=_as_played(plan.seats, now.versions),
         status="failed" if reason else "finished",
         reason=reason,
         payoffs=outcome[0],
@@ -133,7 +142,10 @@ async def play_match(
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
         rules=getattr(game, "rules_version", 1),
+        failure=failure,
     )
+    tell(record)
+    return record
 
 
 def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
@@ -148,15 +160,15 @@ async def _walk(
     players: Mapping[str, SeatedPlayer],
     limits: Limits,
     clock: float,
-    versions: dict[str, int],
+    now: _Now,
     turns: _Turns | None,
 ) -> None:
-    """Plays; `versions` hears who took each seat's latest turn, `turns` all about it."""
+    """Plays; `now` hears how far it is, `turns` all about each turn."""
     count = tokens = 0
     blocks, named = getattr(game, "blocks", False), getattr(game, "situation", None)
     game.reset(seed=plan.seed)
     while game.agents:
-        seat = game.agent_selection
+        seat = now.seat = game.agent_selection
         if game.terminations[seat] or game.truncations[seat]:
             if all(game.terminations.values()):
                 return  # all that is left are the steps that AEC asks of the dead, which change nothing
@@ -171,11 +183,13 @@ async def _walk(
             act = await _in_time(player, view, limits.turn_seconds)
         else:
             act = await player.act(view)
+        now.act = act.action
         if blocks:
             await asyncio.to_thread(game.step, act.action)
         else:
             game.step(act.action)
-        versions[seat] = player.version
+        now.act = None
+        now.versions[seat] = player.version
         count, tokens = count + 1, tokens + act.tokens
         if turns is None:
             continue

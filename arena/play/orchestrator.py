@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from arena.errors import PlayError
+from arena.play.failures import stop_at_a_bug, with_place
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord
 
@@ -22,7 +23,8 @@ async def play_all(
 
     `done` is called with each record as it ends, failed ones included. A failed match is played again from
     the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures it is given up.
-    When more matches are given up than finish, something is broken: then `PlayError` is raised.
+    One that failed by a bug of ours is not: `BugError` ends the play at once. When more matches are given up than
+    finish, something is broken: then `PlayError` is raised.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)
@@ -42,7 +44,8 @@ async def play_all(
     if len(given_up) > len(finished):
         last = given_up[-1]
         raise PlayError(
-            f"{len(given_up)} of {len(plans)} matches failed {attempts} times each, the last time with: {last.reason}"
+            f"{len(given_up)} of {len(plans)} matches failed {attempts} times each, the last time with: "
+            f"{with_place(last)}"
         )
     return finished
 
@@ -50,11 +53,16 @@ async def play_all(
 async def _play_until_finished(
     plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None], attempts: int
 ) -> MatchRecord:
-    record = await play(plan)
-    done(record)
+    record = await _once(plan, play, done)
     for attempt in range(1, attempts):
         if record.status == "finished":
             break
-        record = await play(replace(plan, id=f"{plan.id}-r{attempt}", attempt=attempt))
-        done(record)
+        record = await _once(replace(plan, id=f"{plan.id}-r{attempt}", attempt=attempt), play, done)
+    return record
+
+
+async def _once(plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None]) -> MatchRecord:
+    record = await play(plan)
+    done(record)
+    stop_at_a_bug(record)
     return record

@@ -1,19 +1,16 @@
-"""Tables: a game with the roles at its seats, found and checked; those of an experiment, with who may sit there."""
+"""Tables: a game with the roles at its seats, found and checked."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import games
-from agents.errors import BrainError, EndpointError, RoleError
+from agents.errors import RoleError
 from agents.names import nearest
-from agents.player import PREFIXES
-from agents.players.brains import BRAINS, check_brain
-from agents.players.servers import parsed
 from agents.role import Role, load_role
-from arena.config.experiment import Experiment, GameSpec, TableSpec
 from arena.errors import ConfigError
 from arena.play.match import MatchPlan
+from arena.play.settings import GameSpec
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,10 @@ class Table:
     game: GameSpec
     roles: dict[str, Role]
     """By seat, in the game's order of seats."""
+    holders: Mapping[str, str] = field(default_factory=dict)
+    """In a run, by seat: the name of a policy or brain, as configured."""
+    share: float = 1.0
+    """Of a run's matches, relative to its other tables."""
 
     def make_game(self) -> Any:
         """A new game, not yet reset."""
@@ -60,83 +61,3 @@ def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[s
         return Table(game, {seat: load_role(roles[seat], list(role_folders)) for seat in seats})
     except RoleError as error:
         raise ConfigError(str(error)) from None
-
-
-def set_tables(experiment: Experiment) -> list[Table]:
-    """Find everything the experiment names; ConfigError with the nearest name for what there is not."""
-    folders = [experiment.roles] if experiment.roles else []
-    tables = []
-    for i, spec in enumerate(experiment.all_tables()):
-        where = f"tables[{i}]." if experiment.tables is not None else ""
-        table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=where)
-        _check_holders(experiment, spec, table, where)
-        _check_opponents(experiment, spec, table)
-        tables.append(table)
-    _check_role_names(tables)
-    return tables
-
-
-def _known(kind: str, name: str, choices: Mapping[str, Any], see: str) -> None:
-    if name not in choices:
-        raise ConfigError(f"unknown {kind} '{name}'{nearest(name, choices)} ({see})")
-
-
-def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
-    """Every seat is held by a policy or by a brain that can play there, and so can the brains it is to imitate."""
-    game = table.make_game()
-    for seat, held in spec.seats.items():
-        policy = experiment.policies.get(held.policy)
-        if policy is None:
-            _check_brain(held.policy, game, seat, f"{where}seats.{seat}.policy", experiment.policies)
-            continue
-        if policy.train:
-            _check_sampling(table.roles[seat], held.policy)
-            for brain in experiment.learn.shown.brains if experiment.learn.shown else ():
-                _check_brain(brain, game, seat, "learn.shown.brains")
-        for field in ("brains", "against") if policy.imitate else ():
-            for brain in getattr(policy.imitate, field):
-                _check_brain(brain, game, seat, f"policies.{held.policy}.imitate.{field}")
-
-
-def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:
-    """The league's brains can play wherever they may take a seat."""
-    trained = [seat for seat, held in spec.seats.items() if experiment.trained(held.policy)]
-    for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
-        if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
-            for seat in trained:
-                where = f"league.opponents[{i}].policy"
-                _check_brain(opponent.policy, table.make_game(), seat, where, experiment.policies)
-
-
-def _check_brain(spec: str, game: Any, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
-    """ConfigError for no brain, or one that cannot play; with `policies`, it may be one of those or an endpoint."""
-    try:
-        if policies is not None and spec.startswith(PREFIXES):
-            parsed(spec)
-            return
-        check_brain(spec, game, seat)
-    except EndpointError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    except BrainError as error:
-        if policies is None or spec in BRAINS or spec.partition(":")[0] in BRAINS:
-            raise ConfigError(f"{where}: {error}") from None
-        near = nearest(spec, [*policies, *BRAINS])
-        raise ConfigError(f"{where}: unknown policy '{spec}'{near} (arena list policies)") from None
-
-
-def _check_sampling(role: Role, policy: str) -> None:
-    """A trained policy must be sampled from whole: a cut tail has no gradient that would explain it."""
-    sampling = role.sampling
-    if sampling.top_p < 1 or sampling.top_k or sampling.temperature == 0:
-        raise ConfigError(
-            f"role {role.role}: policy '{policy}' is trained, so it must be sampled with top_p 1, top_k 0 and a "
-            "temperature above 0; change the role's sampling, or set the policy's `train: false`"
-        )
-
-
-def _check_role_names(tables: Sequence[Table]) -> None:
-    """Credit, ratings and the log know roles by name: one name is one role in a run."""
-    roles: dict[str, Role] = {}
-    for role in (role for table in tables for role in table.roles.values()):
-        if roles.setdefault(role.role, role) != role:
-            raise ConfigError(f"two different roles are called '{role.role}': give one of them another `role:` name")

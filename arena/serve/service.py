@@ -31,8 +31,9 @@ from agents.engines.base import Engine, Request
 from agents.player import View
 from agents.policy import Policy
 from agents.role import Role, Sampling, load_role
-from arena.config.experiment import Experiment, TableSpec
+from arena.config.experiment import Experiment
 from arena.play.match import view_of
+from arena.play.settings import TableSpec
 
 BODY_BYTES = 4 << 20
 PIECE = 16

@@ -1,5 +1,6 @@
 """Checkpoints: written beside, hashed, fsynced, renamed; valid only if every byte is as the manifest says."""
 
+import logging
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from arena.store.files import TEMPORARY, remove, safe_name, write_folder
 from arena.store.manifest import MANIFEST
 
 CHECKPOINT_VERSION = 1
+_LOG = logging.getLogger(__name__)
 _FOLDER = re.compile(r"\d{4,}")
 
 
@@ -42,6 +44,7 @@ def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint
         manifest.seal(beside, {"schema": CHECKPOINT_VERSION, "iteration": iteration})
 
     write_folder(final, whole)
+    _LOG.info("checkpoint %s is written", final)
     return Checkpoint(final, iteration)
 
 
@@ -72,6 +75,7 @@ def newest_valid(
             also(checkpoint)
             return checkpoint
         except StoreError as reason:
+            _LOG.warning("checkpoint skipped: %s", reason)
             skipped(str(reason))
     return None
 

@@ -54,6 +54,11 @@ class LineWriter:
                 os.close(self._descriptor)
                 raise
 
+    @property
+    def size(self) -> int:
+        """Bytes of all whole lines."""
+        return self._size
+
     def append(self, value: dict[str, Any]) -> None:
         """Write one line and wait until the disk has it; on failure the file is as before."""
         self.write([to_line(value)])

@@ -15,6 +15,7 @@ from arena.plain import plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
 from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check, contents
+from arena.store.failures import FailureLog
 from arena.store.files import CONFIG, TEMPORARY, explained, inside, make_folder, require_run, write_atomic
 from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
@@ -37,6 +38,7 @@ class RunFolder:
         self.log = MatchLog(path / "log")
         self.metrics = MetricsLog(path / METRICS)
         self.evaluations = MetricsLog(path / PANEL)
+        self.failures = FailureLog(path)
         self._fingerprints: Fingerprints = {}
         """Of the sealed files that the last checkpoint counts on."""
         self.tensorboard = path / "tensorboard"
@@ -121,7 +123,8 @@ class RunFolder:
         return newest
 
     def discard_after(self, iteration: int) -> list[int]:
-        """Drop logs, credit, metrics, evaluations, checkpoints of later iterations; returns the iterations dropped."""
+        """Drop what is of later iterations, checkpoints and failures included; returns the iterations dropped."""
+        self.failures.discard_after(iteration)
         dropped = set(self.log.discard_after(iteration))
         dropped |= set(checkpoints.discard_after(self.path, iteration))
         for rows, name in ((self.metrics, METRICS), (self.evaluations, PANEL)):

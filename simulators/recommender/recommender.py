@@ -98,29 +98,12 @@ class Recommender(Simulator):
         penalty: float = 0.1,
         **options: Any,
     ) -> None:
-        source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
-        choice("embedding", embedding, *EMBEDDINGS)
-        self.key = Key(source, whole_number("edition", edition, 0), embedding)
+        self.key, self.fitted = _sources(catalogue, edition, embedding, ratings, steepness)
         self.steepness = number("steepness", 4.0 if steepness is None else steepness, 0.1)
-        self.fitted: tuple[float, ...] = ()
-        if not isinstance(ratings, str):
-            raise ValueError(f"ratings must be the name of a CSV file, not {ratings!r}")
-        if ratings:
-            if steepness is not None or isinstance(source, str):
-                raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
-            genres, self.fitted = population(ratings)
-            self.key = self.key._replace(genres=genres)
         self.codes = choice("ids", ids, "numbers", "semantic") == "semantic"
         self.users = whole_number("users", users, 1, MOST_USERS)
-        least = whole_number("slate", slate, 1, 10)
         self.terse = flag("terse", terse)
-        self.limits = Limits(
-            days=whole_number("days", days, 1, 100),
-            pages=whole_number("pages", pages, 1, 100),
-            slate=least,
-            candidates=whole_number("candidates", candidates, least, 9 if self.terse else LEAST),
-            explained=not self.terse,
-        )
+        self.limits = _limits(days, pages, slate, candidates, self.terse)
         choice("person", person, *SPEECHES)
         self.person = person
         if self.terse and self.codes:
@@ -129,8 +112,9 @@ class Recommender(Simulator):
             self.seats = (RECOMMENDER, USER)
         self.shelf = shelf(self.key)
         """Items, vectors and index; shared by all matches of the process."""
-        if (ratings or isinstance(source, str)) and (text := speech.misread(self.shelf.catalogue)):
-            raise ValueError(f"{ratings or source}: users say `{text}`, which is misread: rename genres in it")
+        file = ratings or catalogue
+        if isinstance(file, str) and (text := speech.misread(self.shelf.catalogue)):
+            raise ValueError(f"{file}: users say `{text}`, which is misread: rename genres in it")
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
@@ -378,3 +362,32 @@ class Recommender(Simulator):
             lambda record: str(record.entity),
         )
         return drawn
+
+
+def _sources(
+    catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
+) -> tuple[Key, tuple[float, ...]]:
+    """Which shelf the options name, and how tastes are drawn where real ratings say so; ValueError for a bad one."""
+    source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
+    choice("embedding", embedding, *EMBEDDINGS)
+    key = Key(source, whole_number("edition", edition, 0), embedding)
+    if not isinstance(ratings, str):
+        raise ValueError(f"ratings must be the name of a CSV file, not {ratings!r}")
+    if not ratings:
+        return key, ()
+    if steepness is not None or isinstance(source, str):
+        raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
+    genres, fitted = population(ratings)
+    return key._replace(genres=genres), fitted
+
+
+def _limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
+    """The sizes of a match; ValueError for one that no match can have."""
+    least = whole_number("slate", slate, 1, 10)
+    return Limits(
+        days=whole_number("days", days, 1, 100),
+        pages=whole_number("pages", pages, 1, 100),
+        slate=least,
+        candidates=whole_number("candidates", candidates, least, 9 if terse else LEAST),
+        explained=not terse,
+    )

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from agents.scoring import StreamBatch, StreamScorer, _TokenScores, common_prefix, families, pack, score_streams
+from agents.packing import common_prefix, families
+from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
 from agents.stream import Stream
 
 VOCABULARY = 24

@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 
 import analysis
-from agents.engines.loop import wait
-from arena.config.layers import compose, recipe_layer, to_yaml
+from arena.cli.loop import wait
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import recipe_layer
 from arena.play.contenders import BrainContender, Contender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.store.manifest import digest

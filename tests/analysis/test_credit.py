@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import analysis
+from arena.cli.loop import wait
 from arena.config.kept import experiment_of
 from arena.credit.compare import compare
 from tests.arena.tiny import unbroken
@@ -32,7 +33,9 @@ def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbr
 
 def test_the_runs_own_estimator_says_again_what_it_said(log: analysis.Frames, unbroken: Path) -> None:
     experiment = experiment_of(unbroken)
-    again = compare(unbroken, experiment, [experiment.credit.estimator]).turns.set_index(["match", "turn"])
+    chosen = [experiment.credit.estimator]
+    again = wait(compare(unbroken, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations))
+    again = again.turns.set_index(["match", "turn"])
     logged = log.turns.dropna(subset=["advantage"]).set_index(["match", "turn"]).sort_index()
     for mine, theirs in (("mars", "advantage"), ("reward", "reward")):
         assert again.sort_index()[mine].tolist() == pytest.approx(logged[theirs].tolist(), rel=1e-9)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
-from agents.engines.loop import wait
 from analysis.map_plots import drawn
 from analysis.maps import StrategyMap, change_point, strategy_map, vendi
 from analysis.texts import Embedding
+from arena.cli.loop import wait
 from arena.errors import StoreError
 from arena.play.contenders import BrainContender, Contender, play_one
 from arena.play.match import Limits, MatchPlan

@@ -12,9 +12,9 @@ from agents.engines.base import Completion, Request
 from agents.players.servers import Endpoints
 from agents.policy import Policy
 from agents.weights import load_tokenizer, resolve
-from arena.config.experiment import GameSpec
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan
+from arena.play.settings import GameSpec
 from arena.play.tables import lay_table
 from arena.records import MatchRecord
 

@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 
 from agents.weights import resolve
-from arena.config.layers import compose, text_layer, to_yaml
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import text_layer
 from arena.store.run import RunFolder
 
 SHARED = """\

@@ -7,9 +7,10 @@ import pytest
 
 from agents.adapter_config import TENSORS, read_adapter
 from agents.engines.in_process import InProcessEngine
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml, with_policies
-from arena.credit.assign import Credited
+from arena.credit.credited import Credited
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
 from arena.preflight import preflight
@@ -45,16 +46,16 @@ def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> N
 
 def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:  # noqa: F811
     class Turned(Lab):
-        def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
+        async def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
             turned = [
                 Credited(c.trajectory, c.rewards, -c.advantages - 1 if c.trajectory.seat == "opener" else c.advantages)
                 for c in credited
             ]
-            return super().learn(k, turned)
+            return await super().learn(k, turned)
 
     given = two(warm, "iterations=1")
     finished(tmp_path / "plain", given)
-    Turned(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet()).run()
+    wait(wait(Turned.open(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet())).run())
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
         one, other = (kept(tmp_path / name, 1, policy) for name in ("plain", "turned"))
         assert (one == other) is equal
@@ -147,9 +148,9 @@ def test_vllm_meets_past_versions_of_adapters_only(
     given = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
     if kind == "none":
         with pytest.raises(ConfigError, match="past versions of adapters only"):
-            preflight(given, lambda what: None)
+            wait(preflight(given, lambda what: None))
     else:
-        assert preflight(given, lambda what: None).experiment.engine.kind == "vllm"
+        assert wait(preflight(given, lambda what: None)).experiment.engine.kind == "vllm"
 
 
 def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:  # noqa: F811
@@ -160,7 +161,7 @@ def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:  # 
     def begins(model: str, name: str = "shared") -> str:
         given = experiment(f"policies={{{name}: {{model: '{tmp_path}/{model}'}}}}", f"seats.opener.policy={name}",
                            f"seats.responder.policy={name}")  # fmt: skip
-        return preflight(given, lambda what: None).experiment.policies[name].model
+        return wait(preflight(given, lambda what: None)).experiment.policies[name].model
 
     assert begins("first@1:nano_responder") == str(kept_at / "nano_responder")
     assert begins("first", "nano_opener") == str(kept_at / "nano_opener")

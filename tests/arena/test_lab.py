@@ -9,10 +9,13 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from agents.engines.in_process import InProcessEngine
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
-from arena.credit.assign import Credited, assign
+from arena.config.layers import compose, to_yaml, with_policies
+from arena.config.sources import set_layer, text_layer
+from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn, trajectories
@@ -70,12 +73,12 @@ def experiment(*assignments: str) -> Experiment:
 
 
 def start(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
-    return Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet())
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
 
 
 def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
     lab = start(folder, given, watcher)
-    lab.run()
+    wait(lab.run())
     return lab
 
 
@@ -87,7 +90,7 @@ def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:
         shutil.copytree(tmp_path / "whole", folder)
         for later in range(done + 1, 4):
             shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        Lab(RunFolder.open(folder), given, Quiet()).run()
+        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
         yield folder
 
 
@@ -181,9 +184,9 @@ def test_a_lost_checkpoint_is_played_again_to_the_same_end(unbroken: tuple[Path,
     folder = tmp_path / "run"
     shutil.copytree(unbroken[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
-    lab = Lab(RunFolder.open(folder), experiment(), Quiet())
+    lab = wait(Lab.open(RunFolder.open(folder), experiment(), Quiet()))
     assert lab.done == 1 and lab.policies["shared"].version == 1
-    lab.run()
+    wait(lab.run())
     assert log(folder) == log(unbroken[0]) and kept(folder, 2) == kept(unbroken[0], 2)
     assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
@@ -192,7 +195,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(unbroken: tuple[Path, Lab,
     folder, watcher = tmp_path / "run", Quiet()
     shutil.copytree(unbroken[0], folder)
     (folder / "checkpoints" / "0002" / "state.json").write_text("{}")
-    lab = Lab(RunFolder.open(folder), experiment(), watcher)
+    lab = wait(Lab.open(RunFolder.open(folder), experiment(), watcher))
     assert lab.done == 1 and "state.json" in watcher.phases[0][1]
 
 
@@ -212,9 +215,9 @@ def test_a_run_stopped_anywhere_goes_on_as_if_never_stopped(
     folder = tmp_path / "run"
     lab = start(folder, experiment(), Quiet(lambda w, v: (w, v) == (what, value)))
     with pytest.raises(KeyboardInterrupt):
-        lab.run()
+        wait(lab.run())
     del lab
-    Lab(RunFolder.open(folder), experiment(), Quiet()).run()
+    wait(wait(Lab.open(RunFolder.open(folder), experiment(), Quiet())).run())
     assert log(folder) == log(unbroken[0])
     assert kept(folder, 1) == kept(unbroken[0], 1) and kept(folder, 2) == kept(unbroken[0], 2)
 
@@ -276,22 +279,17 @@ def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path:
     """The opener's advantages turned round change the opener's weights and not one bit of the responder's."""
 
     class Turned(Lab):
-        def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
-            return super().learn(
-                k,
-                [
-                    Credited(
-                        c.trajectory,
-                        c.rewards,
-                        -c.advantages - 1 if c.trajectory.role == "nano_opener" else c.advantages,
-                    )
-                    for c in credited
-                ],
-            )
+        async def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
+            signs = [c.trajectory.role == "nano_opener" for c in credited]
+            turned = [
+                Credited(c.trajectory, c.rewards, -c.advantages - 1 if turn else c.advantages)
+                for c, turn in zip(credited, signs, strict=True)
+            ]
+            return await super().learn(k, turned)
 
     given = with_policies(started_warm(warm, "iterations=1"), "separate")
     finished(tmp_path / "plain", given)
-    Turned(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet()).run()
+    wait(wait(Turned.open(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet())).run())
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
         one, other = (kept(tmp_path / name, 1, policy) for name in ("plain", "turned"))
         assert (one == other) is equal
@@ -331,5 +329,5 @@ def test_a_watcher_who_wants_them_hears_of_turns(tmp_path: Path) -> None:
 
     viewer, given = Viewer(), experiment("policies.shared.imitate=null", "iterations=1")
     lab = start(tmp_path / "run", given, viewer)
-    records, failures = lab.play(1)
+    records, failures = wait(lab.play(1))
     assert sorted(viewer.turns) == sorted((r.id, t.index, t.raw) for r in [*records, *failures] for t in r.turns)

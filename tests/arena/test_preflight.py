@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from agents.weights import resolve
-from arena.config.layers import compose, set_layer, text_layer
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
 from arena.preflight import preflight
 from tests.agents.families import FAMILIES
-from tests.arena.kept_run import SHARED, kept_run
+from tests.arena.kept_run import SEPARATE, SHARED, kept_run
 from tests.arena.test_lab import CONFIG
 from tests.arena.tiny import NO_IMITATION, TINY, arena, refused
 
@@ -71,7 +73,7 @@ def test_nothing_is_left_of_a_run_that_is_refused(place: Path, setting: str, say
 
 
 def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
-    found = preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda what: None)
+    found = wait(preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda what: None))
     assert isinstance(found.experiment.threads, int)
     assert set(found.roles) == {"nano_opener", "nano_responder"} and found.notes == []
 
@@ -79,7 +81,7 @@ def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
 def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
     shutil.copytree(resolve("nano"), place / "forgeable", ignore=shutil.ignore_patterns("token*", "chat_*"))
     FAMILIES["llama2"]().save_pretrained(place / "forgeable")
-    found = preflight(compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), str)
+    found = wait(preflight(compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), str))
     (note,) = found.notes
     assert note.startswith("forgeable: plain text ends a turn")
 
@@ -90,6 +92,61 @@ def test_a_resume_without_the_key_says_so_and_changes_nothing(place: Path) -> No
     told = arena("resume", run)
     assert told.code == 2 and "OPENAI_API_KEY" in told.line
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+GAIN = "{information_gain: {gold: secret, outcome: deal}}"
+
+
+@pytest.fixture
+def begun(place: Path) -> Path:
+    """A run of two policies that was interrupted."""
+    return kept_run(place / "runs" / "begun", SEPARATE, _3="nano-3")
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("evaluate={games: [{name: kuhn_pokr}]}", "did you mean 'kuhn_poker'"),
+        ("evaluate={games: [{name: negotiation}], against: [randm]}", "did you mean 'random'"),
+        ("evaluate={games: [{name: negotiation, options: {max_turns: 4}}], against: [nash]}", "evaluate.against"),
+        ("evaluate={games: [{name: negotiation}], against: [runs/begun@9]}", "keeps no weights of iteration 9"),
+        ("iterations=1", "iterations: 1, and 3 of"),
+    ],
+)
+def test_what_a_resume_may_not_do_is_refused_before_anything_changes(begun: Path, setting: str, says: str) -> None:
+    assert_refused(begun, says, "--set", setting)
+
+
+def assert_refused(run: Path, says: str, *more: str) -> None:
+    """`arena resume` refuses in one line and leaves every byte as it was."""
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    told = arena("resume", run, *more)
+    assert told.code == 2 and says in told.line, told
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("learn: {shown: {run: runs/gone}}", "learn.shown.run: there is no folder runs/gone"),
+        ("credit: {weights: {dael: 0.2}}", "credit.weights: no reward is called 'dael'"),
+        (
+            "play: {matches: 4, group: 2}\ncredit: {stages: [{information_gain: {gold: secret, outcome: deal}}]}",
+            "secret",
+        ),
+        ("engine: {kind: vllm}", "vllm"),
+    ],
+)
+def test_a_resume_is_checked_as_a_start_is(place: Path, section: str, says: str) -> None:
+    """Of a run that began elsewhere, with other packages, or by an older Arena."""
+    assert_refused(kept_run(place / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), says)
+
+
+def test_weights_that_are_gone_are_missed_before_a_resume(place: Path) -> None:
+    shutil.copytree(resolve("nano"), place / "mine")
+    run = kept_run(place / "runs" / "with_mine", SHARED.replace("{model: nano}", f"{{model: {place / 'mine'}}}"))
+    (place / "mine" / "tokenizer.json").unlink()
+    assert_refused(run, "mine")
 
 
 def test_a_reward_of_an_undeclared_game_is_missed_after_the_first_iteration(place: Path) -> None:

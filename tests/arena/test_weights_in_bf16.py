@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from agents.engines.in_process import InProcessEngine
+from arena.cli.loop import wait
 from arena.evaluate.specs import Contenders, ModelContender
 from tests.arena.test_lab import finished, log, resumed, started_warm, unbroken, warm  # noqa: F401 fixtures
 from tests.arena.tiny import refused
@@ -47,7 +48,7 @@ def test_all_that_is_served_is_held_in_bfloat16_and_met_again_so(warm: str, tmp_
         assert _dtypes(lab.engine, name) == {torch.bfloat16}, name
     row = next(iter(lab.run_folder.reader.metrics()))
     assert row["learn"]["shared"]["kl"] == 0, "what has not moved is its own reference, to the last bit"
-    (contender,) = Contenders().load(str(tmp_path / "run"))
+    (contender,) = wait(Contenders().load(str(tmp_path / "run")))
     assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
     assert {d for name in contender.engine._served for d in _dtypes(contender.engine, name)} == {torch.bfloat16}
 

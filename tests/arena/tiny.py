@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from arena.cli import app as cli
+from arena.cli import main as cli
 from arena.store.reader import RunReader
 
 ITERATIONS = 3
@@ -92,7 +92,7 @@ class Hurt:
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "arena.cli.app",
+        "arena.cli.main",
         "arena.launch",
         "arena.cli.summary",
         "deepspeed.monitor.monitor",

@@ -29,14 +29,16 @@ from agents.adapter import adapted  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
-from agents.engines.loop import wait  # noqa: E402
 from agents.policy import Bases, OnBase, load_module  # noqa: E402
+from agents.precision import Precision  # noqa: E402
+from agents.published import ModuleWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
 from agents.weights import resolve  # noqa: E402
+from arena.cli.loop import wait  # noqa: E402
 from arena.config.experiment import LearnSpec  # noqa: E402
 from arena.doctor import environment  # noqa: E402
-from arena.learn.batches import Sample  # noqa: E402
 from arena.learn.machine import fastest_precision  # noqa: E402
+from arena.learn.samples import Sample  # noqa: E402
 from arena.learn.trainer import PolicyTrainer  # noqa: E402
 
 SHARED, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
@@ -52,13 +54,16 @@ def opening() -> list[int]:
 def play(model: str, bf16: bool, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
     """Tokens sampled per second by arm and width."""
     folder = resolve(model)
-    base = Bases(bf16)(folder)
+    base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
     engines: dict[str, tuple[InProcessEngine, list[str]]] = {}
     for arm, count in ARMS.items():
-        engine, names = InProcessEngine(bf16), [f"p{i}" for i in range(max(1, count))]
+        engine, names = (
+            InProcessEngine(Precision.BF16 if bf16 else Precision.FP32),
+            [f"p{i}" for i in range(max(1, count))],
+        )
         for seed, name in enumerate(names):
             weights = OnBase(adapted(base, AdapterSpec(), seed), base, folder, model) if count else folder
-            engine.publish(name, 0, weights)
+            wait(engine.publish(name, 0, ModuleWeights(weights)))
         engines[arm] = engine, names
     found: dict[str, Any] = {}
     for width in widths:
@@ -92,7 +97,7 @@ def learn(arm: str, model: str, bf16: bool) -> dict[str, Any]:
     folder, rule = resolve(model), LearnSpec(lr=1e-5, regularisers={}, gate_tolerance=1e9)
     count = ARMS[arm]
     if count:
-        base = Bases(bf16)(folder)
+        base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
         models = [adapted(base, AdapterSpec(), seed) for seed in range(count)]
     else:
         models = [load_module(folder)]
@@ -110,7 +115,7 @@ def learn(arm: str, model: str, bf16: bool) -> dict[str, Any]:
     for _ in range(UPDATES):
         began = time.perf_counter()
         for i, trainer in enumerate(trainers):
-            trainer.update(samples[i :: len(trainers)], np.random.default_rng(0))
+            trainer.carry_out(trainer.plan(samples[i :: len(trainers)], np.random.default_rng(0)))
         seconds.append(time.perf_counter() - began)
     return {"seconds": seconds[1:], "gb": resident()["peak"], "trained": sum(_count(one) for one in models)}
 

@@ -35,8 +35,10 @@ from workload import open_lab
 
 from agents.engines.base import Completion, Request
 from agents.weights import DEFAULT, resolve
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, recipe_layer, set_layer
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import environment
 from arena.lab import Lab
 
@@ -94,7 +96,7 @@ def measure(seed: int, tokens: int, rounds: int, settings: Sequence[str]) -> dic
     pairs: dict[str, dict[str, Any]] = {}
     with open_lab(experiment) as lab:
         fixed = FixedLength(lab, tokens)
-        lab.iterate(1)  # unmeasured: kernels are chosen and memory is taken
+        wait(lab.iterate(1))  # unmeasured: kernels are chosen and memory is taken
         prompt = fixed.prompts[0]
         for name in settings:
             pairs[name] = {"arena": [], "trl": []}
@@ -103,7 +105,7 @@ def measure(seed: int, tokens: int, rounds: int, settings: Sequence[str]) -> dic
                 peer.ask()  # unmeasured likewise
                 for _ in range(rounds):
                     watch = Stopwatch()
-                    row = lab.iterate(lab.done + 1)
+                    row = wait(lab.iterate(lab.done + 1))
                     pairs[name]["arena"].append(watch.read() | {"parts": row["seconds"]})
                     pairs[name]["trl"].append(peer.ask())
         lengths = fixed.take()

@@ -40,8 +40,10 @@ from agents.engines.base import Completion, Request
 from agents.players.model import spoken
 from agents.stream import Stream
 from agents.weights import DEFAULT, resolve
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, recipe_layer, set_layer
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import environment
 from arena.lab import Lab
 
@@ -89,7 +91,7 @@ def openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
 
     generate, lab.engine.generate = lab.engine.generate, walks  # type: ignore[method-assign]
     try:
-        lab.play(k)
+        wait(lab.play(k))
     finally:
         lab.engine.generate = generate  # type: ignore[method-assign]
     return asked[:count]
@@ -181,7 +183,7 @@ def agreement(lab: Lab, peer: Neighbour, tokens: int) -> dict[str, Any]:
         streams.append(Stream())
         streams[-1].observe(ids)
         streams[-1].wrote(tuple(said), tuple(logprobs), 0)
-    by_us = lab.engine.score(POLICY, streams, [1.0] * len(streams))
+    by_us = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
     found["sampled by vLLM"] = _gap(theirs["logprobs"], by_us)
     return found
 

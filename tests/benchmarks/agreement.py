@@ -25,9 +25,11 @@ from workload import experiment_for, open_lab  # noqa: E402
 
 from agents.engines.base import Completion, Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
-from agents.engines.loop import wait  # noqa: E402
+from agents.published import ModuleWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
-from arena.config.layers import compose, set_layer, text_layer, to_yaml  # noqa: E402
+from arena.cli.loop import wait  # noqa: E402
+from arena.config.layers import compose, to_yaml  # noqa: E402
+from arena.config.sources import set_layer, text_layer  # noqa: E402
 from arena.credit.samples import samples_of  # noqa: E402
 from arena.doctor import environment  # noqa: E402
 from arena.lab import Lab  # noqa: E402
@@ -39,7 +41,7 @@ TURNS, GREEDY, REPLY = 1000, 100, 16
 
 def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     """Gaps over the turns of one play, and over greedy replies."""
-    credited = lab.credit(1, lab.play(1).records).credited
+    credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
     samples = samples_of(credited, lab.parts.temperatures)
     trainer = lab.trainers["shared"]
     said = trainer.look([s.stream for s in samples], [s.temperature for s in samples])
@@ -47,8 +49,8 @@ def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
     asked = contexts([s.stream for s in samples])[:greedy]
-    here = InProcessEngine(lab.experiment.bf16)
-    here.publish("shared", 0, lab.policies["shared"].weights)
+    here = InProcessEngine(lab.experiment.settled_precision)
+    wait(here.publish("shared", 0, ModuleWeights(lab.trainers["shared"].model)))
     theirs, ours = wait(lab.engine.generate(asked)), wait(here.generate(asked))
     ties = [
         tie for ask, *pair in zip(asked, theirs, ours, strict=True) if (tie := parting(lab, ask, *pair)) is not None
@@ -105,7 +107,7 @@ def main() -> None:
             try:
                 result["arms"][arm] = measured(lab, turns, greedy)
             finally:
-                lab.close()
+                wait(lab.close())
         print(arm, json.dumps(result["arms"][arm]), flush=True)
     if not quick:
         (HERE / "results" / "agreement.json").write_text(json.dumps(result, indent=1) + "\n")

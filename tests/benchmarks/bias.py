@@ -21,7 +21,7 @@ import numpy as np
 
 from agents.player import Message
 from agents.stream import Stream
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.credit.batch import Floats, TurnBatch
 from arena.doctor import environment
 from arena.records import Trajectory, Turn

@@ -30,11 +30,12 @@ from matplotlib.figure import Figure
 
 from agents.role import BUILT_IN
 from analysis.panels import colours, curve, fit, legend, points, sheet, written
-from arena.config.experiment import GameSpec
+from arena.cli.loop import wait
 from arena.doctor import environment
 from arena.evaluate.evaluation import play
 from arena.evaluate.specs import Contenders
 from arena.plain import plain
+from arena.play.settings import GameSpec
 from arena.statistics import COUNT, SHARE, Bounds, Interval, mean_ci, paired_ci, rate_ci
 from simulators.clinic import Clinic
 
@@ -123,10 +124,11 @@ def meet(options: Mapping[str, Any], patients: int, temperature: float = 1.0, **
     """Means over the first so many test patients, for those who sit at these seats; models take the nano roles."""
     with tempfile.TemporaryDirectory() as roles:
         table = {
-            seat: Contenders(role=_role(seat, temperature, Path(roles))).load(who)[0] for seat, who in seats.items()
+            seat: wait(Contenders(role=_role(seat, temperature, Path(roles))).load(who))[0]
+            for seat, who in seats.items()
         }
         game = GameSpec(name="clinic", options={**options, "split": "test"})
-        (matches,), _ = play([table], game, patients, EVALUATION)
+        (matches,), _ = wait(play([table], game, patients, EVALUATION))
     reports = [match.report for match in matches if match]
     return {name: float(np.mean([report[name] for report in reports])) for name in FIGURES if name in reports[0]}
 

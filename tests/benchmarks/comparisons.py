@@ -13,10 +13,10 @@ from workload import Played, play
 
 import agents.scoring
 from agents.engines.base import Request
-from agents.engines.loop import wait
 from agents.scoring import pack
+from arena.cli.loop import wait
 from arena.lab import Lab
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _decode_arm(lab: Lab, policy: str, size: Size, shared: int, new: int, rng: n
     ]
 
     def work() -> None:
-        lab.publish()  # drops what earlier rounds left in the caches
+        wait(lab.publish())  # drops what earlier rounds left in the caches
         wait(lab.engine.generate(requests))
 
     return work
@@ -115,7 +115,7 @@ def training(lab: Lab, bare: BareTraining, samples: list[Sample], rounds: int) -
     streams, heat, budget = [s.stream for s in samples], [s.temperature for s in samples], trainer.rule.token_budget
 
     def ours() -> None:
-        trainer.update(samples, np.random.default_rng(0))
+        trainer.carry_out(trainer.plan(samples, np.random.default_rng(0)))
 
     def ours_unshared() -> None:
         with unshared:
@@ -129,7 +129,7 @@ def training(lab: Lab, bare: BareTraining, samples: list[Sample], rounds: int) -
     arms |= {name: lambda parts=parts: bare.step(samples, parts) for name, parts in rows.items()}
     few = samples[:2]
     bare.step(few, [[0], [1]][: len(few)])
-    trainer.update(few, np.random.default_rng(0))
+    trainer.carry_out(trainer.plan(few, np.random.default_rng(0)))
     seconds = take_turns(arms, rounds)
     tokens = sum(len(stream.ids) for stream in streams)
     what = {

@@ -27,16 +27,19 @@ from agents.player import Message
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
-from arena.config.experiment import CreditSpec, LearnSpec
-from arena.config.kinds import parts_of
-from arena.config.schedules import Clock
-from arena.credit.assign import Credited, assign
+from arena.config.experiment import LearnSpec
+from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
+from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import samples_of
+from arena.credit.settings import CreditSpec
 from arena.doctor import environment
-from arena.learn.batches import Sample, token_batch
+from arena.learn.batches import token_batch
 from arena.learn.losses import policy_gradient
+from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
+from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 
 RESULTS = Path(__file__).parent / "results"
@@ -80,7 +83,7 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
     """Seconds of credit with selection, by estimator, against the seconds of learning from the same trajectories."""
     model = load_model(resolve("nano"))
     found = played(count, turns, model.config.vocab_size)
-    needs_no_model = [n for n, f in parts_of("estimator").items() if not getattr(f, "needs", ())]
+    needs_no_model = [n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())]
     given = {name: CreditSpec(estimator=name, select=SELECT) for name in needs_no_model if _bare(name)}
 
     def credit(spec: CreditSpec) -> list[Credited]:
@@ -92,7 +95,7 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
     sampling = take_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
     samples = samples_of(credited, heat)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=0.0, regularisers={}, gate_tolerance=1e9, token_budget=8192))
-    learning, _ = seconds_of(lambda: trainer.update(samples, np.random.default_rng(SEED)))
+    learning, _ = seconds_of(lambda: trainer.carry_out(trainer.plan(samples, np.random.default_rng(SEED))))
     middle = {name: median(each) for name, each in seconds.items()}
     return {
         "what": f"{count} trajectories of {turns} turns, {sum(len(s.advantages) for s in samples)} sampled tokens; "

@@ -28,11 +28,13 @@ from agents.adapter import adapted  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
-from agents.engines.loop import wait  # noqa: E402
 from agents.engines.spec import EngineSpec  # noqa: E402
 from agents.engines.vllm import VLLMEngine  # noqa: E402
-from agents.policy import Bases, OnBase, load_module  # noqa: E402
+from agents.policy import Bases, load_module  # noqa: E402
+from agents.precision import Precision  # noqa: E402
+from agents.published import ModuleWeights, on_base  # noqa: E402
 from agents.weights import resolve  # noqa: E402
+from arena.cli.loop import wait  # noqa: E402
 from arena.doctor import environment  # noqa: E402
 from arena.learn.machine import fastest_precision  # noqa: E402
 
@@ -73,12 +75,15 @@ def main() -> None:
     bf16, folder = not quick and fastest_precision() == "bf16", resolve(model)
     module = load_module(folder)
     spec = EngineSpec(kind="vllm", max_batch=256, cache_mb=2048, max_model_len=512)
-    vllm, here = VLLMEngine(spec, bf16), InProcessEngine(bf16)
+    vllm, here = (
+        VLLMEngine(spec, Precision.BF16 if bf16 else Precision.FP32),
+        InProcessEngine(Precision.BF16 if bf16 else Precision.FP32),
+    )
     wait(vllm.open())
     started = time.perf_counter()
-    vllm.publish("p", 0, module)
+    wait(vllm.publish("p", 0, ModuleWeights(module)))
     result: dict[str, Any] = {"model": model, "bf16": bf16, "start_seconds": time.perf_counter() - started}
-    here.publish("p", 0, module)
+    wait(here.publish("p", 0, ModuleWeights(module)))
     llm = vllm._servers["trained p"].llm
     number = 0
 
@@ -131,7 +136,7 @@ def main() -> None:
     whole, copies = [], []
     for version in range(1, rounds + 1):
         began = time.perf_counter()
-        vllm.publish("p", version, module)
+        wait(vllm.publish("p", version, ModuleWeights(module)))
         whole.append(time.perf_counter() - began)
         with tempfile.TemporaryDirectory(dir=vllm._scratch) as place:
             source = Path(place) / "bytes"
@@ -139,13 +144,13 @@ def main() -> None:
             began = time.perf_counter()
             shutil.copyfile(source, Path(place) / "copy")
             copies.append(time.perf_counter() - began)
-    base = Bases(bf16)(folder)
+    base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
     small = adapted(base, AdapterSpec(), 0)
-    vllm.publish("a", 0, OnBase(small, base, folder, model))
+    wait(vllm.publish("a", 0, on_base(small, base, folder, model)))
     adapters = []
     for version in range(1, rounds + 1):
         began = time.perf_counter()
-        vllm.publish("a", version, OnBase(small, base, folder, model))
+        wait(vllm.publish("a", version, on_base(small, base, folder, model)))
         adapters.append(time.perf_counter() - began)
     result["publish"] = {
         "bytes": size, "whole seconds": whole, "copying the bytes once, seconds": copies, "adapter seconds": adapters,

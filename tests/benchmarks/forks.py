@@ -23,6 +23,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 import analysis  # noqa: E402
 from analysis.panels import colours, fit, legend, points, sheet, written  # noqa: E402
+from arena.cli.loop import wait  # noqa: E402
 from arena.statistics import ANY, Interval, mean_ci  # noqa: E402
 
 RESULTS = HERE / "results"
@@ -61,7 +62,7 @@ def measured(run: Path) -> list[dict[str, Any]]:
 
     loader, rows = Contenders(), []
     for match, credit in accepted(run):
-        forked = fork(run, match, TURN, act=ACT, n=FORKS, loader=loader)
+        forked = wait(fork(run, match, TURN, act=ACT, n=FORKS, loader=loader))
         rows.append({
             "match": match, "credit": credit,
             "accepted": {seat: forked.logged[f"payoff {seat}"] for seat in SEATS},

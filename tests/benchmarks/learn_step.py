@@ -24,6 +24,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from agents.precision import Precision
+from agents.published import ModuleWeights
+from arena.cli.loop import wait
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 WORKLOADS = {
@@ -67,7 +71,7 @@ def samples_for(workload: str) -> list[Any]:
     """The same streams as what a trainer learns from."""
     import numpy as np
 
-    from arena.learn.batches import Sample
+    from arena.learn.samples import Sample
 
     rng, found = np.random.default_rng(1), []
     for stream in streams_for(workload):
@@ -85,26 +89,22 @@ def ours() -> Callable[[str], None]:
     import torch
 
     from agents.engines.in_process import InProcessEngine
-
-    try:
-        from agents.half import half
-    except ImportError:  # a checkout from before
-        half = None
+    from agents.half import half
     from agents.weights import DEFAULT, load_model, resolve
     from arena.config.experiment import LearnSpec
     from arena.learn.trainer import PolicyTrainer
 
-    engine = InProcessEngine(bf16=True)
+    engine = InProcessEngine(Precision.BF16)
     reference = load_model(resolve(DEFAULT)).requires_grad_(False)
-    engine.publish("reference", 0, half(reference) if half else reference)
+    wait(engine.publish("reference", 0, ModuleWeights(half(reference))))
     rule = LearnSpec(lr=0.0, token_budget=TOKEN_BUDGET, gate_tolerance=1e9)
     trainer = PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True)
 
     def step(workload: str) -> None:
         samples = samples_for(workload)
-        scored = engine.score("reference", [s.stream for s in samples], [1.0] * len(samples))
+        scored = wait(engine.score("reference", [s.stream for s in samples], [1.0] * len(samples)))
         samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
-        trainer.update(samples, np.random.default_rng(0))
+        trainer.carry_out(trainer.plan(samples, np.random.default_rng(0)))
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     return step
@@ -153,11 +153,12 @@ class Child:
 
     def __init__(self, arm: str, checkout: Path | None = None, **environment: str) -> None:
         root = checkout or HERE.parent.parent
-        path = os.pathsep.join([str(root), str(HERE)])
+        here = root / HERE.relative_to(HERE.parent.parent)  # with the older checkout's own calls
+        path = os.pathsep.join([str(root), str(here)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2", **environment}
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
+            [sys.executable, str(here / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._answer()
@@ -222,7 +223,7 @@ def cold(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
 def _compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     ratios = {}
     for ours in (name for name in rounds if name.startswith("ours")):
-        for peer in (name for name in rounds if name.startswith("bare")):
+        for peer in (name for name in rounds if name.startswith("bare") or (ours, name) == ("ours", "ours, before")):
             each = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
             ratios[f"{ours} / {peer}"] = {"rounds": each, "median": median(each)}
     medians = {

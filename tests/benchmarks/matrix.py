@@ -10,9 +10,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from arena.cli.show_evaluate import titled
-from arena.config.experiment import GameSpec
 from arena.evaluate.matrix import Cell
 from arena.evaluate.matrix_plot import drawn
+from arena.play.settings import GameSpec
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -19,6 +19,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from arena.cli.loop import wait
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 TARGET_GB = 4.0
@@ -54,7 +56,7 @@ def tensors(lab: Any) -> dict[str, float]:
         for parameter in trainer.model.parameters():
             count("weights, float32", parameter)
             count("gradients", parameter.grad)
-            for moment in trainer.engine.optimizer.state.get(parameter, {}).values():
+            for moment in trainer.optimiser.engine.optimizer.state.get(parameter, {}).values():
                 count("moments of AdamW, float32", moment)
     for name, served in lab.engine._served.items():
         kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
@@ -76,7 +78,8 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
     from workload import experiment_for, open_lab
 
     from agents.weights import DEFAULT
-    from arena.config.layers import compose, set_layer, text_layer, to_yaml
+    from arena.config.layers import compose, to_yaml
+    from arena.config.sources import set_layer, text_layer
 
     start = resident()["now"]
     experiment = experiment_for(DEFAULT, False)
@@ -102,7 +105,7 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
             around(name)
         for k in range(1, iterations + 1):
             peaks.clear()
-            row = lab.iterate(k)
+            row = wait(lab.iterate(k))
             rows.append({"iteration": k, "tokens": row["tokens"], "peak": dict(peaks), "after": resident()["now"]})
         found |= {"iterations": rows, "tensors after the last": tensors(lab), "peak": _peak(found["loaded"], rows)}
     return found

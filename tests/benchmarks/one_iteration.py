@@ -13,6 +13,7 @@ import torch
 from timing import Clock, seconds_of
 from workload import experiment_for, open_lab
 
+from arena.cli.loop import wait
 from arena.lab import Lab
 
 WHAT = (
@@ -31,7 +32,7 @@ def put_timers(lab: Lab, clock: Clock) -> None:
     clock.put_around(lab.engine, "_forward", "play_forward")
     for trainer in lab.trainers.values():
         for call in ("forward", "backward", "step"):
-            clock.put_around(trainer.engine, call, call)
+            clock.put_around(trainer.optimiser.engine, call, call)
 
 
 def shares(seconds: dict[str, float]) -> dict[str, float]:
@@ -71,10 +72,10 @@ def main() -> None:
     memory: dict[str, dict[str, float]] = {}
     with open_lab(experiment) as lab:
         memory["loaded"] = peak_memory()
-        warm_up, _ = seconds_of(lab.imitate)
+        warm_up, _ = seconds_of(lambda: wait(lab.imitate()))
         put_timers(lab, clock)
         for k in range(1, experiment.iterations + 1):
-            row = lab.iterate(k)
+            row = wait(lab.iterate(k))
             seconds = clock.take()
             counts = {name: row[name] for name in ("matches", "turns", "tokens", "valid_rate")}
             checkpoint = k % experiment.checkpoint.every == 0

@@ -7,7 +7,7 @@ from transformers import GenerationConfig
 from workload import DecodeBatch
 
 from arena.config.experiment import LearnSpec
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
 
 
 class BareGenerate:

@@ -31,10 +31,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.panels import colours, curve, fit, legend, points, sheet, written
-from arena.config.experiment import GameSpec
+from arena.cli.loop import wait
 from arena.doctor import environment
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.specs import Contenders, kept
+from arena.play.settings import GameSpec
 from arena.statistics import ANY, COUNT, SHARE, Bounds, Interval, mean_ci, paired_ci
 from arena.store.reader import RunReader
 
@@ -88,12 +89,12 @@ def warm(seed: int, folder: Path, questions: int) -> Warm:
 
 def accuracy(contender: str, questions: int) -> dict[str, dict[str, float]]:
     """The share of right answers by split and level, on the same questions for everybody."""
-    (who,) = Contenders("nano_solver").load(contender)
+    (who,) = wait(Contenders("nano_solver").load(contender))
     found: dict[str, dict[str, float]] = {}
     for split, (family, terms) in product(SPLITS, LEVELS):
         task = {family: {"min_terms": terms, "max_terms": terms, "min_digits": 1, "max_digits": 1}}
         game = GameSpec(name="reasoning", options={"task": task, "split": split})
-        (result,) = evaluate(who, [], game, questions, seed=0)
+        (result,) = wait(evaluate(who, [], game, questions, seed=0))
         found.setdefault(split, {})[f"{family} {terms}"] = result.mean("score").estimate
     return found
 

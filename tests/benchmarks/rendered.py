@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 from agents.player import Act, View
-from arena.config.experiment import GameSpec
+from agents.precision import Precision
+from arena.cli.loop import wait
 from arena.doctor import environment
 from arena.evaluate import specs
 from arena.evaluate.evaluation import LIMITS, make_game
@@ -32,6 +33,7 @@ from arena.plain import plain
 from arena.play.contenders import BrainContender, Contender
 from arena.play.match import MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
+from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import SHARE, mean_ci, rate_ci
 from simulators.clinic.signs import SYMPTOMS
@@ -87,8 +89,8 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
     """The dialogues, and the seconds of CPU time that they took."""
     study = STUDIES[name]
     spec = GameSpec(name=name, options={**study["options"], "person": "render", "persona": "mixed"})
-    (voice,) = specs.Contenders(study["role"]).load(MODEL)
-    voice.engine.bf16 = True  # type: ignore[attr-defined]  # a model's, which has an engine
+    (voice,) = wait(specs.Contenders(study["role"]).load(MODEL))
+    voice.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
     others = [BrainContender(brain) for brain in study["others"]]
     seats = make_game(spec).possible_agents
     found: dict[int, Dialogue] = {}

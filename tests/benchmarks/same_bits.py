@@ -1,4 +1,4 @@
-"""Does a change of the code change what a run does? Six small runs, their match logs and weights as hashes.
+"""Does a change of the code change what a run does? Ten small runs, one of SmolLM2: their logs and weights as hashes.
 
     python tests/benchmarks/same_bits.py                     # this checkout: the hashes alone
     python tests/benchmarks/same_bits.py --before CHECKOUT   # another one's beside them; and its runs, resumed here
@@ -37,6 +37,7 @@ TWO_TABLES = """tables=[
    seats: {first: {role: nano_kuhn, policy: shared}, second: {role: nano_kuhn, policy: shared}}, share: 3},
   {game: {name: tic_tac_toe, options: {illegal: end, talk: false}},
    seats: {first: {role: nano_tic_tac_toe, policy: shared}, second: {role: nano_tic_tac_toe, policy: shared}}}]"""
+SMOLLM2 = ["iterations=2", "precision=bf16", "threads=1", "evaluate=null", "credit={select: [], estimator: mars}"]
 RUNS: dict[str, tuple[str, list[str]]] = {
     "shared": ("kuhn_poker-nano", []),
     "separate": ("negotiation-nano", ["--policies", "separate"]),
@@ -44,6 +45,9 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "critic": ("negotiation-nano", ["--set", "credit={estimator: gae_turn, critic: value_head}"]),
     "replay": ("kuhn_poker-nano", ["--set", "play.group=4", "--set", "learn.replay=self_imitation"]),
     "two tables": ("kuhn_poker-nano", ["--set", TWO_TABLES]),
+    "branches": ("negotiation-nano", ["--set", "play.branch=1", "--set", "learn.regularisers={entropy_band: {}}"]),
+    "ZeRO": ("negotiation-nano", ["--set", "learn.zero_stage=1", "--set", "learn.epochs=2"]),
+    "SmolLM2": ("negotiation", [part for setting in SMOLLM2 for part in ("--set", setting)]),
 }
 """By name: a recipe, and what is changed in it."""
 

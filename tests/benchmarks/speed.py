@@ -22,6 +22,7 @@ from peers import BareGenerate, BareTraining
 from workload import device_of, experiment_for, open_lab, play, samples_from
 
 from agents.weights import DEFAULT, load_model
+from arena.cli.loop import wait
 from arena.doctor import environment
 
 HERE = Path(__file__).parent
@@ -47,8 +48,9 @@ def in_process(model: str, quick: bool) -> dict[str, Any]:
     """Figures 2 and 3: one lab, and beside it a peer with weights of its own."""
     size, experiment = size_for(quick), experiment_for(model, quick)
     with open_lab(experiment) as lab:
-        lab.imitate()
-        device, folder, bf16 = device_of(lab), next(iter(lab.policies.values())).source, lab.experiment.bf16
+        wait(lab.imitate())
+        device, folder = device_of(lab), next(iter(lab.policies.values())).source
+        bf16 = lab.experiment.settled_precision.bf16_products
         peer = load_model(folder).to(device)
         bare = {"bare, autocast" if bf16 else "bare": BareGenerate(peer, autocast=bf16)}
         if bf16:
@@ -59,7 +61,7 @@ def in_process(model: str, quick: bool) -> dict[str, Any]:
         played_figures, played = playing(lab, bare, size.rounds)
         found = {"play": played_figures, "decode": decoding(lab, bare, size)}
         samples = samples_from(lab, size.rounds, played)
-        bare_training = BareTraining(peer, lab.experiment.learn, lab.policies.bf16)
+        bare_training = BareTraining(peer, lab.experiment.learn, lab.policies.precision.bf16_products)
         precision = lab.experiment.precision
         found["train"] = training(lab, bare_training, samples, size.rounds)
     threads = torch.get_num_threads()

@@ -27,7 +27,10 @@ SHORT = (
     *("--version", "--help", "run selfplay --help", "eval --help"),
     *("list games", "list roles", "list policies", "list estimators", "list losses", "list recipes", "models"),
 )
-RUN = "run selfplay --game negotiation --set policies.shared.imitate=null --set play.matches=2 --iterations 1"
+RUN = (
+    "run selfplay --game negotiation --set policies.shared.imitate=null --set play.matches=8 --set evaluate=null "
+    "--iterations 1"
+)
 Spent = dict[str, float]
 
 

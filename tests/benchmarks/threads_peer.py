@@ -21,8 +21,9 @@ from workload import experiment_for, open_lab
 from agents.engines.base import Completion, Request
 from agents.stream import Stream
 from agents.weights import DEFAULT
+from arena.cli.loop import wait
 from arena.lab import Lab
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
 
 POLICY = "shared"
 CONTEXT = 64
@@ -37,7 +38,7 @@ def decode(lab: Lab, rows: int, tokens: int) -> tuple[list[Request], list[Comple
         Request(POLICY, tuple(row), f"threads/{i}", tokens, 1.0, 1.0, 0, frozenset(), (i,))
         for i, row in enumerate(ids.tolist())
     ]
-    lab.publish()
+    wait(lab.publish())
     watch = Stopwatch()
     completions = asyncio.run(lab.engine.generate(requests))
     return requests, completions, watch.read()
@@ -67,7 +68,7 @@ def once(lab: Lab, tokens: int) -> dict[str, Any]:
         found[f"decode, batch {rows}, tokens/s"] = rows * tokens / spent["seconds"]
     samples = samples_of(requests, completions)
     watch = Stopwatch()
-    lab.trainers[POLICY].update(samples, np.random.default_rng(0))
+    lab.trainers[POLICY].carry_out(lab.trainers[POLICY].plan(samples, np.random.default_rng(0)))
     return found | {"training step, s": watch.read()["seconds"]}
 
 

@@ -37,7 +37,9 @@ import games
 from agents.player import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
-from arena.config.layers import compose, recipe_layer, set_layer
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import environment
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
@@ -222,11 +224,11 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
     rows = []
     with open_lab(experiment) as lab:
-        lab.imitate()
+        wait(lab.imitate())
         for k in range(1, 2 if quick or "Smol" in name else 3):
-            lab.publish()
+            wait(lab.publish())
             before, started = lab.engine.figures()["seconds"], time.perf_counter()
-            records = lab.play(k).records
+            records = wait(lab.play(k)).records
             seconds, model = time.perf_counter() - started, lab.engine.figures()["seconds"] - before
             turns = [turn for record in records for turn in record.turns]
             counts = {"dialogues": len(records), "turns": len(turns), "valid": sum(turn.valid for turn in turns)}

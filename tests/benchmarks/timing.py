@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from inspect import iscoroutinefunction
 from statistics import median
 from typing import Any
 
@@ -57,7 +58,12 @@ class Clock:
             with self.running(label):
                 return original(*args, **kwargs)
 
-        setattr(owner, method, timed)
+        @wraps(original)
+        async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
+            with self.running(label):
+                return await original(*args, **kwargs)
+
+        setattr(owner, method, timed_coroutine if iscoroutinefunction(original) else timed)
 
     @contextmanager
     def running(self, label: str) -> Iterator[None]:

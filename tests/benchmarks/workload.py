@@ -10,13 +10,15 @@ import torch
 from timing import seconds_of
 
 from agents.engines.base import Completion, Request
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, recipe_layer, set_layer, to_yaml
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import recipe_layer, set_layer
 from arena.credit.samples import samples_of
 from arena.doctor import environment
 from arena.lab import Lab
-from arena.learn.batches import Sample
-from arena.learn.machine import fitted
+from arena.learn.samples import Sample
+from arena.preflight import fitted
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 
@@ -57,7 +59,7 @@ def open_lab(experiment: Experiment) -> Iterator[Lab]:
     with TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), environment())
         with run.lock():
-            lab = Lab(run, experiment, Nobody())
+            lab = wait(Lab.open(run, experiment, Nobody()))
             yield lab
             run.log.close()
 
@@ -96,7 +98,7 @@ class Played:
 
 def play(lab: Lab, k: int) -> Played:
     """The matches of iteration k: real orchestrator, real log, caches as cold as after an update."""
-    lab.publish()
+    wait(lab.publish())
     batches: list[DecodeBatch] = []
     decode = lab.engine._decode
 
@@ -107,7 +109,7 @@ def play(lab: Lab, k: int) -> Played:
 
     lab.engine._decode = noted  # type: ignore[method-assign]
     try:
-        seconds, records = seconds_of(lambda: lab.play(k).records)
+        seconds, records = seconds_of(lambda: wait(lab.play(k)).records)
     finally:
         lab.engine._decode = decode  # type: ignore[method-assign]
     return Played(seconds, records, batches)
@@ -115,7 +117,7 @@ def play(lab: Lab, k: int) -> Played:
 
 def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
     """What the trainer would learn from these matches, the KL to the reference left out."""
-    return samples_of(lab.credit(k, played.records).credited, lab.parts.temperatures)
+    return samples_of(wait(lab.credit(k, played.records)).credited, lab.parts.temperatures)
 
 
 def device_of(lab: Lab) -> torch.device:

@@ -13,22 +13,20 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from arena.config.experiment import CreditSpec
-from arena.config.parts import gives, needs
-from arena.config.spec import Positive
 from arena.credit.critics.base import Critic, CriticContext
-from arena.credit.critics.linear import Linear
 from arena.credit.estimators.gae import discounts
+from arena.parts.chosen import Chosen, Kind, gives, needs
+from arena.parts.spec import Positive
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
 
 
-def critic_for(rule: CreditSpec, **known: Any) -> Critic | None:
-    """The critic of a rule, knowing nothing yet, or None; `known` are the `CriticContext` but for the discounts."""
-    if rule.critic is None:
+def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
+    """The critic of an estimator, knowing nothing yet, or None; `known` is the `CriticContext` but for discounts."""
+    if chosen is None:
         return None
-    critic: Critic = rule.critic(CriticContext(discounts(rule.estimator), **known))
+    critic: Critic = chosen(CriticContext(discounts(estimator), **known))
     return critic
 
 
@@ -46,6 +44,8 @@ def linear(
     next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount. In
     the first iteration all values are 0. It keeps Σ φφᵀ and Σ φR only, so the match log alone gives it again.
     """
+    from arena.credit.critics.linear import Linear
+
     return Linear(context, features, ridge, decay)
 
 
@@ -108,3 +108,9 @@ def archer(
 
 
 CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer)}
+CRITIC = Kind("critic", CRITICS)
+
+
+def given_by_critics() -> dict[str, frozenset[str]]:
+    """By critic, the values that it gives."""
+    return {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from arena.credit.assign import Credited
+from agents.computing import compute
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.critics.linear import per_trajectory
 from arena.credit.critics.speaking import Context, contexts, spoken
 from arena.credit.critics.words import replies, states, texts
@@ -129,8 +130,11 @@ class Archer:
         """Iterations learned from so far."""
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
-    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
+    async def look(self, trajectories: Sequence[Trajectory]) -> Measures:
         """The lower of the two Vs of each turn's state, and of the two Qs of its reply; 0 while warming up."""
+        return await compute(self._foreseen, trajectories)
+
+    def _foreseen(self, trajectories: Sequence[Trajectory]) -> Measures:
         seen, said = self._features(trajectories)
         v, q = torch.zeros(len(seen)), torch.zeros(len(seen))
         if self.fits >= self.settings.warmup:
@@ -141,13 +145,16 @@ class Archer:
             "action_values": per_trajectory(trajectories, q.numpy()),
         }
 
-    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         """Take these turns into the replay and learn from it; the figures are means over the steps."""
-        newest = self._turns(credited)
+        newest = await compute(self._turns, credited)
         if not len(newest):
             return {}
         self.buffer.add(newest, self.settings.replay)
-        own = self._spoken_at(len(newest), rng)
+        own = await self._spoken_at(len(newest), rng)
+        return await compute(self._learned, own, rng)
+
+    def _learned(self, own: tuple[torch.Tensor, torch.Tensor], rng: np.random.Generator) -> dict[str, float]:
         tried = [self._step(*drawn, own) for drawn in self._draws(len(own[0]), rng)]
         losses = [losses for losses in tried if losses]
         require_finite(self.networks.parameters(), "critic archer", "its weights are not finite", self._advice)
@@ -206,14 +213,14 @@ class Archer:
         earned = torch.from_numpy(rewards).float()
         return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
-    def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    async def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """States with what the policy of this iteration says there: its own turns, and replayed ones asked anew."""
         seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
         older = len(self.buffer) - newest
         if not self.settings.fresh or not older:
             return seen, said
         rows = rng.integers(older, size=self.settings.fresh)
-        anew = spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
+        anew = await spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
         fresh = torch.from_numpy(texts(anew, self.settings.features, _GRAMS)).half()
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.config.experiment import Nonfinite
-from arena.credit.assign import Credited
+from arena.credit.credited import Credited
 from arena.credit.estimators.gae import Discounts
+from arena.learn.divergence import Nonfinite
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ Measures = dict[str, list[NDArray[np.float32]]]
 class Critic(Protocol):
     """Foresees what turns or tokens are worth."""
 
-    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
+    async def look(self, trajectories: Sequence[Trajectory]) -> Measures:
         """What it says of each trajectory, by the names that it gives; see `arena.credit.measures`."""
 
-    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         """Learn what these turns led to; figures worth watching, such as the `explained` share of returns' variance."""
 
     def save(self, folder: Path) -> None:

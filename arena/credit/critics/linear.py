@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.credit.assign import Credited
+from agents.computing import compute
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.words import states
 from arena.credit.estimators.gae import turn_returns
@@ -29,13 +30,19 @@ class Linear:
         self.squares: Floats = np.zeros((1 + features, 1 + features))
         self.products: Floats = np.zeros(1 + features)
 
-    def look(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
+    async def look(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
         """The value of each turn, from earlier iterations alone."""
+        return await compute(self._foreseen, trajectories)
+
+    def _foreseen(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
         values = self._values(self._seen(trajectories)).astype(np.float32)
         return {"values": per_trajectory(trajectories, values)}
 
-    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         """Let the past fade and add these turns with their returns."""
+        return await compute(self._learned, credited)
+
+    def _learned(self, credited: Sequence[Credited]) -> dict[str, float]:
         trajectories = [c.trajectory for c in credited]
         rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
         features, returns = self._seen(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from agents.engines.base import Request
-from agents.engines.loop import wait
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def contexts(trajectory: Trajectory) -> list[Context]:
     return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
 
 
-def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
+async def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
     """What the policies, as they are served now, say there; sampled as their roles say."""
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None
@@ -51,7 +50,7 @@ def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generato
                 seed=(*drawn, i),
             )
         )
-    replies = wait(engine.generate(requests))
+    replies = await engine.generate(requests)
     for request in requests:
         engine.forget(request.key)
     return [frame.decode(reply.ids) for frame, reply in zip(frames, replies, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -12,19 +12,22 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from agents.model_folder import load_model, quietly
+from agents.computing import compute
+from agents.model_folder import quietly
+from agents.policy import load_module
 from agents.scoring import StreamBatch, pack, predictors, split_rows, start_cost
 from agents.stream import Stream
-from arena.credit.assign import Credited
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.estimators.gae import token_returns
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
-    from arena.config.experiment import Nonfinite
+    from agents.published import Weights
     from arena.credit.critics.base import CriticContext, Measures
+    from arena.learn.divergence import Nonfinite
 
 Floats = NDArray[np.float32]
 _HEAD = "value_head.safetensors"
@@ -161,22 +164,30 @@ class ValueHead:
         self.clip, self.grad_clip = clip, grad_clip
         self._learners: dict[str, _Learner] = {}
 
-    def look(self, trajectories: Sequence[Trajectory]) -> Measures:
+    async def look(self, trajectories: Sequence[Trajectory]) -> Measures:
         """The value of each sampled token, and of each turn at its first."""
+        await self._begin({t.policy for t in trajectories})
+        return await compute(self._foreseen, trajectories)
+
+    def _foreseen(self, trajectories: Sequence[Trajectory]) -> Measures:
         tokens: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for policy in sorted({t.policy for t in trajectories}):
             own = [i for i, t in enumerate(trajectories) if t.policy == policy]
-            values = iter(self._learner(policy).look([s for i in own for s in trajectories[i].streams]))
+            values = iter(self._learners[policy].look([s for i in own for s in trajectories[i].streams]))
             for i in own:
                 tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(values) for _ in trajectories[i].streams)])
         return {"token_values": tokens, "values": [_first(t, v) for t, v in zip(trajectories, tokens, strict=True)]}
 
-    def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         """`epochs` times `minibatches` steps for each policy's critic, on its own trajectories."""
+        await self._begin({c.trajectory.policy for c in credited})
+        return await compute(self._learned, credited, rng)
+
+    def _learned(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
         figures: dict[str, float] = {}
         for policy in sorted({c.trajectory.policy for c in credited}):
             own = [c for c in credited if c.trajectory.policy == policy]
-            stats = self._teach(self._learner(policy), own, rng)
+            stats = self._teach(self._learners[policy], own, rng)
             figures |= {f"{policy}.{name}": value for name, value in stats.items()}
         return figures
 
@@ -209,17 +220,20 @@ class ValueHead:
         figures = {"error": error, "skipped": float(learner.skipped)}
         return figures | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
-    def _learner(self, policy: str) -> _Learner:
-        if policy not in self._learners:
-            with TemporaryDirectory(prefix="arena-critic-") as folder:
-                self.policies.save_whole(policy, Path(folder))
-                self._learners[policy] = self._begun(policy, Path(folder))
-        return self._learners[policy]
+    async def _begin(self, policies: Collection[str]) -> None:
+        """The critics of these that have not begun: as their policies are now."""
+        for policy in sorted(set(policies) - self._learners.keys()):
+            weights = await self.policies.weights(policy)
+            self._learners[policy] = await compute(self._copied, policy, weights)
+
+    def _copied(self, policy: str, weights: Weights) -> _Learner:
+        with TemporaryDirectory(prefix="arena-critic-") as folder:
+            self.policies.save_whole(policy, Path(folder), weights)
+            return self._begun(policy, Path(folder))
 
     def _begun(self, policy: str, folder: Path) -> _Learner:
-        trainer = self.policies.trainers[policy]
-        model = ValueModel(load_model(folder).to(trainer.device), self.policies.bf16)
-        return _Learner(model, self.lr, trainer.rule.token_budget, self.nonfinite, policy)
+        model = ValueModel(load_module(folder), self.policies.precision.bf16_products)
+        return _Learner(model, self.lr, self.policies.rule.token_budget, self.nonfinite, policy)
 
 
 def _first(trajectory: Trajectory, tokens: Floats) -> Floats:

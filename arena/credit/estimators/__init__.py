@@ -4,9 +4,7 @@ An estimator is `estimator(batch, rewards, *, settings) -> [T] float64`, or `Tok
 of a turn apart. Groups and their statistics come from the batch, which leaves out what selection took out of them.
 """
 
-from collections.abc import Callable
-
-from arena.credit.batch import Floats, TurnBatch
+from arena.credit.batch import TurnBatch
 from arena.credit.estimators.archer import archer
 from arena.credit.estimators.combined import weighted_sum
 from arena.credit.estimators.controls import shuffled, zero
@@ -18,12 +16,10 @@ from arena.credit.estimators.refuel import refuel
 from arena.credit.estimators.reinforce import reinforce
 from arena.credit.estimators.role_baseline import rae
 from arena.credit.estimators.steps import gigpo, step_episode
+from arena.credit.estimators.table import ESTIMATOR, ESTIMATORS, Estimator
 from arena.credit.tokens import TokenAdvantages
 
-Estimator = Callable[..., Floats | TokenAdvantages]
-"""(TurnBatch, [T] turn rewards, *, settings) -> [T] advantages, or one per token."""
-
-ESTIMATORS: dict[str, Estimator] = {
+ESTIMATORS |= {
     f.__name__: f
     for f in (
         *(mars, mars_released, rae, reinforce),
@@ -34,4 +30,4 @@ ESTIMATORS: dict[str, Estimator] = {
     )
 }
 
-__all__ = ["ESTIMATORS", "Estimator", "TokenAdvantages", "TurnBatch"]
+__all__ = ["ESTIMATOR", "ESTIMATORS", "Estimator", "TokenAdvantages", "TurnBatch"]

@@ -1,7 +1,7 @@
 """ArCHer's advantage: what a turn's reply is worth beyond its state, as a critic of utterances has it."""
 
-from arena.config.parts import needs
 from arena.credit.batch import Floats, TurnBatch
+from arena.parts.chosen import needs
 
 
 @needs("values", "action_values")

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from arena.config.parts import Chosen, Kind
 from arena.credit.batch import Floats, TurnBatch
+from arena.credit.estimators.table import ESTIMATOR
 from arena.credit.tokens import TokenAdvantages, spread
+from arena.parts.chosen import Chosen
 
 
 class Part(BaseModel):
@@ -15,7 +16,7 @@ class Part(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    estimator: Annotated[Chosen, Kind("estimator")]
+    estimator: Annotated[Chosen, ESTIMATOR]
     weight: float = 1.0
 
 

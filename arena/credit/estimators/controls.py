@@ -4,10 +4,11 @@ from typing import Annotated
 
 import numpy as np
 
-from arena.config.parts import Chosen, Kind
 from arena.credit.batch import Floats, Ints, Key, TurnBatch
 from arena.credit.estimators.mars import AGENT
+from arena.credit.estimators.table import ESTIMATOR
 from arena.credit.tokens import TokenAdvantages
+from arena.parts.chosen import Chosen
 
 
 def zero(batch: TurnBatch, rewards: Floats) -> Floats:
@@ -19,7 +20,7 @@ def shuffled(
     batch: TurnBatch,
     rewards: Floats,
     *,
-    of: Annotated[Chosen, Kind("estimator")] = Chosen("estimator", "mars"),
+    of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
     by: list[Key] = AGENT,
 ) -> Floats | TokenAdvantages:
     """The matched-random control: another estimator's advantages, dealt anew to the turns of each group.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arena.config.parts import Chosen, needs
 from arena.credit.batch import Bools, Floats, Ints, TurnBatch
 from arena.credit.estimators.mars import Discount
 from arena.credit.tokens import TokenAdvantages
+from arena.parts.chosen import Chosen, needs
 
 
 @needs("values")

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from arena.config.parts import RewardName
 from arena.credit.batch import Bools, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import Discount
 from arena.credit.estimators.relative import PROBLEM, relative
+from arena.parts.chosen import RewardName
 
 Mode = Literal["mean_norm", "mean_std_norm"]
 """Minus the mean alone, or also by the sample deviation + 1e-6."""

@@ -14,6 +14,7 @@ from arena.credit.rewards.information_gain import information_gain
 from arena.credit.rewards.process import kl_penalty, pivotal, tool_bonus
 from arena.credit.rewards.reply import cut_off, format, length, overlong, valid_act
 from arena.credit.rewards.shaping import clip, dense, gate, outcome_only, shuffle
+from arena.parts.chosen import Kind
 
 Stage = Callable[..., dict[str, Floats]]
 """(TurnBatch, Columns, *, settings) -> the columns it makes or changes."""
@@ -27,5 +28,6 @@ STAGES: dict[str, Stage] = {
         unary_decay, repetition, attempts, self_correction, margin, quality,
     )
 }  # fmt: skip
+STAGE = Kind("stage", STAGES)
 
-__all__ = ["STAGES", "Columns", "Stage"]
+__all__ = ["STAGE", "STAGES", "Columns", "Stage"]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from arena.config.parts import RewardName
 from arena.credit.batch import Bools, Floats, Ints, TurnBatch
+from arena.parts.chosen import RewardName
 from arena.records import Turn
 
 Columns = Mapping[str, Floats]

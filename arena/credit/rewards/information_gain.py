@@ -1,14 +1,33 @@
 """Information gain: a turn is worth what it adds to the policy's own belief in the right answer."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from arena.config.parts import needs
 from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, column, on_last
 from arena.credit.rewards.shaping import DEAL
+from arena.parts.chosen import Chosen, needs
+
+
+class Gold(NamedTuple):
+    """Where the right answer stands, and how it is asked for."""
+
+    entry: str
+    """Of the match's report."""
+    before: str
+    """What the policy is made to say before the answer, in its own reply."""
+
+
+def gold_of(stages: Sequence[Chosen]) -> Gold | None:
+    """How the stages want `gold` asked for, if any wants it; ValueError where two want it differently."""
+    asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
+    golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
+    if len(golds) > 1:
+        raise ValueError("two stages ask for the right answer differently: give both the same `gold` and `before`")
+    return golds.pop() if golds else None
 
 
 @needs("gold")

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from arena.config.parts import Chosen, Kind, needs
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, Regex, column, earlier, holding
+from arena.parts.chosen import Chosen, needs
+from arena.parts.schedules import SCHEDULE
 
 
 def tool_bonus(
@@ -18,7 +19,7 @@ def tool_bonus(
     part: Part | None = None,
     bonus: Annotated[float, Field(ge=0)] = 0.1,
     cap: Annotated[float, Field(ge=0)] = 1.0,
-    weight: Annotated[Chosen, Kind("schedule")] = Chosen("schedule", "cosine", {"start": 1.0, "end": 0.0, "over": 200}),
+    weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 1.0, "end": 0.0, "over": 200}),
 ) -> dict[str, Floats]:
     """`bonus` for every turn that uses a tool, at most `cap` in a trajectory, times a weight that decays to nothing.
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from arena.config.arms import check_arms, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.kept import changes
-from arena.config.layers import Layer, compose, file_layer, to_yaml
-from arena.config.paths import anchored
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
 from arena.evaluate.study.record import RESULT, KeptRun, Record, kept_runs, recorded
+from arena.parts.paths import anchored
 from arena.store.files import make_folder, write_atomic
 
 EXPERIMENT = "experiment.yaml"

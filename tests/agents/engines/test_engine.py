@@ -12,8 +12,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine, _inverse_cdf
+from agents.precision import Precision
+from agents.published import ModuleWeights
 from agents.stream import Stream
 from agents.weights import load_model, resolve
+from arena.cli.loop import wait
 
 
 def tiny(vocabulary: int = 24, seed: int = 0) -> LlamaForCausalLM:
@@ -39,7 +42,7 @@ def nano() -> Any:
 
 def serving(model: Any, **options: Any) -> InProcessEngine:
     engine = InProcessEngine(**options)
-    engine.publish("p", 3, model)
+    wait(engine.publish("p", 3, ModuleWeights(model)))
     return engine
 
 
@@ -199,7 +202,7 @@ def test_publishing_drops_what_older_weights_had_computed() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.3).add_(0.01)
-    engine.publish("p", 4, model)
+    wait(engine.publish("p", 4, ModuleWeights(model)))
     for asked in (request([*first.ids, *said.ids, 5, 6], seed=2), request(first.ids, seed=3, key="new")):
         (got,) = generate(engine, [asked])
         assert got.version == 4
@@ -209,7 +212,7 @@ def test_publishing_drops_what_older_weights_had_computed() -> None:
 def test_policies_are_served_apart() -> None:
     one, other = tiny(seed=0), tiny(seed=1)
     engine = serving(one)
-    engine.publish("q", 9, other)
+    wait(engine.publish("q", 9, ModuleWeights(other)))
     asked = [request([1, 2, 3], 0), request([1, 2, 3], 0, policy="q")]
     mine, theirs = generate(engine, asked)
     agrees(one, asked[0], mine)
@@ -277,7 +280,7 @@ def test_scores_are_those_of_the_sampler() -> None:
     stream = Stream()
     stream.observe(asked.ids)
     stream.wrote(got.ids, got.logprobs, 0)
-    (scored,) = engine.score("p", [stream], [0.8])
+    (scored,) = wait(engine.score("p", [stream], [0.8]))
     np.testing.assert_allclose(scored, got.logprobs, atol=1e-5)
 
 
@@ -297,13 +300,15 @@ def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
 
 def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -> None:
     model, asked = tiny(), request([1, 2, 3])
-    engine = serving(model, bf16=True)
+    engine = serving(model, precision=Precision.BF16)
     before = generate(engine, [asked])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)
-    engine.publish("p", 4, model)
-    assert generate(engine, [asked])[0].logprobs == generate(serving(model, bf16=True), [asked])[0].logprobs
+    wait(engine.publish("p", 4, ModuleWeights(model)))
+    assert (
+        generate(engine, [asked])[0].logprobs == generate(serving(model, precision=Precision.BF16), [asked])[0].logprobs
+    )
     assert generate(engine, [asked])[0].logprobs != before[0].logprobs
 
 
@@ -320,9 +325,9 @@ def test_contexts_with_nothing_in_common_share_a_batch(nano: Any) -> None:
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -> None:
-    engine, asked = serving(tiny(), bf16=bf16), request([1, 2, 3])
+    engine, asked = serving(tiny(), precision=Precision.BF16 if bf16 else Precision.FP32), request([1, 2, 3])
     (before,) = generate(engine, [asked])
-    engine.rest("p")
+    wait(engine.rest("p"))
     assert engine._served["p"].halved is None and not engine._served["p"].caches._kept
     (after,) = generate(engine, [asked])
     assert after.ids == before.ids
@@ -335,7 +340,7 @@ def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
     async def ask() -> list[Completion]:
         waiting = asyncio.create_task(engine.generate([request([1, 2, 3])]))
         await asyncio.sleep(0)
-        engine.retire("p")
+        await engine.retire("p")
         return await asyncio.wait_for(waiting, 10)
 
     with pytest.raises(KeyError):

@@ -12,9 +12,11 @@ from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.half import half
-from agents.policy import OnBase
+from agents.precision import Precision
+from agents.published import FolderWeights, on_base
 from agents.stream import Stream
 from agents.weights import load_model, resolve
+from arena.cli.loop import wait
 from tests.agents.engines.test_engine import agrees, contexts, generate, request
 from tests.agents.test_adapter import stirred
 from tests.agents.test_half import model_of
@@ -33,7 +35,7 @@ def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     made = [stirred(adapted(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
     models = dict(zip(NAMES, made, strict=True))
     for version, (name, model) in enumerate(models.items()):
-        engine.publish(name, version, OnBase(model, base, Path("there"), "base"))
+        wait(engine.publish(name, version, on_base(model, base, Path("there"), "base")))
     return models
 
 
@@ -46,7 +48,7 @@ def mixed(count: int = 24) -> list[Request]:
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("family", ["untied", "biases", "experts"])
 def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
-    engine, base = InProcessEngine(bf16), base_of(bf16, family)
+    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16, family)
     models = four(base, engine)
     asked = mixed()
     for one, got in zip(asked, generate(engine, asked), strict=True):
@@ -72,7 +74,7 @@ def test_they_are_scored_apart_too() -> None:
     stream.observe([1, 2, 3])
     stream.wrote([4, 5, 6, 7], [0.0] * 4, 0)
     for name, model in models.items():
-        (scored,) = engine.score(name, [stream], [1.0])
+        (scored,) = wait(engine.score(name, [stream], [1.0]))
         with torch.no_grad():
             log_p = torch.log_softmax(model(input_ids=torch.tensor([stream.ids])).logits[0], -1)
         expected = [float(log_p[k + 2, token]) for k, token in enumerate((4, 5, 6, 7))]
@@ -81,15 +83,15 @@ def test_they_are_scored_apart_too() -> None:
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
-    engine, base = InProcessEngine(bf16), base_of(bf16)
+    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16)
     models, asked = four(base, engine), mixed()
     before = generate(engine, asked)
     stirred(models["b"], 99)
-    engine.publish("b", 7, OnBase(models["b"], base, Path("there"), "base"))
+    wait(engine.publish("b", 7, on_base(models["b"], base, Path("there"), "base")))
     after = generate(engine, asked)
-    fresh = InProcessEngine(bf16)
+    fresh = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
     for name, model in models.items():
-        fresh.publish(name, 7, OnBase(model, base, Path("there"), "base"))
+        wait(fresh.publish(name, 7, on_base(model, base, Path("there"), "base")))
     for one, old, new, other in zip(asked, before, after, generate(fresh, asked), strict=True):
         assert new.logprobs == pytest.approx(other.logprobs, abs=0.1 if bf16 else 1e-5)
         assert (new.version == 7) == (one.policy == "b")
@@ -108,9 +110,9 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     model = stirred(adapted(base, AdapterSpec(rank=2), 0))
     save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
     engine = InProcessEngine()
-    engine.publish("p", 3, OnBase(model, base, folder, "nano"))
-    engine.publish("p@1", 1, tmp_path / "past")
-    engine.publish("p@reference", 0, folder)
+    wait(engine.publish("p", 3, on_base(model, base, folder, "nano")))
+    wait(engine.publish("p@1", 1, FolderWeights(tmp_path / "past")))
+    wait(engine.publish("p@reference", 0, FolderWeights(folder)))
     asked = [request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
     now, past, reference = generate(engine, asked)
     agrees(model, asked[0], now)
@@ -120,7 +122,7 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     held = {p.data_ptr() for p in engine._served["p"].model.parameters()}
     assert held == {p.data_ptr() for p in base.parameters()}
     for name in ("p", "p@1", "p@reference"):
-        engine.retire(name)
+        wait(engine.retire(name))
     assert not engine._folders
 
 
@@ -128,7 +130,7 @@ def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     folder = resolve("nano")
     engine, base = InProcessEngine(), load_model(folder)
     save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
-    engine.publish("p", 0, tmp_path)
-    engine.publish("p", 1, folder)
+    wait(engine.publish("p", 0, FolderWeights(tmp_path)))
+    wait(engine.publish("p", 1, FolderWeights(folder)))
     asked = request([1, 2, 3])
     agrees(base, asked, generate(engine, [asked])[0])

@@ -3,6 +3,7 @@
 Servers take a quarter of a minute to start, so the tests share them, in the order in which they stand.
 """
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -24,13 +25,13 @@ from agents.adapter import adapted, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
 from agents.engines.spec import EngineSpec
 from agents.engines.vllm import VLLMEngine
 from agents.errors import EngineError
-from agents.policy import OnBase
+from agents.published import FolderWeights, ModuleWeights, on_base
 from agents.stream import Stream
 from agents.weights import load_model, resolve
+from arena.cli.loop import wait
 from tests.agents.engines.test_engine import agrees, contexts, request
 from tests.agents.test_adapter import stirred
 
@@ -89,8 +90,20 @@ def _ended(processes: Iterable[psutil.Process]) -> bool:
     return True
 
 
+def test_the_loop_lives_on_while_a_server_starts(engine: VLLMEngine, model: Any) -> None:
+    async def beats() -> int:
+        starting, count = asyncio.ensure_future(engine.publish("p", 3, ModuleWeights(model))), 0
+        while not starting.done():
+            await asyncio.sleep(0.05)
+            count += 1
+        await starting
+        return count
+
+    assert wait(beats()) > 20, "a start takes a quarter of a minute"
+
+
 def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngine, model: Any) -> None:
-    engine.publish("p", 3, model)
+    wait(engine.publish("p", 3, ModuleWeights(model)))
     requests = asked(40)
     for one, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == 3 and len(got.ids) == 6
@@ -102,7 +115,7 @@ def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngi
 
 def test_greedy_replies_are_those_of_the_in_process_engine(engine: VLLMEngine, model: Any) -> None:
     here = InProcessEngine()
-    here.publish("p", 3, model)
+    wait(here.publish("p", 3, ModuleWeights(model)))
     requests = asked(40, temperature=0.0, max_tokens=16)
     assert [c.ids for c in generate(engine, requests)] == [c.ids for c in generate(here, requests)]
 
@@ -136,7 +149,7 @@ def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, mod
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.05).add_(0.002)
-    engine.publish("p", 4, model)
+    wait(engine.publish("p", 4, ModuleWeights(model)))
     for one, old, got in zip(requests, before, generate(engine, requests), strict=True):
         assert got.version == 4
         agrees(model, one, got)
@@ -148,17 +161,17 @@ def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model
     stream.observe([1, 2, 3])
     (got,) = generate(engine, [request([1, 2, 3])])
     stream.wrote(list(got.ids), list(got.logprobs), 0)
-    np.testing.assert_allclose(engine.score("p", [stream], [1.0])[0], got.logprobs, atol=1e-4)
+    np.testing.assert_allclose(wait(engine.score("p", [stream], [1.0]))[0], got.logprobs, atol=1e-4)
 
 
 def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tmp_path: Path) -> None:
     folder = resolve("nano-1")
     models = {n: stirred(adapted(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
     for version, (name, made) in enumerate(models.items()):
-        engine.publish(name, version, OnBase(made, base, folder, "nano-1"))
+        wait(engine.publish(name, version, on_base(made, base, folder, "nano-1")))
     save_adapter(models["c"], tmp_path / "past", "nano-1")
-    engine.publish("c@2", 2, tmp_path / "past")
-    engine.publish("bare", 0, folder)
+    wait(engine.publish("c@2", 2, FolderWeights(tmp_path / "past")))
+    wait(engine.publish("bare", 0, FolderWeights(folder)))
     models |= {"c@2": models["c"], "bare": base}
     for _ in range(2):
         names = list(models)
@@ -168,17 +181,17 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
         for one, got in zip(requests, generate(engine, requests), strict=True):
             agrees(models[one.policy], one, got)
         stirred(models["b"], 77)
-        engine.publish("b", 9, OnBase(models["b"], base, folder, "nano-1"))
+        wait(engine.publish("b", 9, on_base(models["b"], base, folder, "nano-1")))
     assert len(engine._servers) == 2, "one for `p`, one for nano-1 and all on it"
     for name in models:
-        engine.retire(name)
+        wait(engine.retire(name))
 
 
 def test_what_cannot_start_says_why_in_a_line() -> None:
     others = _children(os.getpid())
     made = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
     wait(made.open())
-    made.publish("p", 0, resolve("nano"))
+    wait(made.publish("p", 0, FolderWeights(resolve("nano"))))
     with pytest.raises(EngineError, match="did not start") as refused:
         generate(made, [request([1, 2, 3])])
     wait(made.close())

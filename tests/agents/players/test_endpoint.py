@@ -12,6 +12,7 @@ from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, hider
 from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
+from arena.cli.loop import wait
 from tests.agents import server
 from tests.agents.server import completion, lists, says
 
@@ -499,7 +500,8 @@ def test_a_model_is_named(spec):
 
 
 def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatch):
-    from arena.config.layers import compose, recipe_layer, set_layer, to_yaml
+    from arena.config.layers import compose, to_yaml
+    from arena.config.sources import recipe_layer, set_layer
     from arena.lab import Lab
     from arena.store.run import RunFolder
 
@@ -517,7 +519,7 @@ def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatc
     with Server(*answers) as server:
         given = compose([recipe_layer("kuhn_poker-nano"), *map(set_layer, [*settings, f"endpoint.url={server.url}"])])
         run = RunFolder.create(tmp_path / "run", to_yaml(given), {})
-        Lab(run, given, Nobody()).run()
+        wait(wait(Lab.open(run, given, Nobody())).run())
     rows = list(run.log.rows())
     failed = [row for row in rows if row["status"] == "failed"]
     assert len(rows) == 6 and [row["reason"] for row in failed] == ["EndpointError: endpoint:m: status 404: gone"]

@@ -13,9 +13,11 @@ from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
 from agents.player import Message, View
 from agents.players.model import ChatPlayer
+from agents.published import ModuleWeights
 from agents.reply import ReplySpec
 from agents.role import Role
 from agents.stream import Stream
+from arena.cli.loop import wait
 from tests.agents.engines.test_engine import forced, request, tiny
 from tests.agents.families import FAMILIES
 
@@ -169,7 +171,7 @@ def test_an_engine_goes_on_from_what_two_streams_share() -> None:
     """The next stream costs what is new in it, and says what a fresh pass would."""
     model = tiny(64)
     engine = InProcessEngine()
-    engine.publish("p", 3, model)
+    wait(engine.publish("p", 3, ModuleWeights(model)))
     rng = np.random.default_rng(0)
     opening = rng.integers(0, 64, 40).tolist()
     (said,) = asyncio.run(engine.generate([request(opening, 0)]))

@@ -14,8 +14,10 @@ from agents.memory import Memory
 from agents.player import Message, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
+from agents.published import ModuleWeights
 from agents.role import Role, load_role
 from agents.weights import load_model, load_tokenizer, resolve
+from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating
 from games.negotiation import Negotiation
@@ -34,7 +36,7 @@ class Spy:
 
     def __init__(self, model: Any, legal_turns: int = 0) -> None:
         self.engine, self.legal_turns = InProcessEngine(), legal_turns
-        self.engine.publish("p", 1, model)
+        wait(self.engine.publish("p", 1, ModuleWeights(model)))
         self.said: dict[str, list[tuple[Request, Completion]]] = {seat: [] for seat in SEATS}
 
     def writer(self, seat: str) -> Any:
@@ -273,7 +275,7 @@ def test_a_brains_talk_is_public() -> None:
 
 def test_model_writer_asks_the_engine(nano: Any) -> None:
     engine = InProcessEngine()
-    engine.publish("p", 2, nano)
+    wait(engine.publish("p", 2, ModuleWeights(nano)))
     player = ChatPlayer(load_role("nano_opener"), FRAME, "p", "m/opener", (1,), model_writer(engine))
     act = asyncio.run(player.act(VIEW))
     assert act.tokens == player.streams[0].sampled > 0 and player.version == 2

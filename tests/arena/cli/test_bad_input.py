@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.config.layers import compose, recipe_layer, to_yaml
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
 from tests.arena.tiny import (
     ITERATIONS,
@@ -374,7 +375,7 @@ def test_a_folder_in_use(tmp_path: Path, unbroken: Path) -> None:
         assert refused("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
     begun = RunFolder.open(shutil.copytree(unbroken, tmp_path / "begun"))
     with begun.lock():
-        for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard"):
+        for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard", "run.log"):
             part = begun.path / name
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
         assert refused(*RUN, "--out", begun.path) == f"{begun.path} is in use by process {os.getpid()}"

@@ -15,8 +15,8 @@ from agents.player import Message
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
-from arena.config.experiment import OpponentSpec
 from arena.doctor import environment
+from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES

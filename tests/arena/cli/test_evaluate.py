@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from arena.cli.show_evaluate import shortened, show_exploitabilities
-from arena.config.experiment import GameSpec
 from arena.evaluate import evaluation
 from arena.evaluate.exploitability import Exploitability
+from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from tests.arena.kept_run import kept_run
 from tests.arena.tiny import arena, refused

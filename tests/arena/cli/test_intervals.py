@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from arena.cli.loop import wait
 from arena.cli.summary import changes
-from arena.config.experiment import GameSpec
 from arena.evaluate.evaluation import change, evaluate
 from arena.evaluate.specs import Contenders
+from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from tests.analysis.made_run import make_run
 
@@ -23,8 +24,8 @@ def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path
 
 
 def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
-    (who,) = Contenders().load("random")
-    once, again = (evaluate(who, [who], GameSpec(name="ultimatum"), 6, seed=0)[0] for _ in range(2))
+    (who,) = wait(Contenders().load("random"))
+    once, again = (wait(evaluate(who, [who], GameSpec(name="ultimatum"), 6, seed=0))[0] for _ in range(2))
     assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
     for name in ("invalid", "deal", "offered"):
         assert 0 <= once.mean(name).low <= once.mean(name).high <= 1

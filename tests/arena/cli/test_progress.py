@@ -86,7 +86,7 @@ def test_ctrl_c_while_the_commands_load_is_one_line() -> None:
     interrupted = """
 import builtins, signal
 def load(name, *rest, load=builtins.__import__):
-    if name == "arena.cli.app":
+    if name == "arena.cli.main":
         signal.raise_signal(signal.SIGINT)
     return load(name, *rest)
 from arena.__main__ import main

@@ -16,8 +16,6 @@ HEAVY = (
 )
 LATER = ("pydantic", "importlib.metadata", "hashlib")
 """What the commands load when they need it, as it takes longer than they do themselves."""
-TENSORS = ("losses", "clips", "corrections", "regularisers")
-"""What is listed from functions of tensors."""
 COMMANDS = (
     *(
         [name]
@@ -56,16 +54,15 @@ def test_to_be_told_of_commands_loads_nothing_heavy(words: list[str]) -> None:
 
 
 def test_the_commands_are_there_before_what_only_some_of_them_need() -> None:
-    code = f"import sys, arena.cli.app; print(sorted(set(sys.modules) & set({LATER!r})))"
+    code = f"import sys, arena.cli.main; print(sorted(set(sys.modules) & set({LATER!r})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_to_list_what_there_is_loads_nothing_heavy(kind: str) -> None:
-    needed = {"replays": ["pyarrow"]} | {kind: ["torch"] for kind in TENSORS}
     code, said, heavy = loaded("list", kind)
-    assert (code, heavy) == (0, needed.get(kind, [])) and said
+    assert (code, heavy) == (0, []) and said
 
 
 @pytest.mark.parametrize(

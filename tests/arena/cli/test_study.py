@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arena.config.layers import compose, file_layer, recipe_layer, set_layer, to_yaml
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import file_layer, recipe_layer, set_layer
 from arena.evaluate.study import results
 from arena.evaluate.study.plan import plan
 from arena.evaluate.study.record import KeptRun

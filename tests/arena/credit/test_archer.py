@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.config.parts import choose
-from arena.credit.assign import Credited
+from arena.cli.loop import wait
+from arena.config.kinds import choose
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.critics import critic_for
 from arena.credit.critics.archer import Archer, twin_loss
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.speaking import Context, contexts
 from arena.credit.estimators.gae import Discounts
+from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
 from tests.arena.credit.test_credit import turn
 
@@ -70,7 +71,7 @@ def exact(right: np.ndarray, goal: int = GOAL) -> tuple[np.ndarray, np.ndarray]:
 
 def told(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
     """What the critic says of every place and act."""
-    found = critic.look([walked([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)])
+    found = wait(critic.look([walked([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)]))
     q, v = (np.concatenate(found[name]).reshape(GOAL - 1, 2) for name in ("action_values", "values"))
     return q, v.mean(1)
 
@@ -81,7 +82,7 @@ def errors(seed: int, iterations: int = 10, **given: Any) -> tuple[float, float]
     q, v = exact(right)
     found = []
     for _ in range(iterations):
-        critic.fit([play(rng, right)[0] for _ in range(16)], rng)
+        wait(critic.fit([play(rng, right)[0] for _ in range(16)], rng))
         said = told(critic)
         found.append((np.abs(said[0] - q).mean(), np.abs(said[1] - v).mean()))
     errors = np.mean(found[-5:], 0)
@@ -108,7 +109,8 @@ def test_values_come_near_the_exact_ones_with_many_steps_and_nearer_with_replay(
 
 def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int = 8, most: int = 60) -> int:
     """Walks until a tabular softmax policy is worth 90 % of the best, learning from the rule's advantages."""
-    rng, slopes, critic = np.random.default_rng(seed), np.zeros(goal + 1), critic_for(rule, seed=seed)
+    rng, slopes = np.random.default_rng(seed), np.zeros(goal + 1)
+    critic = critic_for(rule.critic, rule.estimator, seed=seed)
     best = exact(np.ones(goal + 1), goal)[1].mean()
     for k in range(most):
         right = 1 / (1 + np.exp(-slopes))
@@ -117,11 +119,11 @@ def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int 
         found = [play(rng, right, goal) for _ in range(walks)]
         credited = [c for c, _, _ in found]
         trajectories = [c.trajectory for c in credited]
-        batch = TurnBatch(trajectories, measures=critic.look(trajectories) if critic else {})
+        batch = TurnBatch(trajectories, measures=wait(critic.look(trajectories)) if critic else {})
         advantages = rule.estimator(batch, np.concatenate([c.rewards for c in credited]))
         advantages = advantages / (advantages.std() + 1e-6)
         if critic:
-            critic.fit(credited, rng)
+            wait(critic.fit(credited, rng))
         places, acts = (np.concatenate([f[i] for f in found]) for i in (1, 2))
         for place in np.unique(places):
             own = places == place
@@ -151,21 +153,21 @@ def test_it_says_nothing_while_it_warms_up() -> None:
     found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
     rule = choose("estimator", "archer")
     for heard in (False, False, True):
-        measures = critic.look([c.trajectory for c in found])
+        measures = wait(critic.look([c.trajectory for c in found]))
         advantages = rule(TurnBatch([c.trajectory for c in found], measures=measures), np.zeros(0))
         assert advantages.any() == heard
         assert [len(v) for v in measures["values"]] == [len(c.trajectory.turns) for c in found]
-        critic.fit(found, rng)
+        wait(critic.fit(found, rng))
 
 
 def test_the_lower_of_the_two_is_told() -> None:
     critic, rng = archer(steps=2), np.random.default_rng(0)
     found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
-    critic.fit(found, rng)
+    wait(critic.fit(found, rng))
     trajectories = [c.trajectory for c in found]
     seen, said = critic._features(trajectories)
     q, v = critic.networks.q(torch.cat([seen, said], 1)), critic.networks.v(seen)
-    measures = critic.look(trajectories)
+    measures = wait(critic.look(trajectories))
     assert np.concatenate(measures["values"]) == pytest.approx(v.min(0).values.detach().numpy())
     assert np.concatenate(measures["action_values"]) == pytest.approx(q.min(0).values.detach().numpy())
 
@@ -174,7 +176,7 @@ def test_the_lower_of_the_two_is_told() -> None:
 def test_the_oldest_turns_leave_the_replay_first(size: int, left: list[int]) -> None:
     critic, rng = archer(replay=size, steps=1), np.random.default_rng(0)
     for count, expected in zip((5, 3, 3), left, strict=True):
-        told = critic.fit([walked([1] * count, [1] * count, [0.0] * (count - 1) + [float(count)])], rng)
+        told = wait(critic.fit([walked([1] * count, [1] * count, [0.0] * (count - 1) + [float(count)])], rng))
         assert told["replayed"] == expected == len(critic.buffer)
     assert critic.buffer.rewards.tolist()[-3:] == [0, 0, 3]
     assert critic.buffer.last.tolist()[-4:] == ([True] if expected > 3 else []) + [False, False, True]
@@ -185,12 +187,12 @@ def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
     found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(8)]
     whole, first, resumed = (archer(seed, steps=4) for seed in (1, 1, 2))
     for critic in (whole, first):
-        critic.fit(found[:4], np.random.default_rng(3))
+        wait(critic.fit(found[:4], np.random.default_rng(3)))
     first.save(tmp_path)
     resumed.load(tmp_path)
     for critic in (whole, resumed):
-        critic.fit(found[4:], np.random.default_rng(4))
-    one, other = (critic.look([c.trajectory for c in found]) for critic in (whole, resumed))
+        wait(critic.fit(found[4:], np.random.default_rng(4)))
+    one, other = (wait(critic.look([c.trajectory for c in found])) for critic in (whole, resumed))
     for name in one:
         assert all((a == b).all() for a, b in zip(one[name], other[name], strict=True))
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
@@ -198,7 +200,10 @@ def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
 
 def test_no_turn_is_no_error(tmp_path: Path) -> None:
     critic, again = archer(), archer(1)
-    assert critic.fit([], np.random.default_rng(0)) == {} and critic.look([]) == {"values": [], "action_values": []}
+    assert wait(critic.fit([], np.random.default_rng(0))) == {} and wait(critic.look([])) == {
+        "values": [],
+        "action_values": [],
+    }
     critic.save(tmp_path)
     again.load(tmp_path)
     assert len(again.buffer) == again.fits == 0

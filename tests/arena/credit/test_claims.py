@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
 from arena.credit.batch import TurnBatch
+from arena.credit.settings import CreditSpec
 from arena.learn.corrections import CORRECTIONS
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "claims"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.stream import Stream
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "claims"))
 

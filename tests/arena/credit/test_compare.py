@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec, Experiment
-from arena.config.layers import compose, text_layer, to_yaml
-from arena.config.parts import Chosen, choose
-from arena.config.schedules import Clock
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.kinds import choose
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.compare import column_names, compare
+from arena.credit.compare import Comparison, column_names, compare
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
+from arena.parts.chosen import Chosen
+from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from tests.arena.credit.test_credit import turn
@@ -69,9 +73,14 @@ def chosen(*names: str) -> list[Chosen]:
     return [choose("estimator", name) for name in names]
 
 
+def said(folder: Path, experiment: Experiment, estimators: list[Chosen], **which: Any) -> Comparison:
+    run = {"seed": experiment.seed, "length": experiment.iterations}
+    return wait(compare(folder, experiment.credit, estimators, **run, **which))
+
+
 def test_the_numbers_are_those_that_credit_gives(run: tuple[Path, Experiment]) -> None:
     folder, experiment = run
-    found = compare(folder, experiment, chosen("mars", "zero")).turns
+    found = said(folder, experiment, chosen("mars", "zero")).turns
     for k in (1, 2):
         rows = [MatchRecord.from_json(row) for row in RunFolder.open(folder).log.read(k)]
         batch = TurnBatch([t for r in rows for t in trajectories(r) if t.trained], Clock(k, 2))
@@ -87,8 +96,8 @@ def test_the_numbers_are_those_that_credit_gives(run: tuple[Path, Experiment]) -
 
 def test_what_estimators_remember_is_walked_through(run: tuple[Path, Experiment]) -> None:
     folder, experiment = run
-    whole = compare(folder, experiment, chosen("rae")).turns
-    last = compare(folder, experiment, chosen("rae"), iterations=[2]).turns
+    whole = said(folder, experiment, chosen("rae")).turns
+    last = said(folder, experiment, chosen("rae"), iterations=[2]).turns
     assert whole[whole.iteration == 2]["rae"].tolist() == last["rae"].tolist()
     memory: dict[str, Any] = {}
     for k in (1, 2):
@@ -105,19 +114,19 @@ def _rewards(experiment: Experiment) -> dict[str, Any]:
 def test_a_critic_is_taught_on_the_way_and_never_sees_what_is_to_come(tmp_path: Path) -> None:
     records = [record(k, i, [float(i % 3), 2.0 * (i % 2)]) for k in (1, 2) for i in range(6)]
     folder, experiment = kept(tmp_path / "run", records)
-    found = compare(folder, experiment, chosen("gae_turn", "mars")).turns
+    found = said(folder, experiment, chosen("gae_turn", "mars")).turns
     first = found[found.iteration == 1]  # all values are 0 yet: plain returns, which mars centres
     np.testing.assert_allclose(first["gae_turn"] - first["gae_turn"].mean(), first["mars"], atol=1e-6)
     second = found[found.iteration == 2]
     assert abs(second["gae_turn"].mean()) < abs(first["gae_turn"].mean()) / 4
     with pytest.raises(ConfigError, match="gae_token needs token_values, which no match log holds"):
-        compare(folder, experiment, chosen("gae_token"))
+        said(folder, experiment, chosen("gae_token"))
 
 
 def test_tables_by_hand(tmp_path: Path) -> None:
     config = CONFIG.replace("credit: {weights: {deal: 0.5}, stages: [{valid_act: {bonus: 0.25}}]}", "")
     folder, experiment = kept(tmp_path / "run", [record(1, 0, [1.0, 3.0]), record(1, 1, [0.0, 0.0])], config)
-    found = compare(folder, experiment, [choose("estimator", "mars", gamma=0.0), *chosen("zero")])
+    found = said(folder, experiment, [choose("estimator", "mars", gamma=0.0), *chosen("zero")])
     # turns earn 1 3 0 0, mean 1: 0 2 -1 -1; deviation sqrt((0 + 4 + 1 + 1) / 4)
     assert found.turns["mars"].tolist() == [0, 2, -1, -1]
     overview = found.overview()
@@ -132,7 +141,7 @@ def test_tables_by_hand(tmp_path: Path) -> None:
 
 def test_two_of_one_kind_are_told_apart_by_their_settings(run: tuple[Path, Experiment]) -> None:
     both = [choose("estimator", "mars"), choose("estimator", "mars", gamma=0.5)]
-    found = compare(*run, both)
+    found = said(*run, both)
     assert len(set(found.estimators)) == 2 and all("gamma=" in name for name in found.estimators)
     assert column_names(chosen("mars", "zero")) == ["mars", "zero"]
     with pytest.raises(ConfigError, match="named twice"):

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.credit.assign import Credited, assign
+from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import samples_of
+from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, Turn, trajectories
 from arena.store.matchlog import MatchLog
 

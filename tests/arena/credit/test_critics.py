@@ -11,18 +11,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.precision import Precision
+from agents.published import ModuleWeights
 from agents.scoring import pack
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec, Experiment, LearnSpec
-from arena.config.layers import compose, set_layer, text_layer, to_yaml
-from arena.config.parts import choose
-from arena.credit.assign import Credited, assign
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment, LearnSpec
+from arena.config.kinds import choose
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
+from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.critics.value_head import ValueHead, ValueModel, value_loss
 from arena.credit.critics.words import states, texts
 from arena.credit.estimators.gae import Discounts
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
 from arena.records import MatchRecord, Trajectory, trajectories
@@ -50,7 +56,7 @@ def linear(gamma: float = 1.0, **given: Any) -> Critic:
 
 
 def values(critic: Critic, *found: Credited) -> list[list[float]]:
-    return [v.tolist() for v in critic.look([c.trajectory for c in found])["values"]]
+    return [v.tolist() for v in wait(critic.look([c.trajectory for c in found]))["values"]]
 
 
 # -- linear ------------------------------------------------------------------------------------------------
@@ -59,7 +65,7 @@ def values(critic: Critic, *found: Credited) -> list[list[float]]:
 def test_the_first_values_are_nothing_and_the_next_are_about_the_mean() -> None:
     critic, many = linear(ridge=1e6), [heard(["hello"], [r]) for r in (1.0, 3.0)] * 8
     assert values(critic, many[0]) == [[0.0]]
-    critic.fit(many, NO_CHANCE)
+    wait(critic.fit(many, NO_CHANCE))
     # with a ridge that forbids every word only the free intercept is left: the mean return, (1 + 3) / 2
     assert values(critic, many[0], heard(["other words"], [0.0])) == [[pytest.approx(2, abs=1e-3)]] * 2
 
@@ -67,7 +73,7 @@ def test_the_first_values_are_nothing_and_the_next_are_about_the_mean() -> None:
 def test_values_are_the_ridge_regression_of_returns() -> None:
     found = [heard(["buy now", "walk away"], [1.0, 2.0]), heard(["walk"], [-4.0], role="responder")]
     critic = linear(gamma=0.5, features=16, ridge=0.5)
-    critic.fit(found, NO_CHANCE)
+    wait(critic.fit(found, NO_CHANCE))
     # returns: 1 + .5·2 = 2, 2, -4; the normal equations, intercept (almost) free
     seen = np.concatenate([np.ones((3, 1)), states([c.trajectory for c in found], 16)], 1)
     weights = np.linalg.solve(seen.T @ seen + np.diag([1e-6, *[0.5] * 16]), seen.T @ np.array([2.0, 2.0, -4.0]))
@@ -82,20 +88,20 @@ def test_it_tells_words_places_and_roles_apart() -> None:
         worth = (2.0 if word == "apple" else -2.0) + (1.0 if role == "opener" else 0.0)
         found.append(heard([f"some {word}", "later"], [0.0, worth], role))
     critic = linear(ridge=0.1)
-    critic.fit(found, NO_CHANCE)
+    wait(critic.fit(found, NO_CHANCE))
     said = values(
         critic, *(heard([w, "later"], [0, 0], r) for w in ("some apple", "some stone") for r in ("opener", "responder"))
     )
     assert np.array(said) == pytest.approx(np.array([[3, 3], [2, 2], [-1, -1], [-2, -2]]), abs=0.2), "also a turn later"
-    told = critic.fit(found, NO_CHANCE)
+    told = wait(critic.fit(found, NO_CHANCE))
     assert told["explained"] > 0.98 and told["error"] < 0.05
 
 
 def test_older_iterations_fade() -> None:
     one, other = [heard(["x"], [0.0])] * 4, [heard(["x"], [1.0])] * 4
     critic = linear(decay=0.25, ridge=1e-3)
-    critic.fit(one, NO_CHANCE)
-    critic.fit(other, NO_CHANCE)
+    wait(critic.fit(one, NO_CHANCE))
+    wait(critic.fit(other, NO_CHANCE))
     assert values(critic, *one[:1]) == [[pytest.approx(4 / (4 + 0.25 * 4), abs=0.01)]]
 
 
@@ -104,9 +110,9 @@ def test_values_never_see_the_turns_they_are_for(tmp_path: Path) -> None:
     past, now = [heard(["a b"], [1.0]), heard(["c"], [0.0])], [heard(["a"], [5.0])]
     one, other = linear(), linear()
     for critic in (one, other):
-        critic.fit(past, NO_CHANCE)
+        wait(critic.fit(past, NO_CHANCE))
     before = values(one, *now)
-    one.fit(now, NO_CHANCE)
+    wait(one.fit(now, NO_CHANCE))
     assert before == values(other, *now) != values(one, *now)
     for critic in (one, other):
         (tmp_path / str(id(critic))).mkdir()
@@ -172,15 +178,15 @@ def test_a_critic_is_written_and_read_and_taken_away() -> None:
     other = [text_layer("kept", to_yaml(given)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
     assert compose(other).credit.critic == choose("critic", "value_head", lr=1e-3)
     assert compose([*other, set_layer("credit.critic=null"), set_layer("credit.estimator=mars")]).credit.critic is None
-    assert critic_for(CreditSpec()) is None
+    assert critic_for(None, choose("estimator", "mars")) is None
 
 
 def test_a_head_needs_weights() -> None:
     rule = CreditSpec(estimator="gae_token", critic="value_head")
     with pytest.raises(ValueError, match="a match log alone is not enough"):
-        critic_for(rule)
+        critic_for(rule.critic, rule.estimator)
     assert rule.critic is not None and rule.critic.needs == {"policies"}
-    assert critic_for(CreditSpec(estimator="gae_turn", critic="linear")) is not None
+    assert critic_for(choose("critic", "linear"), choose("estimator", "gae_turn")) is not None
 
 
 # -- the token head ----------------------------------------------------------------------------------------
@@ -225,10 +231,12 @@ class Folk(dict[str, Any]):
             (folder / "tokenizer.json").write_text("{}")
 
         super().__init__(shared=SimpleNamespace(model=model, tokenizer=SimpleNamespace(save_pretrained=write)))
-        rule = LearnSpec(token_budget=64)
-        self.bf16, self.trainers = False, {"shared": SimpleNamespace(device=torch.device("cpu"), rule=rule)}
+        self.precision, self.rule = Precision.FP32, LearnSpec(token_budget=64)
 
-    def save_whole(self, name: str, folder: Path) -> None:
+    async def weights(self, name: str) -> ModuleWeights:
+        return ModuleWeights(self[name].model)
+
+    def save_whole(self, name: str, folder: Path, weights: ModuleWeights) -> None:
         self[name].model.save_pretrained(folder)
         self[name].tokenizer.save_pretrained(folder)
 
@@ -258,17 +266,17 @@ def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     critic, found = head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
     played = [c.trajectory for c in found]
-    measures = critic.look(played)
+    measures = wait(critic.look(played))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
     assert [len(v) for v in measures["values"]] == [len(t.turns) for t in played]
     assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled for t in played]
-    critic.fit(found, np.random.default_rng(0))
-    values_ = critic.look(played)["values"]
+    wait(critic.fit(found, np.random.default_rng(0)))
+    values_ = wait(critic.look(played))["values"]
     worth = np.array([c.rewards.sum() for c in found])
     assert np.corrcoef([v[0] for v in values_], worth)[0, 1] > 0.9
     assert np.abs(np.concatenate([v[1:] for v in values_])).mean() < 0.35, "nothing comes after the first turn"
     assert all((p == before[name]).all() for name, p in model.named_parameters()), "the policy is another copy"
-    for t, tokens, turns in zip(played, critic.look(played)["token_values"], values_, strict=True):
+    for t, tokens, turns in zip(played, wait(critic.look(played))["token_values"], values_, strict=True):
         own = [k for k, mine in zip(t.streams[0].turns, t.streams[0].mask, strict=True) if mine]
         assert [tokens[own.index(k.index)] for k in t.turns] == turns.tolist()
 
@@ -278,14 +286,14 @@ def test_a_head_goes_on_where_it_was_saved(tmp_path: Path, clip: float | None) -
     model, given = tiny(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
     whole, first = head(model, **given), head(model, **given)
     for critic in (whole, first):
-        critic.fit(spoken(1), np.random.default_rng(1))
+        wait(critic.fit(spoken(1), np.random.default_rng(1)))
     first.save(tmp_path)
     resumed = head(tiny(7), **given)
     resumed.load(tmp_path)
     for critic in (whole, resumed):
-        critic.fit(spoken(2), np.random.default_rng(2))
+        wait(critic.fit(spoken(2), np.random.default_rng(2)))
     played = [c.trajectory for c in spoken(3)]
-    one, other = (critic.look(played)["token_values"] for critic in (whole, resumed))
+    one, other = (wait(critic.look(played))["token_values"] for critic in (whole, resumed))
     assert all((a == b).all() for a, b in zip(one, other, strict=True)) and any(a.any() for a in one)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
 
@@ -315,7 +323,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Weights that know the words, so that turns earn different rewards."""
     folder = tmp_path_factory.mktemp("critics") / "run"
     lab = start(folder, experiment("iterations=1", "play.matches=1"))
-    lab.imitate()
+    wait(lab.imitate())
     return str(folder / "checkpoints" / "0000" / "policies" / "shared")
 
 
@@ -327,10 +335,10 @@ def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_
     folder = tmp_path / "broken"
     lab = start(folder, given, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
-        lab.run()
-    again = Lab(RunFolder.open(folder), given, Quiet())
+        wait(lab.run())
+    again = wait(Lab.open(RunFolder.open(folder), given, Quiet()))
     assert again.done == 1, "stopped when the critic had just learned from iteration 2"
-    again.run()
+    wait(again.run())
     assert log(folder) == log(tmp_path / "whole") and kept(folder, 2) == kept(tmp_path / "whole", 2)
     one, other = (critic_files(f) for f in (folder, tmp_path / "whole"))
     assert one == other and one and {Path(name).suffix for name in one} <= {".safetensors", ".json", ".jinja"}
@@ -345,12 +353,12 @@ def critic_files(folder: Path) -> dict[str, bytes]:
 def test_linear_credit_can_be_worked_out_again_from_the_log(warm: str, tmp_path: Path) -> None:
     given = small(warm, "linear")
     finished(tmp_path / "run", given)
-    run, critic = RunFolder.open(tmp_path / "run"), critic_for(given.credit)
+    run, critic = RunFolder.open(tmp_path / "run"), critic_for(given.credit.critic, given.credit.estimator)
     assert critic is not None
     for k in (1, 2):
         found = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
-        again = assign(TurnBatch(found, measures=critic.look(found)), given.credit)
-        critic.fit(again, NO_CHANCE)
+        again = assign(TurnBatch(found, measures=wait(critic.look(found))), given.credit)
+        wait(critic.fit(again, NO_CHANCE))
         online = {(row.match, row.turn): row.advantage for row in run.log.credit(k)}
         offline = {
             (c.trajectory.match, one.index): advantage

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from agents.player import Message
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.estimators.steps import broken_returns, situations
 from arena.credit.selection import SELECTORS, Selection
+from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages
 from arena.records import Trajectory, Turn
 from games import make

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators.gae import discounts, token_returns, turn_returns
+from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
 from tests.arena.credit.test_credit import trajectory, turn
 

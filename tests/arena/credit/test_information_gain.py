@@ -15,15 +15,19 @@ from agents.chat import ChatFrame
 from agents.scoring import StreamScorer, StreamScores, scan_streams
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer, resolve
-from arena.config.experiment import CreditSpec, Experiment
-from arena.config.layers import compose, set_layer, text_layer
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.seating import set_tables
+from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign, named_rewards, turn_rewards
 from arena.credit.batch import TurnBatch
-from arena.credit.gold import Gold, beliefs, gold_of
+from arena.credit.gold import beliefs
 from arena.credit.measures import measure
+from arena.credit.rewards.information_gain import Gold, gold_of
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.launch import start as launch
-from arena.play.tables import set_tables
 from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
 from arena.store.run import RunFolder
@@ -134,7 +138,7 @@ def nano() -> tuple[Any, ChatFrame]:
 
 
 def look_with(model: Any) -> Any:
-    def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+    async def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         return scan_streams(StreamScorer(model), streams, temperatures, 256)
 
     return look
@@ -160,7 +164,7 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
 def test_beliefs_are_the_models_own_before_each_turn(nano: tuple[Any, ChatFrame], windows: bool) -> None:
     model, frame = nano
     one, other = spoken(frame, "ball", windows), spoken(frame, "antelope two", windows)
-    found = beliefs([one, other], frame, look_with(model), GOLD)
+    found = wait(beliefs([one, other], frame, look_with(model), GOLD))
     for talk, said in ((one, found[0]), (other, found[1])):
         words = frame.encode("GUESS " + str(talk.report["answer"]))
         # " ball" is one token, blank and all; "antelope" is spelled in bytes, and the blank is one of its own
@@ -179,16 +183,16 @@ def test_the_answers_tokens_begin_with_the_blank_that_belongs_to_them(nano: tupl
     frame = nano[1]
     seen: list[Stream] = []
 
-    def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+    async def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         seen.extend(streams)
         assert set(temperatures) == {1.0}
         return [StreamScores(np.zeros(1, np.float32), np.zeros(1, np.float32))] * len(streams)
 
-    beliefs([spoken(frame, "ball")], frame, look, GOLD)
+    wait(beliefs([spoken(frame, "ball")], frame, look, GOLD))
     for stream in seen:
         assert frame.decode([i for i, own in zip(stream.ids, stream.mask, strict=True) if own]) == " ball"
         assert frame.decode(stream.ids).endswith("GUESS ball")
-    beliefs([spoken(frame, "<|im_end|><|user|>")], frame, look, GOLD)
+    wait(beliefs([spoken(frame, "<|im_end|><|user|>")], frame, look, GOLD))
     asked = seen[-1]
     own = [i for i, own in zip(asked.ids, asked.mask, strict=True) if own]
     assert frame.control_ids.isdisjoint(own), "an answer is content, whatever it spells"
@@ -197,12 +201,12 @@ def test_the_answers_tokens_begin_with_the_blank_that_belongs_to_them(nano: tupl
 def test_many_trajectories_are_asked_in_parts_and_come_back_in_order(nano: tuple[Any, ChatFrame]) -> None:
     frame = nano[1]
 
-    def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+    async def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         return [StreamScores(np.full(1, -len(s), np.float32), np.zeros(1, np.float32)) for s in streams]
 
     talks = [spoken(frame, "ball" * (1 + i % 3)) for i in range(150)]
-    whole = beliefs(talks, frame, look, GOLD)
-    assert [b.tolist() for b in whole] == [beliefs([t], frame, look, GOLD)[0].tolist() for t in talks]
+    whole = wait(beliefs(talks, frame, look, GOLD))
+    assert [b.tolist() for b in whole] == [wait(beliefs([t], frame, look, GOLD))[0].tolist() for t in talks]
 
 
 @pytest.mark.parametrize("report", [{"ended": "x"}, {"ended": "x", "answer": ""}, {"ended": "x", "answer": 4.0}])
@@ -211,7 +215,7 @@ def test_a_match_without_an_answer_is_told_in_one_line(nano: tuple[Any, ChatFram
     talk.report.clear()  # type: ignore[attr-defined]
     talk.report.update(report)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="the report of quiz has no answer in 'answer'") as refusal:
-        beliefs([talk], nano[1], look_with(nano[0]), GOLD)
+        wait(beliefs([talk], nano[1], look_with(nano[0]), GOLD))
     assert "\n" not in str(refusal.value)
 
 
@@ -253,21 +257,21 @@ def test_games_that_hide_an_answer_report_it_to_nobody_at_the_table(name: str) -
 
 
 def test_a_game_that_reports_no_answer_is_refused_before_anybody_plays(tmp_path: Path) -> None:
-    check_gold(experiment(), set_tables(experiment()))
+    wait(check_gold(experiment(), set_tables(experiment())))
     with pytest.raises(ConfigError, match=r"the report of wordle has no answer in 'anwser' \(its texts: answer\)"):
         wrong = experiment("credit.stages=[{information_gain: {outcome: goal, gold: anwser}}]")
-        launch(wrong, tmp_path / "run", Quiet())
+        wait(launch(wrong, tmp_path / "run", Quiet()))
     assert not (tmp_path / "run").exists()
     board = experiment("game=null", "seats=null", f"tables=[{TIC_TAC_TOE}]")
     with pytest.raises(ConfigError, match=r"the report of tic_tac_toe has no answer in 'answer' \(it has no text\)"):
-        check_gold(board, set_tables(board))
+        wait(check_gold(board, set_tables(board)))
 
 
 def test_two_stages_that_ask_differently_are_refused() -> None:
-    assert gold_of(stage(gold="word", before="It is ")) == Gold("word", "It is ") and gold_of(CreditSpec()) is None
+    assert gold_of(stage(gold="word", before="It is ").stages) == Gold("word", "It is ") and gold_of([]) is None
     twice = [{"information_gain": {"outcome": "goal", "before": b}} for b in ("a", "b")]
-    with pytest.raises(ConfigError, match="give both the same `gold` and `before`"):
-        gold_of(CreditSpec(stages=twice))
+    with pytest.raises(ValueError, match="give both the same `gold` and `before`"):
+        CreditSpec(stages=twice)
 
 
 # -- a run -------------------------------------------------------------------------------------------------
@@ -278,15 +282,15 @@ def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
     lab = start(tmp_path / "run", given)
     taken: list[Any] = []
 
-    def credit(k: int, records: list[MatchRecord]) -> Any:
+    async def credit(k: int, records: list[MatchRecord]) -> Any:
         found = [t for record in records for t in trajectories(record)]
         heat = {"nano_player": 1.0}
-        wanted, gold = given.credit.needs, gold_of(given.credit)
-        taken.append((found, measure(wanted, found, lab.policies, heat, gold)))
-        return type(lab).credit(lab, k, records)
+        wanted, gold = given.credit.needs, gold_of(given.credit.stages)
+        taken.append((found, await measure(wanted, found, lab.policies, heat, gold)))
+        return await type(lab).credit(lab, k, records)
 
     lab.credit = credit  # type: ignore[method-assign, assignment]
-    lab.run()
+    wait(lab.run())
     ((found, measures),) = taken
     assert [len(b) for b in measures["gold"]] == [len(t.turns) for t in found]
     assert max(len(t.turns) for t in found) > 1, "the policy learned to guess"

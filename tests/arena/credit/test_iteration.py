@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.config.layers import compose, set_layer, text_layer
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
 from arena.credit.iteration import Crediting
 from arena.credit.measures import Measures
 from arena.records import MatchRecord, Seating, Trajectory
@@ -25,17 +27,17 @@ def record(t: Trajectory) -> MatchRecord:
 def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
     asked: list[list[str]] = []
 
-    def measured(needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
+    async def measured(needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
         asked.append([t.match for t in found])
         assert needs == {"entropy"}
         return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns)) for t in found]}
 
     first, second = (trajectory(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
     experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])
-    crediting = Crediting(experiment, measured, LogReader(tmp_path), {})
-    crediting.due(1, [record(first)], deals=1)
-    crediting.due(1, [record(first), record(second)], deals=2)
-    crediting.credit(1, [record(first), record(second)])
+    crediting = Crediting(experiment.credit, None, measured, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2)
+    wait(crediting.due(1, [record(first)], deals=1))
+    wait(crediting.due(1, [record(first), record(second)], deals=2))
+    wait(crediting.credit(1, [record(first), record(second)]))
     assert asked == [["0001-0000"], ["0001-0001"]]
-    crediting.credit(2, [record(first), record(second)])
+    wait(crediting.credit(2, [record(first), record(second)]))
     assert asked[2:] == [["0001-0000", "0001-0001"]], "another iteration's weights are others"

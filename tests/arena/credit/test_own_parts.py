@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from agents.weights import resolve
-from arena.config.experiment import CreditSpec
-from arena.config.layers import compose, set_layer, text_layer, to_yaml
-from arena.config.parts import choose
+from arena.config.kinds import choose
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.store.run import RunFolder
 from games.adapters import loading

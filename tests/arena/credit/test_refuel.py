@@ -11,21 +11,24 @@ import torch
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment, LearnSpec
-from arena.config.layers import compose, set_layer, text_layer, to_yaml
-from arena.config.parts import choose
+from arena.config.kinds import choose
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import TurnBatch
 from arena.credit.branches import parting
 from arena.credit.estimators.refuel import refuel as differences
 from arena.errors import ConfigError
 from arena.lab import Lab
-from arena.learn.batches import Sample
 from arena.learn.losses import dpo, refuel
 from arena.learn.pairs import in_pairs, rival_changes, together
+from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
 from tests.arena.learn.test_trainer import VOCABULARY, near, plain_scores, tiny, weights
+from tests.arena.learn.updating import updated
 from tests.arena.test_lab import FILES, Quiet, log
 from tests.arena.token_batches import batch, numbers, tensor
 
@@ -253,7 +256,7 @@ def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: int
     )  # fmt: skip
     given = answers(model, pairs, 6)
     trainer = PolicyTrainer("p", model, rule)
-    trainer.update(given, np.random.default_rng(0))
+    updated(trainer, given, np.random.default_rng(0))
     plain(other, given, pairs, rule)
     with trainer.gathered():
         near(model, other, rule.lr)
@@ -265,18 +268,12 @@ def test_answers_of_a_pair_are_never_in_different_steps() -> None:
     given = answers(model, [(0, 1), (2, 0), (3, 4), (5, 6)], 7)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2, epochs=5)
 
-    class Spied(PolicyTrainer):
-        parts: list[list[int]]
-
-        def _step(self, samples: Any, old: Any, part: list[int], *others: Any, **more: Any) -> None:
-            self.parts.append(sorted(part))
-            super()._step(samples, old, part, *others, **more)
-
-    trainer = Spied("p", model, rule)
-    trainer.parts = []
-    trainer.update(given, np.random.default_rng(0))
-    assert len(trainer.parts) == 10 and sorted(trainer.parts[0] + trainer.parts[1]) == list(range(7))
-    for part in trainer.parts:
+    plan = PolicyTrainer("p", model, rule).plan(given, np.random.default_rng(0))
+    parts = [list(step.pairs) for step in plan.steps]
+    assert len(parts) == 10 and sorted(parts[0] + parts[1]) == list(range(7))
+    for step, part in zip(plan.steps, parts, strict=True):
+        assert sorted(i for rank in step.played for one in rank for i in one.index) == sorted(part)
+    for part in parts:
         assert all(set(unit) <= set(part) or not set(unit) & set(part) for unit in ([0, 1, 2], [3, 4], [5, 6]))
 
 
@@ -284,7 +281,7 @@ def test_an_iteration_without_pairs_teaches_nothing() -> None:
     model = tiny()
     before = weights(model)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2)
-    told = PolicyTrainer("p", model, rule).update(answers(model, [], 4), np.random.default_rng(0))
+    told = updated(PolicyTrainer("p", model, rule), answers(model, [], 4), np.random.default_rng(0))
     assert told == {"skipped": 0} and all((p == before[n]).all() for n, p in model.named_parameters())
 
 
@@ -327,7 +324,7 @@ def kept(folder: Path, iteration: int) -> list[bytes]:
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
     folder, watcher = tmp_path_factory.mktemp("refuel") / "run", Quiet()
     given = experiment()
-    Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher).run()
+    wait(wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher)).run())
     return folder, watcher
 
 
@@ -365,8 +362,8 @@ def test_a_run_with_branches_resumes_bit_by_bit(
     shutil.copytree(unbroken[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
     with pytest.raises(KeyboardInterrupt):
-        Lab(RunFolder.open(folder), given, Quiet(lambda what, value: (what, value) == stop)).run()
-    Lab(RunFolder.open(folder), given, Quiet()).run()
+        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet(lambda what, value: (what, value) == stop))).run())
+    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
     assert log(folder) == log(unbroken[0]) and kept(folder, 2) == kept(unbroken[0], 2)
 
 
@@ -410,6 +407,6 @@ def test_a_policy_learns_to_be_understood(tmp_path: Path) -> None:
         ),
         Quiet(),
     )  # fmt: skip
-    Lab(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, watcher).run()
+    wait(wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, watcher)).run())
     rates = [row["valid_rate"] for row in watcher.rows]
     assert rates[0] < 0.8 and np.mean(rates[-2:]) > 0.9

@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config.experiment import CreditSpec, Experiment, LearnSpec
-from arena.config.parts import choose
-from arena.config.schedules import Clock
-from arena.credit.assign import Credited, assign
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment, LearnSpec
+from arena.config.kinds import choose
+from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_heard, recalled
+from arena.credit.settings import CreditSpec
 from arena.errors import GateError, StoreError
 from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
+from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Seating, Trajectory, trained
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
 from tests.arena.credit.test_selection import credited, groups, trajectory
 from tests.arena.learn.test_trainer import same, samples, tiny, weights
+from tests.arena.learn.updating import updated
 from tests.arena.test_lab import Quiet, finished, kept, log, started_warm, unbroken, warm
 
 __all__ = ["unbroken", "warm"]
@@ -252,9 +256,9 @@ def test_the_gate_ignores_what_is_replayed_and_a_correction_weighs_it() -> None:
         given = [replace(s, behaviour=s.behaviour + np.float32(0.5)) for s in samples(model, advantage=1.0)]
         rule = LearnSpec(lr=0.1, loss={"policy_gradient": {"correction": name}}, regularisers={})
         with pytest.raises(GateError):
-            PolicyTrainer("p", tiny(), rule).update(given, np.random.default_rng(0))
+            updated(PolicyTrainer("p", tiny(), rule), given, np.random.default_rng(0))
         again = [replace(s, source="replayed") for s in given]
-        told = PolicyTrainer("p", model, rule).update(again, np.random.default_rng(0))
+        told = updated(PolicyTrainer("p", model, rule), again, np.random.default_rng(0))
         assert told["loss"] == pytest.approx(loss, rel=1e-4) and "logprob_gap" not in told
         assert not same(weights(tiny()), weights(model))
 
@@ -313,7 +317,7 @@ def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: 
     shutil.copytree(run.path, folder)
     for later in ("0002", "0003"):
         shutil.rmtree(folder / "checkpoints" / later)
-    Lab(RunFolder.open(folder), given, Quiet()).run()
+    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
     assert log(folder) == log(run.path) and kept(folder, 3) == kept(run.path, 3)
     assert json.loads((folder / "checkpoints" / "0003" / "state.json").read_text()) == state
 

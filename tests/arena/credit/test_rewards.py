@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.config.layers import compose, text_layer, to_yaml
-from arena.config.parts import choose
-from arena.config.schedules import Clock
+from arena.config.kinds import choose
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import text_layer
 from arena.credit.assign import named_rewards, turn_rewards
 from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
+from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
+from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 
 Columns = dict[str, list[float]]

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.credit.assign import Credited, assign, select, turn_rewards
+from arena.credit.assign import assign, select, turn_rewards
 from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
 from arena.credit.samples import samples_of
 from arena.credit.selection import SELECTORS, Selection, lost_deals
+from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
 
 GROUPED: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.selection import SELECTORS, Selection
+from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
 
 

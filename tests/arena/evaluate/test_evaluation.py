@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import games
-from arena.config.experiment import GameSpec
+from arena.cli.loop import wait
 from arena.errors import ConfigError, PlayError
 from arena.evaluate import evaluation
 from arena.evaluate.evaluation import Played, Result, change, evaluate, lineups, matches_of, play
 from arena.evaluate.specs import Contenders
 from arena.play.contenders import Contender
 from arena.play.match import Limits
+from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from games.nim import Nim
 from tests.arena.kept_run import SEPARATE, kept_run
@@ -23,12 +24,12 @@ KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
 
 def contenders(*specs: str) -> list[Contender]:
-    return Contenders().load(*specs)
+    return wait(Contenders().load(*specs))
 
 
 def one(contender: str, against: str, game: GameSpec, matches: int = 40, seed: int = 0) -> Result:
     who, other = contenders(contender, against)
-    (result,) = evaluate(who, [other], game, matches, seed)
+    (result,) = wait(evaluate(who, [other], game, matches, seed))
     return result
 
 
@@ -51,10 +52,10 @@ def test_every_seat_plays_the_same_deals() -> None:
     tables = lineups(who, other, "kuhn_poker", seats)
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
     same = [{"first": other, "second": other}] * 2
-    first, second = play(same, KUHN, 30, 7)[0]
+    first, second = wait(play(same, KUHN, 30, 7))[0]
     assert [p.payoffs for p in first] == [p.payoffs for p in second], "one deal, one seed"
     assert len({tuple(p.payoffs.values()) for p in first}) > 1, "deals differ"
-    assert [p.payoffs for p in play(same[:1], KUHN, 30, 8)[0][0]] != [p.payoffs for p in first]
+    assert [p.payoffs for p in wait(play(same[:1], KUHN, 30, 8))[0][0]] != [p.payoffs for p in first]
 
 
 def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
     assert seats_of(one, other, "tic_tac_toe", places) == ["first"], "the other seat was random's"
     assert seats_of(two, other, "tic_tac_toe", places) == ["first", "second"], "it never played that game"
     assert seats_of(two, other, "negotiation", ("opener", "responder")) == ["responder"]
-    (result,) = evaluate(one, [other], TTT, 4, 0)
+    (result,) = wait(evaluate(one, [other], TTT, 4, 0))
     assert result.matches == 4 and len(result.figures["payoff"]) == 4 and result.scored is not None
     assert matches_of(one, [other], TTT, 4) == 4
 
@@ -77,9 +78,9 @@ def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]
 def test_nobody_is_asked_to_play_a_seat_that_another_takes(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
     both, other = contenders(str(run), "random")
-    assert evaluate(both, [other], TTT, 2, 0)[0].matches == 2
+    assert wait(evaluate(both, [other], TTT, 2, 0))[0].matches == 2
     with pytest.raises(ConfigError, match="none at tic_tac_toe's second: name one"):
-        evaluate(other, [both], TTT, 2, 0)
+        wait(evaluate(other, [both], TTT, 2, 0))
 
 
 def test_luck_of_deal_and_seat_cancels_between_equals() -> None:
@@ -98,45 +99,45 @@ def test_a_stronger_contender_is_found_to_be_stronger() -> None:
 
 def test_the_value_of_kuhn_poker_comes_out_in_self_play() -> None:
     who, again = contenders("nash", "nash:0.1")
-    (result,) = evaluate(who, [again], KUHN, 1200, 3)
+    (result,) = wait(evaluate(who, [again], KUHN, 1200, 3))
     low, high = result.mean("payoff")[1:]
     assert low < 0 < high, "both seats of every deal are played, so the first seat's loss cancels"
 
 
 def test_seats_of_three() -> None:
     who, other = contenders("contributor", "free_rider")
-    (result,) = evaluate(who, [other], GameSpec(name="public_goods"), 7, 0)
+    (result,) = wait(evaluate(who, [other], GameSpec(name="public_goods"), 7, 0))
     assert result.matches == 9 and len(result.figures["payoff"]) == 3
     assert result.scored == {"win": 0, "draw": 0, "loss": 9}
 
 
 def test_one_seat_meets_nobody() -> None:
     who, other = contenders("random", "nash")  # which could not play it
-    (result,) = evaluate(who, [other], GameSpec(name="maze"), 5, 0)
+    (result,) = wait(evaluate(who, [other], GameSpec(name="maze"), 5, 0))
     assert (result.against, result.matches, result.scored) == ("", 5, None)
     assert "solved" in result.figures and "turns" in result.figures
 
 
 def test_partners_have_no_wins() -> None:
     who, other = contenders("random", "first_legal")
-    with_other, with_itself = evaluate(who, [other, who], GameSpec(name="tiny_hanabi"), 20, 0)
+    with_other, with_itself = wait(evaluate(who, [other, who], GameSpec(name="tiny_hanabi"), 20, 0))
     assert with_other.scored is None and with_itself.scored is None
     assert with_other.matches == with_itself.matches == 20 and len(with_itself.figures["payoff"]) == 20
     assert with_other.mean("payoff").estimate > 0
 
 
 def test_a_simulators_own_count_of_invalid_acts_does_not_take_the_place_of_their_share() -> None:
-    (noop,) = Contenders().load("noop")
-    (result,) = evaluate(noop, [], GameSpec(name="clinic"), 4, 0)
+    (noop,) = wait(Contenders().load("noop"))
+    (result,) = wait(evaluate(noop, [], GameSpec(name="clinic"), 4, 0))
     assert result.mean("invalid").estimate == 1.0  # though each match counts two: the act, and the one asked for again
 
 
 def test_illegal_acts_and_ends_are_told_apart() -> None:
-    nano, brain = Contenders("nano_kuhn").load("nano", "random")
-    (result,) = evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0)
+    nano, brain = wait(Contenders("nano_kuhn").load("nano", "random"))
+    (result,) = wait(evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
     assert result.illegal == {"own": 4, "other": 0} and result.ended == {"illegal": 4}
     assert result.mean("invalid").estimate == 1.0 and result.mean("payoff").estimate == -2.0
-    (turned,) = evaluate(brain, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0)
+    (turned,) = wait(evaluate(brain, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
     assert turned.scored == {"win": 0, "draw": 4, "loss": 0}, "nobody wins by another's blunder"
     assert turned.illegal == {"own": 0, "other": 4}
 
@@ -153,7 +154,7 @@ def test_figures_are_means_over_the_matches_of_a_deal() -> None:
     result = one("random", "hard_haggler", GameSpec(name="haggle"), 20)
     assert len(result.figures["payoff"]) == 10
     who, other = contenders("random", "hard_haggler")
-    played, _ = play(lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
+    played, _ = wait(play(lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0))
     by_hand = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
     assert result.figures["payoff"] == pytest.approx(by_hand)
     assert sum(result.ended.values()) == 20
@@ -198,7 +199,7 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
     who, other = contenders("random", "first_legal")
     ended = Counter[str]()
     tables = lineups(who, other, "nim", ("first", "second"))
-    result = evaluation._result(who, other, tables, GameSpec(name="nim"), 12, 0, lambda: ended.update(["match"]))
+    result = wait(evaluation._result(who, other, tables, GameSpec(name="nim"), 12, 0, lambda: ended.update(["match"])))
     assert result.matches == 12 == ended["match"] and sum(result.scored.values() if result.scored else []) == 12
     assert list(result.failed) == ["RuntimeError: the table broke"]
     assert Shaky.made == 12 + result.failed["RuntimeError: the table broke"]
@@ -215,7 +216,7 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
 def test_bad_input_is_told(game: GameSpec, says: str) -> None:
     who, other = contenders("random", "mcts:5")
     with pytest.raises(ConfigError) as error:
-        evaluate(who, [other], game, 2, 0)
+        wait(evaluate(who, [other], game, 2, 0))
     assert says in str(error.value) and "\n" not in str(error.value)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from arena.config.layers import compose, set_layer, text_layer, to_yaml
+from arena.cli.loop import wait
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.evaluation import deal_seeds
 from arena.evaluate.examination import check_panel, examination, settled
@@ -38,11 +40,11 @@ def lab_of(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab
     run = RunFolder.open(folder) if folder.exists() else None
     if run is None:
         run = RunFolder.create(folder, to_yaml(asked), {})
-    return Lab(run, asked, watcher or Quiet(), examination(run, asked))
+    return wait(Lab.open(run, asked, watcher or Quiet(), examination(run, asked)))
 
 
 def finished(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Path:
-    lab_of(folder, *assignments, watcher=watcher).run()
+    wait(lab_of(folder, *assignments, watcher=watcher).run())
     return folder
 
 
@@ -77,7 +79,7 @@ def test_being_judged_changes_nothing(plain: Path, judged: tuple[Path, Quiet]) -
 
 def test_the_engine_is_as_it_was_afterwards(tmp_path: Path) -> None:
     lab = lab_of(tmp_path / "run", ASKED, "policies.shared.imitate=null")
-    lab.examine(0)
+    wait(lab.examine(0))
     served = lab.engine._served["shared"]  # type: ignore[attr-defined]
     assert (served.version, len(served.prefixes._kept), len(served.caches._kept)) == (0, 0, 0)
     assert lab.policies["shared"].version == 0 and read_evaluations(tmp_path / "run")
@@ -127,7 +129,7 @@ def test_a_run_that_goes_on_is_judged_once_of_everything(judged: tuple[Path, Qui
     for later in range(done + 1, 4):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
     watcher = Quiet()
-    lab_of(folder, ASKED, watcher=watcher).run()
+    wait(lab_of(folder, ASKED, watcher=watcher).run())
     assert lines(folder) == lines(judged[0])
     assert_same(left(folder), left(judged[0]))
     assert sum("panel" in name for _, name in watcher.phases) == len([k for k in (2, 3) if k > done])

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import games
-from agents.engines.loop import wait
 from agents.player import Act, Message, View
 from agents.players.servers import Endpoints
 from agents.players.solved import ALPHA, kuhn_strategy
-from arena.config.layers import compose, text_layer, to_yaml
+from arena.cli.loop import wait
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import text_layer
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate.fork import fork
 from arena.evaluate.specs import Contenders
@@ -88,7 +89,7 @@ def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_val
                 ({"first": "nash", "second": "nash"}, other, value(state.child(game.word(0) != other), [nash, nash])),
             ]
             for others, act, exact in cases:
-                forked = fork(run, record.id, turn.index, others, act, n=N)
+                forked = wait(fork(run, record.id, turn.index, others, act, n=N))
                 unchanged = value(state, [uniform, uniform])
                 arms = [(forked.forked, exact)] + [(forked.unchanged, unchanged)] * (not checked)
                 checked = True  # the replays without a change are the same each time
@@ -108,7 +109,9 @@ def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_val
 def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) -> None:
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = logged(tmp_path / "run", record)
-    one, two, more = (fork(run, record.id, 0, {"second": "nash"}, n=n).forked["payoff first"] for n in (20, 20, 30))
+    one, two, more = (
+        wait(fork(run, record.id, 0, {"second": "nash"}, n=n)).forked["payoff first"] for n in (20, 20, 30)
+    )
     assert one == two == more[:20] and len(set(one)) > 1
 
 
@@ -134,9 +137,9 @@ def test_games_and_simulators_with_tools_are_forked_at_every_turn(
     assert record.status == "finished" and len(record.turns) > 2, record.reason
     run = logged(tmp_path / "run", record)
     for turn in record.turns:
-        forked = fork(run, record.id, turn.index, others, n=3)
+        forked = wait(fork(run, record.id, turn.index, others, n=3))
         assert not forked.failed and len(forked.forked[f"payoff {seats[0]}"]) == 3
-    last = fork(run, record.id, len(record.turns) - 1, act=record.turns[-1].action, n=2)
+    last = wait(fork(run, record.id, len(record.turns) - 1, act=record.turns[-1].action, n=2))
     told = {name: values[0] for name, values in last.forked.items()}
     assert {name: last.logged[name] for name in told} == told, "the last act again: the same end"
 
@@ -157,7 +160,7 @@ def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> N
         ("0001-0003", len(record.turns), "0001-0003 cannot be forked: the game now ends before turn"),
     ):
         with pytest.raises(ConfigError) as error:
-            fork(run, match, turn, act="PASS")
+            wait(fork(run, match, turn, act="PASS"))
         assert str(error.value).startswith(line)
 
 
@@ -170,7 +173,7 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
         if record.status == "finished" and len(record.turns) >= 3 and record.seats["opener"].trained
     )
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
-    (contender,) = Contenders().load(f"{unbroken}:shared")
+    (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
     parting = Parting(record, last)
     plan = MatchPlan("f", record.iteration, record.game, record.options, record.seed, record.seats, draws=(1,))
     again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, Joining(contender, parting)), 0, Limits()))
@@ -198,7 +201,7 @@ def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatc
     with Server(says(completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         loader = Contenders(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
-        forked = fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader)
+        forked = wait(fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader))
         assert len(forked.forked["payoff first"]) == 2 and len(server.asked) == 2, "the past is not asked again"
         chat = server.asked[-1][2]["messages"]
     assert last.index == 2 and [m["content"] for m in chat if m["role"] == "assistant"][-1] == record.turns[0].action
@@ -208,7 +211,7 @@ def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: p
     run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with Server(says(completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1)
+        wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1))
         chat = server.asked[-1][2]["messages"]
     assert not any("PLAY 4" in message["content"] for message in chat), "those are the examples of the role player"
 
@@ -218,7 +221,7 @@ def test_where_no_fork_is_finished_it_says_why(tmp_path: Path, monkeypatch: pyte
     with Server(says({"error": {"message": "out of order"}}, 400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(PlayError, match=r"no fork of 0001-0003 was finished: .*out of order"):
-            fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2)
+            wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2))
 
 
 def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +235,7 @@ def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monke
     one = played("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = logged(tmp_path / "run", one)
     monkeypatch.setattr("arena.evaluate.fork.play_one", ends)
-    forked = fork(run, one.id, 0, {"first": "random"}, n=4)
+    forked = wait(fork(run, one.id, 0, {"first": "random"}, n=4))
     assert forked.unchanged["payoff first"] == [10.0, 30.0] and forked.forked["payoff first"] == [11.0, 31.0]
     assert forked.difference("payoff first") == (1.0, 1.0, 1.0)
 
@@ -252,7 +255,7 @@ def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: py
     run = logged(tmp_path / "run", record)
     for who in ("human", "random"):
         with pytest.raises(PlayError, match="no fork"):
-            fork(run, record.id, 0, {"first": who}, n=2, person=Patient("human"))
+            wait(fork(run, record.id, 0, {"first": who}, n=2, person=Patient("human")))
     assert at_once == [1, 64]
 
 
@@ -273,7 +276,7 @@ def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
 
     read: list[tuple[int, list[str]]] = []
     record = long_match()
-    fork(logged(tmp_path / "run", record), record.id, 2, {"first": "human"}, n=1, person=Reader("human"))
+    wait(fork(logged(tmp_path / "run", record), record.id, 2, {"first": "human"}, n=1, person=Reader("human")))
     assert read == [(2, ["BET"])]
 
 
@@ -316,6 +319,6 @@ def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path, arguments: li
 def test_nobody_is_asked_where_nobody_is(tmp_path: Path) -> None:
     run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with pytest.raises(ConfigError, match="nobody can be asked to play first"):
-        fork(run, "0001-0003", 0, {"first": "human"})
+        wait(fork(run, "0001-0003", 0, {"first": "human"}))
     with pytest.raises(StoreError, match="has no match"):
-        fork(run, "9", 0, act="BET")
+        wait(fork(run, "9", 0, act="BET"))

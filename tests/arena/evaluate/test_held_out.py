@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from arena.config.experiment import EvaluateSpec, GameSpec
+from arena.cli.loop import wait
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.held_out import FILE, held_out
 from arena.evaluate.specs import Contenders
+from arena.panels.settings import EvaluateSpec
+from arena.play.settings import GameSpec
 from tests.arena.kept_run import SHARED, kept_run
 from tests.arena.tiny import arena, refused
 
@@ -25,21 +27,21 @@ def test_it_is_eval_of_both_weights_on_the_same_deals(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
     games = [GameSpec(name="kuhn_poker"), GameSpec(name="tiny_hanabi")]
     told: list[int] = []
-    compared = held_out(run, EvaluateSpec(games=games, matches=8), 3, lambda total: lambda: told.append(total))
+    compared = wait(held_out(run, EvaluateSpec(games=games, matches=8), 3, lambda total: lambda: told.append(total)))
     assert [(r.game.name, r.against) for r in compared.after] == [("kuhn_poker", "random"), ("tiny_hanabi", str(run))]
     assert [r.contender for r in compared.before] == [f"{run}@0"] * 2 and compared.before[1].against == f"{run}@0"
     assert set(told) == {len(told)}, "as many matches as announced"
     kept = json.loads((run / FILE).read_text())
     assert kept == {"seed": 3, **json.loads(json.dumps(compared.to_json()))}
-    who, other = Contenders().load(str(run), "random")
-    (by_hand,) = evaluate(who, [other], games[0], 8, 3)
+    who, other = wait(Contenders().load(str(run), "random"))
+    (by_hand,) = wait(evaluate(who, [other], games[0], 8, 3))
     assert by_hand.figures == compared.after[0].figures
 
 
 def test_without_a_word_on_splits_the_test_split_is_played(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED.replace("{illegal: end, penalty: 2}", "{}"), _9="nano-7")
     games = [GameSpec(name="reasoning"), GameSpec(name="reasoning", options={"split": "train"})]
-    compared = held_out(run, EvaluateSpec(games=games, matches=2), 3)
+    compared = wait(held_out(run, EvaluateSpec(games=games, matches=2), 3))
     assert [r.game.options["split"] for r in compared.after] == ["test", "train"]
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from arena.config.experiment import GameSpec
+from arena.cli.loop import wait
 from arena.evaluate import matrix as league
 from arena.evaluate import specs
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.matrix import Cell, in_role
 from arena.evaluate.matrix_plot import drawn
+from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
 from tests.agents.server import Server, lists
@@ -96,14 +97,14 @@ def test_a_task_is_the_same_for_all_personas(game: str, person: str) -> None:
 def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=lists("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        (far,) = specs.Contenders().load("endpoint:m")
+        (far,) = wait(specs.Contenders().load("endpoint:m"))
     assert in_role(far, "clinic", "patient").seating("clinic", "patient").role == "patient"
     assert in_role(far, "desk", "customer").seating("desk", "customer").role == "desk_customer"
     assert in_role(far, "desk", "agent").seating("desk", "agent").role == "desk_agent"
-    (tiny,) = specs.Contenders().load("nano")
+    (tiny,) = wait(specs.Contenders().load("nano"))
     assert in_role(tiny, "clinic", "patient") is tiny, "which can read no sentences"
     assert in_role(tiny, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", "where it is told"
-    (brain,) = specs.Contenders().load("asker")
+    (brain,) = wait(specs.Contenders().load("asker"))
     assert in_role(brain, "clinic", "doctor") is brain
 
 

@@ -16,14 +16,16 @@ import games
 from agents.player import Chances, View
 from agents.players import brains
 from agents.players.brains import Kind
-from arena.config.experiment import GameSpec
-from arena.config.layers import compose, set_layer, text_layer
-from arena.config.panel import Panel, load_panel, panel_names, read_panel
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.panel import Sitting, met_in_training, panel_game
 from arena.evaluate.panel_figures import compared_cells, compared_means, figures, payoffs, to_json
 from arena.evaluate.specs import Contenders
+from arena.panels.settings import Panel, load_panel, panel_names, read_panel
+from arena.play.settings import GameSpec
 from arena.statistics import mean_ci, paired_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
 from games.contracts import BestResponse
@@ -36,7 +38,7 @@ PANEL = Panel.model_validate(
 
 
 def sitting(who: str, panel: Panel = PANEL) -> Sitting:
-    contender, *members = Contenders().load(who, *panel.members)
+    contender, *members = wait(Contenders().load(who, *panel.members))
     return Sitting(contender, panel, panel_game(panel, None), members)
 
 
@@ -109,23 +111,23 @@ def test_json_has_everything(tmp_path: Path) -> None:
 
 def test_everybody_plays_the_same_deals_from_every_seat() -> None:
     one = sitting("first_legal")
-    judged = one.play()
+    judged = wait(one.play())
     assert [(c.member, c.seat) for c in judged.cells] == [
         ("random", "first"), ("random", "second"), ("nash", "first"), ("nash", "second")
     ]  # fmt: skip
     assert one.matches == 24 and all(len(c.payoff) == 6 for c in judged.cells)
-    assert judged.model_copy(update={"seconds": 0}) == one.play(in_flight=3).model_copy(update={"seconds": 0})
+    assert judged.model_copy(update={"seconds": 0}) == wait(one.play(in_flight=3)).model_copy(update={"seconds": 0})
     assert sitting("random").key == one.key, "whoever is judged"
     other = PANEL.model_copy(update={"seed": 1})
     assert sitting("first_legal", other).key != one.key
-    assert [c.payoff for c in sitting("first_legal", other).play().cells] != [c.payoff for c in judged.cells]
+    assert [c.payoff for c in wait(sitting("first_legal", other).play()).cells] != [c.payoff for c in judged.cells]
 
 
 def test_it_is_what_eval_finds_deal_by_deal() -> None:
     """Six deals are twelve matches of two seats; eval averages a deal over seats, and keeps seats apart, too."""
-    who, *members = Contenders().load("first_legal", "random", "nash")
-    results = evaluate(who, members, GameSpec(name="kuhn_poker"), 12, 0)
-    cells = sitting("first_legal").play().cells
+    who, *members = wait(Contenders().load("first_legal", "random", "nash"))
+    results = wait(evaluate(who, members, GameSpec(name="kuhn_poker"), 12, 0))
+    cells = wait(sitting("first_legal").play()).cells
     for result, first, second in zip(results, cells[::2], cells[1::2], strict=True):
         assert result.by_seat == {"first": first.payoff, "second": second.payoff}
         assert result.figures["payoff"] == [(a + b) / 2 for a, b in zip(first.payoff, second.payoff, strict=True)]
@@ -133,7 +135,7 @@ def test_it_is_what_eval_finds_deal_by_deal() -> None:
 
 
 def test_who_meets_itself_is_judged_at_each_seat() -> None:
-    judged = sitting("nash", PANEL.model_copy(update={"members": ["nash"]})).play()
+    judged = wait(sitting("nash", PANEL.model_copy(update={"members": ["nash"]})).play())
     first, second = judged.cells
     assert first.seat == "first" and second.seat == "second"
     assert [a + b for a, b in zip(first.payoff, second.payoff, strict=True)] == [0] * 6, "one match, seen from both"
@@ -142,7 +144,7 @@ def test_who_meets_itself_is_judged_at_each_seat() -> None:
 def test_a_run_is_judged_at_its_own_seats_under_its_own_options(tmp_path: Path) -> None:
     separate = kept_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
-    (both, member) = Contenders().load(str(separate), "random")
+    (both, member) = wait(Contenders().load(str(separate), "random"))
     assert [p.seat for p in Sitting(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
     shared = compose([text_layer("test", SHARED)])
     open_panel = PANEL.model_copy(update={"game": PANEL.game.model_copy(update={"options": None})})
@@ -193,14 +195,14 @@ def test_best_responses_are_asked_of_who_can_tell(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(brains, "BRAINS", {**brains.BRAINS, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: KnowingKuhn(**options))
     assert isinstance(KnowingKuhn(), BestResponse) and isinstance(Coin(0), Chances)
-    judged = sitting("random", PANEL.model_copy(update={"members": ["coin", "random"], "deals": 2})).play()
+    judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin", "random"], "deals": 2})).play())
     assert [c.best_response for c in judged.cells[:2]] == [[25.0, 25.0], [26.0, 26.0]]
     assert [c.best_response for c in judged.cells[2:]] == [None, None], "random does not say what it may do"
     told = compared_means(judged)["payoff"]
     assert told.best is None, "nobody knows of the whole panel"
-    alone = sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play()
+    alone = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play())
     assert compared_means(alone)["payoff"].best == 25.5
-    given = sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play(best={})
+    given = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play(best={}))
     assert given.cells[0].best_response is None, "where they are known already, nobody is asked"
 
 
@@ -211,7 +213,7 @@ def test_a_best_response_that_is_not_known_is_none(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(brains, "BRAINS", {**brains.BRAINS, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: Silent(**options))
-    judged = sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play()
+    judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play())
     assert [c.best_response for c in judged.cells] == [None, None]
 
 

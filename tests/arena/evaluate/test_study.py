@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from arena.config.kept import as_plain
-from arena.config.layers import Layer, compose, recipe_layer
+from arena.config.layers import compose
+from arena.config.sources import Layer, recipe_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept

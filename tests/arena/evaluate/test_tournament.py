@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config.experiment import GameSpec
+from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import Played
 from arena.evaluate.specs import Contenders
 from arena.evaluate.tournament import Meeting, Standings, pair_count, standings, tournament
 from arena.evaluate.tournament_plot import drawn
+from arena.play.settings import GameSpec
 from tests.legible import complaints
 
 KUHN = GameSpec(name="kuhn_poker")
@@ -22,7 +23,9 @@ SEATS = ("first", "second")
 
 
 def held(*specs: str, game: str = "kuhn_poker", matches: int = 40, **options: Any) -> Standings:
-    return tournament(Contenders("nano_kuhn").load(*specs), GameSpec(name=game, options=options), matches, 0)
+    return wait(
+        tournament(wait(Contenders("nano_kuhn").load(*specs)), GameSpec(name=game, options=options), matches, 0)
+    )
 
 
 def by_hand(names: list[str], payoffs: np.ndarray, deals: int = 8) -> Standings:
@@ -110,8 +113,8 @@ def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) 
 
 
 def test_its_picture_can_be_read_whatever_the_names() -> None:
-    contenders = Contenders().load("random", "minimax", "first_legal")
-    found = tournament(contenders, GameSpec(name="nim"), 4, 0)
+    contenders = wait(Contenders().load("random", "minimax", "first_legal"))
+    found = wait(tournament(contenders, GameSpec(name="nim"), 4, 0))
     assert complaints(drawn(found)) == []
     names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in found.table.index}
     renamed = replace(

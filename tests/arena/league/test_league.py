@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
+from agents.published import ModuleWeights
 from agents.stream import Stream
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
+from arena.config.layers import compose, to_yaml, with_policies
+from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.league.pool import version_of
 from arena.store.run import RunFolder
@@ -67,8 +70,8 @@ def experiment(roles: Path, *assignments: str) -> Experiment:
 
 
 def finished(folder: Path, given: Experiment) -> Lab:
-    lab = Lab(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())
-    lab.run()
+    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet()))
+    wait(lab.run())
     return lab
 
 
@@ -131,12 +134,12 @@ def test_past_versions_play_with_the_weights_they_had(unbroken: tuple[Path, Lab]
         weights = AutoModelForCausalLM.from_pretrained(
             folder / "checkpoints" / f"{version:04d}" / "policies" / "shared", attn_implementation="sdpa"
         )
-        lab.engine.publish("witness", 0, weights.eval())
+        wait(lab.engine.publish("witness", 0, ModuleWeights(weights.eval())))
         heat = [0.9] * len(own)
-        then, now = (np.concatenate(lab.engine.score(name, own, heat)) for name in ("witness", "shared"))
+        then, now = (np.concatenate(wait(lab.engine.score(name, own, heat))) for name in ("witness", "shared"))
         assert np.abs(then - sampled).max() < 1e-4
         assert np.abs(now - sampled).max() > 0.05
-    lab.engine.retire("witness")
+    wait(lab.engine.retire("witness"))
 
 
 def test_the_folder_holds_what_the_checkpoints_hold(unbroken: tuple[Path, Lab]) -> None:
@@ -179,10 +182,10 @@ def test_a_run_that_lost_its_latest_checkpoints_meets_the_same_again(
     shutil.copytree(unbroken[0], folder)
     for later in range(done + 1, 5):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    lab = Lab(RunFolder.open(folder), experiment(roles), Quiet())
+    lab = wait(Lab.open(RunFolder.open(folder), experiment(roles), Quiet()))
     assert all(int(name.split("@")[1].split("/")[0]) <= done for name in pool_files(folder))
     loaded = past_versions_served(lab)
-    lab.run()
+    wait(lab.run())
     same(folder, unbroken[0])
     assert max(loaded) == 1 < len(guests(folder, 4) - {"random"}), "no more in memory than fit, however many were met"
 
@@ -192,8 +195,8 @@ def past_versions_served(lab: Lab) -> list[int]:
     counts: list[int] = []
     publish = lab.engine.publish
 
-    def counted(policy: str, version: int, weights: Any) -> None:
-        publish(policy, version, weights)
+    async def counted(policy: str, version: int, weights: Any) -> None:
+        await publish(policy, version, weights)
         counts.append(sum(version_of(name) is not None for name in lab.engine._served))
 
     lab.engine.publish = counted  # type: ignore[method-assign]
@@ -207,8 +210,8 @@ def test_a_run_with_a_league_stopped_anywhere_goes_on_as_if_never_stopped(
     given, folder = experiment(roles), tmp_path / "run"
     watcher = Quiet(lambda w, v: (w, v) == (what, value))
     with pytest.raises(KeyboardInterrupt):
-        Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher).run()
-    Lab(RunFolder.open(folder), given, Quiet()).run()
+        wait(wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher)).run())
+    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
     same(folder, unbroken[0])
 
 

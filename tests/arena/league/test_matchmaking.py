@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from agents.policy import Policy
-from arena.config.experiment import OpponentSpec, PoolSpec
 from arena.league.matchmaking import FADING, PRIOR, Matchmaker, WinRates, pfsp, scores
 from arena.league.pool import Pool
+from arena.league.settings import OpponentSpec, PoolSpec
 from arena.records import MatchRecord, Seating
 
 LIVE = {seat: Seating("player", "shared", 7, True, "model") for seat in ("first", "second")}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from arena.config.experiment import PoolSpec
 from arena.errors import StoreError
 from arena.league.pool import Pool, past_weights, version_name, version_of
+from arena.league.settings import PoolSpec
 from arena.store import checkpoints
 from tests.arena.tiny import flip_a_byte
 

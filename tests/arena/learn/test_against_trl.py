@@ -12,8 +12,9 @@ import torch
 from agents.scoring import StreamScorer, pack
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
-from arena.config.schedules import Clock
-from arena.learn.batches import Sample, TokenBatch, token_batch
+from arena.learn.batches import TokenBatch, token_batch
+from arena.learn.samples import Sample
+from arena.parts.schedules import Clock
 from tests.arena.learn.test_trainer import VOCABULARY, tiny
 
 pytest.importorskip("trl")

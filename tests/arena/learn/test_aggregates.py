@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.learn.aggregates import AGGREGATES
 
 TURNS = np.array([0, 0, 1, 2, 2, 2])

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.learn.clips import CLIPS
 from arena.learn.losses import policy_gradient
 from tests.arena.token_batches import batch, gradient, tensor

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config.experiment import LearnSpec
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.learn.batches import TokenBatch
 from arena.learn.corrections import CORRECTIONS
 from arena.learn.losses import policy_gradient
 from arena.learn.trainer import PolicyTrainer
 from tests.arena.learn.test_trainer import samples, tiny
+from tests.arena.learn.updating import updated
 from tests.arena.token_batches import batch, numbers, tensor
 
 UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
@@ -153,7 +154,7 @@ def test_a_sampler_that_is_off_is_corrected_in_an_update() -> None:
     model = tiny()
     given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     loss = {"policy_gradient": {"correction": {"truncated": {"cap": 2.0}}}}
-    told = PolicyTrainer("p", model, LearnSpec(loss=loss, gate_tolerance=0.3)).update(given, np.random.default_rng(0))
+    told = updated(PolicyTrainer("p", model, LearnSpec(loss=loss, gate_tolerance=0.3)), given, np.random.default_rng(0))
     assert told["correction"] == pytest.approx(math.exp(-0.25), rel=1e-4)
 
 

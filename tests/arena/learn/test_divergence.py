@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config.experiment import ImitateSpec, LearnSpec
-from arena.config.parts import choose
+from arena.cli.loop import wait
+from arena.config.experiment import LearnSpec
+from arena.config.kinds import choose
 from arena.credit.critics.base import CriticContext
 from arena.credit.estimators.gae import Discounts
 from arena.errors import DivergedError
+from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
 from tests.arena.credit.test_critics import Folk, spoken
 from tests.arena.learn.test_trainer import STAGES, same, samples, tiny, weights
+from tests.arena.learn.updating import imitated, updated
 from tests.arena.tiny import TINY, arena, left
 
 SLOW_DOWN = ["--set", "learn.lr=1e30", "--set", "checkpoint={every: 1, keep: 1}"]
@@ -32,7 +35,7 @@ def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage
     before = weights(model)
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-3, zero_stage=stage))
     with pytest.raises(DivergedError) as caught:
-        trainer.update(poisoned(model), np.random.default_rng(0))
+        updated(trainer, poisoned(model), np.random.default_rng(0))
     message = str(caught.value)
     assert "policy 'seller'" in message and "minibatch 1" in message and "lower learn.lr (0.001)" in message
     assert "learn.nonfinite=skip" in message and "\n" not in message
@@ -47,13 +50,13 @@ def test_steps_may_be_left_out_instead_and_are_counted(stage: int) -> None:
     before = weights(model)
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, nonfinite="skip", gate_tolerance=1.0)
     trainer = PolicyTrainer("p", model, rule)
-    told = trainer.update(poisoned(model), np.random.default_rng(0))
+    told = updated(trainer, poisoned(model), np.random.default_rng(0))
     assert told["skipped"] == 1 and trainer.steps == 1
     assert np.isfinite(told["grad_norm"]) and told["grad_norm"] > 0
     with trainer.gathered():
         after = weights(model)
     assert not same(after, before) and all(bool(value.isfinite().all()) for value in after.values())
-    healthy = trainer.update(samples(model, 1), np.random.default_rng(0))
+    healthy = updated(trainer, samples(model, 1), np.random.default_rng(0))
     assert healthy["skipped"] == 0 and trainer.steps == 3
 
 
@@ -64,7 +67,7 @@ def test_weights_that_cannot_be_used_stop_every_run(lr: float, nonfinite: Any) -
     model = tiny()
     trainer = PolicyTrainer("p", model, LearnSpec(lr=lr, nonfinite=nonfinite))
     with pytest.raises(DivergedError, match=r"not finite.*lower learn.lr"):
-        trainer.update(samples(model), np.random.default_rng(0))
+        updated(trainer, samples(model), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("lr", [1e30, 1e12])
@@ -72,7 +75,7 @@ def test_imitation_that_diverges_stops(lr: float) -> None:
     model = tiny()
     spec = ImitateSpec(brains=["random"], lr=lr, epochs=2, minibatches=2)
     with pytest.raises(DivergedError, match=r"policy 'p', imitation.*policies\.p\.imitate\.lr"):
-        PolicyTrainer("p", model, LearnSpec()).imitate(samples(model), spec, np.random.default_rng(0))
+        imitated(PolicyTrainer("p", model, LearnSpec()), samples(model), spec, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("name", ["linear", "archer", "value_head"])
@@ -85,11 +88,11 @@ def test_critics_stop_or_leave_out(name: str) -> None:
         return choose("critic", name)(context)
 
     with pytest.raises(DivergedError, match=f"critic {name}.*credit.weights"):
-        critic("stop").fit(huge, rng)
+        wait(critic("stop").fit(huge, rng))
     careful = critic("skip")
-    figures = careful.fit(huge, rng)
+    figures = wait(careful.fit(huge, rng))
     assert next(value for figure, value in figures.items() if figure.endswith("skipped")) > 0
-    assert all(np.isfinite(v).all() for v in careful.look([c.trajectory for c in huge])["values"])
+    assert all(np.isfinite(v).all() for v in wait(careful.look([c.trajectory for c in huge]))["values"])
 
 
 def test_the_last_good_checkpoint_stays(tmp_path: Path) -> None:

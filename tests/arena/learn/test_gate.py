@@ -12,16 +12,19 @@ import torch
 from agents.adapter import adapted
 from agents.adapter_config import AdapterSpec
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
 from agents.policy import OnBase
+from agents.precision import Precision
+from agents.published import ModuleWeights
 from agents.stream import Stream
+from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from arena.errors import GateError
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from tests.agents.engines.test_engine import contexts, request
 from tests.agents.test_adapter import stirred
 from tests.agents.test_half import model_of
+from tests.arena.learn.updating import updated
 
 
 def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
@@ -41,12 +44,12 @@ def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
 def update(model: Any, samples: list[Sample]) -> float:
     """The gap that an update tells of; GateError where it is too wide."""
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, regularisers={}))
-    return trainer.update(samples, np.random.default_rng(0))["logprob_gap"]
+    return updated(trainer, samples, np.random.default_rng(0))["logprob_gap"]
 
 
-def serving(published: Any, bf16: bool = False) -> InProcessEngine:
-    engine = InProcessEngine(bf16)
-    engine.publish("p", 1, published)
+def serving(published: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
+    engine = InProcessEngine(precision)
+    wait(engine.publish("p", 1, ModuleWeights(published)))
     return engine
 
 
@@ -99,7 +102,7 @@ def the_adapter_of_another_role() -> tuple[Any, InProcessEngine]:
 
 def a_wrong_dtype() -> tuple[Any, InProcessEngine]:
     model = model_of("untied")
-    return model, serving(model, bf16=True)
+    return model, serving(model, precision=Precision.BF16)
 
 
 FAULTS: list[Callable[[], tuple[Any, InProcessEngine]]] = [
@@ -130,5 +133,5 @@ def test_in_bfloat16_its_tolerance_is_wider() -> None:
     model = model_of("untied")
     trainer = PolicyTrainer("p", model, LearnSpec(regularisers={}), bf16=True)
     assert trainer.tolerance == 0.05
-    gap = trainer.update(played(serving(model, bf16=True)), np.random.default_rng(0))["logprob_gap"]
+    gap = updated(trainer, played(serving(model, precision=Precision.BF16)), np.random.default_rng(0))["logprob_gap"]
     assert gap < 0.05

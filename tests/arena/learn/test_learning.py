@@ -6,6 +6,7 @@ nothing about any other turn; both cues are always there, so that it is not enou
 """
 
 import inspect
+import sys
 import textwrap
 from types import ModuleType
 from typing import Any
@@ -14,17 +15,19 @@ import numpy as np
 import pytest
 import torch
 
-import agents.scoring
 import arena.credit.assign
 import arena.credit.samples
 import arena.learn.clips
+import arena.learn.gradients
 from agents.stream import Stream
 from agents.weights import load_model, resolve
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
 from arena.credit.batch import TurnBatch
+from arena.credit.settings import CreditSpec
 from arena.errors import GateError
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
+from tests.arena.learn.updating import updated
 
 TURNS, STREAMS, UPDATES = 3, 96, 15
 CUES = (7, 8)
@@ -67,7 +70,7 @@ def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:
         found = played(model, rng)
         shares.append(np.mean([t.rewards["right"] for one in found for t in one.turns]))
         credited = arena.credit.assign.assign(TurnBatch(found), CREDIT)
-        trainer.update(arena.credit.samples.samples_of(credited, {"one": 1.0}), rng)
+        updated(trainer, arena.credit.samples.samples_of(credited, {"one": 1.0}), rng)
     return float(np.mean(shares[-5:]))
 
 
@@ -77,8 +80,8 @@ def test_a_nano_policy_learns_a_task_of_several_turns() -> None:
 
 MUTATIONS = {
     "the advantage's sign": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
-    "the mask, by one token": (agents.scoring, "_batch", "[k for k, own in", "[k - 1 for k, own in"),
-    "the place that predicts": (agents.scoring, "_batch", "k - prefix - 1 for", "k - prefix for"),
+    "the mask, by one token": (arena.learn.gradients, "batch_of", "[k for k, own in", "[k - 1 for k, own in"),
+    "the place that predicts": (arena.learn.gradients, "batch_of", "k - prefix - 1 for", "k - prefix for"),
     "whose turn a token is": (
         arena.credit.samples, "samples_of", "item.advantages[places]", "item.advantages[places - 1]"
     ),
@@ -102,10 +105,12 @@ def test_the_gate_stops_a_shifted_mask_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, right: str, wrong: str) -> None:
     """Put a function in place whose source says `wrong` where ours says `right`."""
-    source = textwrap.dedent(inspect.getsource(getattr(module, name)))
+    function = getattr(module, name)
+    source = textwrap.dedent(inspect.getsource(function))
     assert right in source, f"{module.__name__}.{name} no longer says {right}: break it in another way"
-    scope: dict[str, Any] = dict(vars(module))
-    exec(source.replace(right, wrong), scope)
-    monkeypatch.setattr(module, name, scope[name])
+    scope: dict[str, Any] = {**function.__globals__, "torch": torch}
+    exec("from __future__ import annotations\n" + source.replace(right, wrong), scope)
+    for place in {module, sys.modules[function.__module__]}:
+        monkeypatch.setattr(place, name, scope[name])
     if name in getattr(module, "CLIPS", {}):
         monkeypatch.setitem(module.CLIPS, name, scope[name])

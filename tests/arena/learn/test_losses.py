@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from arena.config.experiment import LearnSpec
-from arena.config.parts import choose
+from arena.config.kinds import choose
 from arena.learn.batches import TokenBatch
 from arena.learn.clips import CLIPS
 from arena.learn.losses import TokenLoss, importance_ratio, likelihood, policy_gradient

@@ -5,9 +5,11 @@ import os
 import pytest
 import torch
 
-from arena.config.layers import compose, recipe_layer, set_layer
-from arena.learn.machine import fitted, precision_of, threads_of, try_precisions, try_threads
-from arena.preflight import preflight
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, set_layer
+from arena.learn.machine import precision_of, threads_of, try_precisions, try_threads
+from arena.preflight import fitted, preflight
 
 
 def test_fewer_threads_are_taken_only_where_they_are_clearly_faster() -> None:
@@ -42,7 +44,7 @@ def test_a_trial_of_precisions_leaves_the_number_of_threads_as_it_was() -> None:
 @pytest.mark.parametrize(("asked", "noted"), [("auto", ["fp32", "bf16"]), ("bf16", ["bf16"]), ("fp32", ["fp32"])])
 def test_a_run_notes_the_precision_it_begins_with(asked: str, noted: list[str]) -> None:
     given = compose([recipe_layer("negotiation-nano"), set_layer(f"precision={asked}"), set_layer("threads=1")])
-    begun = preflight(given, lambda what: None).experiment
+    begun = wait(preflight(given, lambda what: None)).experiment
     assert begun.precision in noted
     assert fitted(begun) == begun, "what is noted is not tried again"
 
@@ -53,12 +55,12 @@ def test_a_run_notes_the_precision_it_begins_with(asked: str, noted: list[str]) 
 def test_a_run_notes_the_number_of_threads_it_begins_with(asked: str, noted: list[int | None]) -> None:
     """So that a run that is resumed computes as it began, whatever a new trial would say."""
     given = compose([recipe_layer("negotiation-nano"), set_layer(f"threads={asked}")])
-    assert preflight(given, lambda what: None).experiment.threads in noted
+    assert wait(preflight(given, lambda what: None)).experiment.threads in noted
 
 
 def test_nobody_computes_before_the_precision_is_settled() -> None:
     """What is not bf16 would be taken for float32, and nobody would hear of it."""
     given = compose([recipe_layer("negotiation-nano"), set_layer("precision=auto")])
     with pytest.raises(ValueError, match="still auto"):
-        _ = given.bf16
-    assert fitted(given).bf16 == (fitted(given).precision == "bf16")
+        _ = given.settled_precision
+    assert fitted(given).settled_precision == fitted(given).precision

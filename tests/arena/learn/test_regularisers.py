@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from agents.scoring import StreamScorer, pack
 from arena.config.experiment import LearnSpec
-from arena.config.parts import choose
-from arena.config.schedules import Clock
+from arena.config.kinds import choose
 from arena.learn.batches import TokenBatch, token_batch
 from arena.learn.losses import TokenLoss, policy_gradient
-from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3
+from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3, memories
 from arena.learn.trainer import PolicyTrainer
+from arena.parts.schedules import Clock
 from tests.arena.learn.test_trainer import samples, tiny
+from tests.arena.learn.updating import updated
 from tests.arena.token_batches import batch, gradient, numbers, tensor
 
 P, Q = tensor(0.5, 0.3, 0.15, 0.05), tensor(0.1, 0.2, 0.3, 0.4)
@@ -140,16 +141,26 @@ def seen(
     return batch(zeros, zeros, zeros, entropy=entropy, **fields)
 
 
+def banded(tokens: TokenBatch, memory: dict[str, Any], **settings: Any) -> torch.Tensor:
+    """The band's term; what the tokens have shown it is in the memory afterwards, and not before."""
+    before = json.dumps(memory)
+    found = term(tokens, "entropy_band", **settings)
+    assert json.dumps(memory) == before
+    (rule,) = memories(["entropy_band"]).values()
+    memory["entropy_band"] = rule.keep(memory.get("entropy_band"), tokens.clock, rule.see(tokens))
+    return found
+
+
 def test_the_entropy_band_by_hand() -> None:
     memory: dict[str, Any] = {}
     first, second = seen(tensor(1, 4), numbers(0, 1), 1, memory), seen(tensor(2), numbers(0), 1, memory)
-    assert [term(t, "entropy_band").tolist() for t in (first, second)] == [[0, 0], [0]], "there is no past yet"
+    assert [banded(t, memory).tolist() for t in (first, second)] == [[0, 0], [0]], "there is no past yet"
     # past of place 0: (1 + 2)/2 = 1.5, so 1.2 to 1.8; of place 1: 4, so 3.2 to 4.8; of place 2: none
     tokens = seen(tensor(1, 2, 1.5, 5, 3, 9), numbers(0, 0, 0, 1, 1, 2), 2, memory)
-    found = term(tokens, "entropy_band", weight=10.0)
+    found = banded(tokens, memory, weight=10.0)
     assert found.tolist() == pytest.approx([2, 2, 0, 2, 2, 0])
     # place 0: updates of 1.5 and 1.5; place 1: 4 and 4; place 2: 9
-    assert term(seen(tensor(9), numbers(2), 3, memory), "entropy_band").tolist() == [0]
+    assert banded(seen(tensor(9), numbers(2), 3, memory), memory).tolist() == [0]
     assert memory["entropy_band"]["mean"] == [1.5, 4, 9]
     assert memory["entropy_band"]["iterations"] == [2, 2, 1]
 
@@ -157,15 +168,15 @@ def test_the_entropy_band_by_hand() -> None:
 def test_the_past_is_a_mean_over_updates_not_tokens() -> None:
     memory: dict[str, Any] = {}
     for iteration, values in ((1, [1.0] * 9), (2, [4.0]), (5, [1.0])):
-        term(seen(tensor(*values), numbers(*[0] * len(values)), iteration, memory), "entropy_band")
+        banded(seen(tensor(*values), numbers(*[0] * len(values)), iteration, memory), memory)
     assert memory["entropy_band"]["mean"] == [2.5], "updates 1 and 2: (1 + 4)/2; that of 5 is not over"
 
 
 def test_the_band_by_turn_is_about_the_turns_mean() -> None:
     memory: dict[str, Any] = {}
-    term(seen(tensor(1, 1), numbers(0, 1), 1, memory), "entropy_band")
+    banded(seen(tensor(1, 1), numbers(0, 1), 1, memory), memory)
     values = tensor(0.2, 1.8, 0.2, 0.4).requires_grad_()  # means 1 and .3, the bounds .8 and 1.2
-    found = term(seen(values, numbers(0, 0, 1, 1), 2, memory), "entropy_band", weight=1.0, level="turn")
+    found = banded(seen(values, numbers(0, 0, 1, 1), 2, memory), memory, weight=1.0, level="turn")
     assert found.tolist() == pytest.approx([0, 0, 0.5, 0.5])
     assert gradient(found, values) == pytest.approx([0, 0, -1, -1])
 
@@ -178,8 +189,8 @@ def test_the_released_penalty_has_no_gradient_and_the_hinge_has() -> None:
 
     def hinge(values: torch.Tensor) -> torch.Tensor:
         memory: dict[str, Any] = {}
-        term(seen(tensor(past), numbers(0), 1, memory), "entropy_band")
-        return term(seen(values, numbers(*[0] * len(values)), 2, memory), "entropy_band", weight=alpha)
+        banded(seen(tensor(past), numbers(0), 1, memory), memory)
+        return banded(seen(values, numbers(*[0] * len(values)), 2, memory), memory, weight=alpha)
 
     values = tensor(0.3, 0.7, 1.0, 1.3, 2.0)
     slopes = {f: (f(values + step) - f(values - step)) / (2 * step) for f in (released, hinge)}
@@ -193,7 +204,7 @@ def test_tokens_out_of_the_loss_are_in_no_past() -> None:
     memory: dict[str, Any] = {}
     own = torch.tensor([True, False])
     for iteration in (1, 2):
-        term(seen(tensor(1, 9), numbers(0, 0), iteration, memory, learned=own), "entropy_band")
+        banded(seen(tensor(1, 9), numbers(0, 0), iteration, memory, learned=own), memory)
     assert memory["entropy_band"]["mean"] == [1]
 
 
@@ -205,7 +216,7 @@ def test_a_band_resumed_from_its_json_goes_on_the_same(updates: list[list[float]
         places = numbers(*range(len(values)))
         if iteration == stop:
             resumed = json.loads(json.dumps(resumed))
-        ours, theirs = (term(seen(tensor(*values), places, iteration, m), "entropy_band") for m in (through, resumed))
+        ours, theirs = (banded(seen(tensor(*values), places, iteration, m), m) for m in (through, resumed))
         assert torch.equal(ours, theirs)
     assert through == resumed
 
@@ -214,7 +225,7 @@ def test_a_trainer_keeps_the_bands_past_once_per_update() -> None:
     model = tiny()
     rule = LearnSpec(lr=1e-4, epochs=2, minibatches=2, token_budget=60, regularisers={"entropy_band": {"weight": 1.0}})
     trainer = PolicyTrainer("p", model, rule)
-    told = [trainer.update(samples(model, k), np.random.default_rng(k), Clock(k, 3)) for k in (1, 2, 3)]
+    told = [updated(trainer, samples(model, k), np.random.default_rng(k), Clock(k, 3)) for k in (1, 2, 3)]
     assert [row["entropy_band_term"] > 0 for row in told] == [False, True, True]
     kept = trainer.memory["entropy_band"]
     assert kept["iterations"][0] == 2 and kept["mean"][0] == pytest.approx(

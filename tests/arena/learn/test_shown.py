@@ -10,16 +10,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from arena.config.experiment import Experiment, LearnSpec, ShownSpec
-from arena.config.layers import compose, set_layer, text_layer, to_yaml
-from arena.config.schedules import Clock
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment, LearnSpec
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, GateError
 from arena.lab import Lab
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
+from arena.learn.settings import ShownSpec
 from arena.learn.trainer import PolicyTrainer
+from arena.parts.schedules import Clock
 from arena.store.run import RunFolder
 from tests.arena.babble import FRAME
 from tests.arena.learn.test_trainer import plain_scores, same, samples, terms, tiny, weights
+from tests.arena.learn.updating import updated
 from tests.arena.test_lab import FILES, Quiet, log
 
 # -- one update --------------------------------------------------------------------------------------------
@@ -44,8 +48,8 @@ def gradient(
 ) -> dict[str, torch.Tensor]:
     """Of the first step: exp_avg is then (1 - beta1) times it."""
     trainer = PolicyTrainer("p", tiny(), by)
-    trainer.update(given, np.random.default_rng(0), clock)
-    trainer.save(folder)
+    updated(trainer, given, np.random.default_rng(0), clock)
+    trainer.write(folder)
     return {n: v / 0.5 for n, v in load_file(folder / "optimizer.safetensors").items() if n.endswith("exp_avg")}
 
 
@@ -88,8 +92,8 @@ def test_the_weight_follows_its_schedule(tmp_path: Path) -> None:
 def test_with_weight_0_nothing_is_shown_to_the_bit(minibatches: int) -> None:
     model, other = tiny(), tiny()
     given, by = samples(model), rule({"steps": {"values": [1.0, 0.0], "every": 1}}, minibatches=minibatches)
-    told = PolicyTrainer("p", model, by).update([*given, *shown(model)], np.random.default_rng(0), Clock(2, 2))
-    PolicyTrainer("p", other, by.model_copy(update={"shown": None})).update(given, np.random.default_rng(0))
+    told = updated(PolicyTrainer("p", model, by), [*given, *shown(model)], np.random.default_rng(0), Clock(2, 2))
+    updated(PolicyTrainer("p", other, by.model_copy(update={"shown": None})), given, np.random.default_rng(0))
     assert same(weights(model), weights(other)) and "shown_loss" not in told
 
 
@@ -100,7 +104,7 @@ def test_every_step_has_its_part_of_what_is_shown() -> None:
         lesson = shown(model, count=6)
         trainer = PolicyTrainer("p", model, rule(1.0, lr=3e-3, minibatches=3, epochs=4, gate_tolerance=9.0))
         before = np.mean([plain_scores(model, s)[0].mean().item() for s in lesson])
-        told = trainer.update([*given, *lesson], np.random.default_rng(0))
+        told = updated(trainer, [*given, *lesson], np.random.default_rng(0))
         assert trainer.steps == 12
         assert np.mean([plain_scores(model, s)[0].mean().item() for s in lesson]) > before + 0.1
         assert told["shown_loss"] > 0
@@ -110,11 +114,11 @@ def test_the_gate_does_not_look_at_what_is_shown() -> None:
     """Nobody sampled it, so it has no behaviour; the gate is as strict as ever with what was played."""
     for minibatches in (1, 2):
         model, by = tiny(), rule(1.0, gate_tolerance=0.01, minibatches=minibatches)
-        told = PolicyTrainer("p", model, by).update([*samples(model), *shown(model)], np.random.default_rng(0))
+        told = updated(PolicyTrainer("p", model, by), [*samples(model), *shown(model)], np.random.default_rng(0))
         assert told["logprob_gap"] < 1e-4
         wrong = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
         with pytest.raises(GateError, match=r"0\.2[0-9]+ on average"):
-            PolicyTrainer("p", model, by).update([*wrong, *shown(model)], np.random.default_rng(0))
+            updated(PolicyTrainer("p", model, by), [*wrong, *shown(model)], np.random.default_rng(0))
 
 
 # -- what is shown -----------------------------------------------------------------------------------------
@@ -140,7 +144,7 @@ def experiment(*assignments: str) -> Experiment:
 
 def started(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
     given = experiment(*assignments)
-    return Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet())
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
 
 
 def kept(folder: Path, iteration: int) -> list[bytes]:
@@ -163,13 +167,13 @@ def shower(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder, "iterations=1", "play.matches=12", "seats.responder.policy=conceder", "credit.estimator=zero",
         "policies.shared.imitate={brains: [random], matches: 32, epochs: 10, minibatches: 4, lr: 8e-3}",
     )  # fmt: skip
-    lab.run()
+    wait(lab.run())
     return folder
 
 
 def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", BRAINS)
-    found = [lab.parts.demonstrations.samples("shared", Clock(k, 2)) for k in (1, 2)]
+    found = [wait(lab.parts.demonstrations.samples("shared", Clock(k, 2))) for k in (1, 2)]
     for given in found:
         assert len(given) == 6 and {s.source for s in given} == {"shown"}
         for sample in given:
@@ -177,7 +181,7 @@ def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> No
             assert sample.learned.all() and len(own) == len(sample.learned)
             assert own[-1] == FRAME.stop_id and all(t.startswith(("OFFER", "ACCEPT", "WALK")) for t in said(sample))
     assert [said(s) for s in found[0]] != [said(s) for s in found[1]], "new matches in every iteration"
-    again = lab.parts.demonstrations.samples("shared", Clock(1, 2))
+    again = wait(lab.parts.demonstrations.samples("shared", Clock(1, 2)))
     assert [s.stream for s in again] == [s.stream for s in found[0]], "and the same after a restart"
 
 
@@ -185,11 +189,11 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
     """`hard_liner` asks for 8 of 10 or more, `fair_split` for no more than it has to, to get half."""
     lab = started(tmp_path / "run", "seats.responder.policy=shared", "game.options.max_turns=4")
     demonstrations = lab.parts.demonstrations
-    alone = demonstrations.by_brains("shared", 0, ["fair_split"], 24)
-    met = demonstrations.by_brains("shared", 0, ["fair_split"], 24, ["hard_liner"])
-    both = demonstrations.by_brains("shared", 0, ["hard_liner"], 24)
+    alone = wait(demonstrations.by_brains("shared", 0, ["fair_split"], 24))
+    met = wait(demonstrations.by_brains("shared", 0, ["fair_split"], 24, ["hard_liner"]))
+    both = wait(demonstrations.by_brains("shared", 0, ["hard_liner"], 24))
     other = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
-    assert len(other.parts.demonstrations.by_brains("other", 0, ["fair_split"], 24, ["hard_liner"])) == 24
+    assert len(wait(other.parts.demonstrations.by_brains("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
     assert len(alone) > 40 and len(met) == 24, "one seat of each match"
     opened, hard = ({said(s)[0] for s in given if s.stream.turns[-1] % 2 == 0} for given in (met, both))
     assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
@@ -200,8 +204,8 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
 def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", BRAINS.replace("over: 2", "over: 1"))
     shown = lab.parts.demonstrations
-    assert shown.samples("shared", Clock(1, 2)) and not shown.samples("shared", Clock(2, 2))
-    assert started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2)) == []
+    assert wait(shown.samples("shared", Clock(1, 2))) and not wait(shown.samples("shared", Clock(2, 2)))
+    assert wait(started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2))) == []
 
 
 @pytest.mark.parametrize("seat", ["opener", "responder"])
@@ -215,7 +219,7 @@ def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat:
     rows = sorted(RunFolder.open(shower).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
     assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
     best = {tuple(t["raw"].strip() for t in row["turns"] if t["seat"] == seat) for row in rows[:6]}
-    given = [s for k in range(1, 6) for s in lab.parts.demonstrations.samples("shared", Clock(k, 5))]
+    given = [s for k in range(1, 6) for s in wait(lab.parts.demonstrations.samples("shared", Clock(k, 5)))]
     assert {tuple(text.strip() for text in said(s)) for s in given} == best - {()}
     for sample in given:
         assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "shown"
@@ -225,7 +229,7 @@ def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_pat
     lab = started(tmp_path / "run", f"learn.shown={{run: {shower}, best: 1.0, matches: 12}}")
     rows = list(RunFolder.open(shower).log.rows())
     kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
-    given = lab.parts.demonstrations.samples("shared", Clock(1, 1))
+    given = wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
     assert len(given) == 12
     equal = [s.stream for s in given if tuple(s.stream.ids) in kept_streams]
     assert len(equal) > 6, "but where a policy wrote a word by unusual tokens"
@@ -238,7 +242,7 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
     def refused(*assignments: str) -> str:
         with pytest.raises(ConfigError) as caught:
             lab = started(tmp_path / f"run{len(list(tmp_path.iterdir()))}", *assignments)
-            lab.parts.demonstrations.samples("shared", Clock(1, 1))
+            wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -251,7 +255,7 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
     for item in lab.parts.demonstrations._best["shared"]:
         item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
     with pytest.raises(ConfigError, match="comes out otherwise when its replies are played again"):
-        lab.parts.demonstrations.samples("shared", Clock(1, 1))
+        wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -289,11 +293,11 @@ def test_another_schedule_takes_the_place_of_the_first() -> None:
 def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, source: str) -> None:
     setting = BRAINS if source == "brains" else f"learn.shown={{run: {shower}, weight: 0.5, matches: 4}}"
     watcher = Quiet()
-    started(tmp_path / "whole", setting, watcher=watcher).run()
+    wait(started(tmp_path / "whole", setting, watcher=watcher).run())
     assert all("shown_loss" in row["learn"]["shared"] for row in watcher.rows)
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "0002")
-    Lab(RunFolder.open(tmp_path / "broken"), experiment(setting), Quiet()).run()
+    wait(wait(Lab.open(RunFolder.open(tmp_path / "broken"), experiment(setting), Quiet())).run())
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
     assert kept(tmp_path / "broken", 2) == kept(tmp_path / "whole", 2)
     assert kept(tmp_path / "whole", 1)[0] != kept(tmp_path / "whole", 2)[0]
@@ -302,7 +306,11 @@ def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, 
 def test_shown_play_alone_is_behaviour_cloning(tmp_path: Path) -> None:
     watcher = Quiet()
     setting = "learn.shown={brains: [random], matches: 16, weight: 1.0}"
-    started(tmp_path / "run", setting, "credit.estimator=zero", "iterations=6", "learn.lr=6e-3", watcher=watcher).run()
+    wait(
+        started(
+            tmp_path / "run", setting, "credit.estimator=zero", "iterations=6", "learn.lr=6e-3", watcher=watcher
+        ).run()
+    )
     losses = [row["learn"]["shared"]["shown_loss"] for row in watcher.rows]
     assert losses[-1] < 0.7 * losses[0]
     assert watcher.rows[-1]["valid_rate"] > watcher.rows[0]["valid_rate"]

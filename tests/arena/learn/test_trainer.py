@@ -12,11 +12,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.config.experiment import ImitateSpec, LearnSpec
-from arena.config.parts import Chosen, choose
+from arena.config.experiment import LearnSpec
+from arena.config.kinds import choose
 from arena.errors import GateError
-from arena.learn.batches import Sample
+from arena.learn.samples import Sample
+from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
+from arena.parts.chosen import Chosen
+from tests.arena.learn.updating import imitated, updated
 
 VOCABULARY = 24
 STAGES = [0, 1, 2, 3]
@@ -129,7 +132,7 @@ def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
 def test_an_update_moves_the_sampled_tokens_the_way_of_their_advantage(advantage: float) -> None:
     model = tiny()
     given = samples(model, advantage=advantage)
-    PolicyTrainer("p", model, LearnSpec(lr=1e-3)).update(given, np.random.default_rng(0))
+    updated(PolicyTrainer("p", model, LearnSpec(lr=1e-3)), given, np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
     change = np.concatenate([a - s.behaviour for a, s in zip(after, given, strict=True)])
     assert advantage * change.mean() > 0.005
@@ -145,7 +148,7 @@ def test_the_gradient_is_that_of_the_masked_tokens_and_no_others(tmp_path: Path,
     expected = {name: p.grad.clone() for name, p in model.named_parameters()}
     model.zero_grad()
     trainer = PolicyTrainer("p", model, rule)
-    trainer.update(given, np.random.default_rng(0))
+    updated(trainer, given, np.random.default_rng(0))
     save(trainer, tmp_path)
     first = load_file(tmp_path / "optimizer.safetensors")
     for name, gradient in expected.items():  # after one step exp_avg is (1 - beta1) times the gradient
@@ -158,7 +161,7 @@ def test_a_stream_trained_once_is_each_of_its_turns_trained_after_the_whole_hist
     for cut in (lambda given: given, lambda given: [one for s in given for one in apart(s)]):
         model = tiny()
         trainer = PolicyTrainer("p", model, LearnSpec(grad_clip=0.0, betas=(0.5, 0.9)))
-        trainer.update(cut(samples(model)), np.random.default_rng(0))
+        updated(trainer, cut(samples(model)), np.random.default_rng(0))
         save(trainer, tmp_path)
         kept = load_file(tmp_path / "optimizer.safetensors")
         gradients.append(torch.cat([kept[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]))
@@ -169,7 +172,7 @@ def save(trainer: PolicyTrainer, folder: Path) -> None:
     """Weights and optimiser, as a checkpoint has them."""
     with trainer.gathered():
         trainer.model.save_pretrained(folder)
-    trainer.save(folder)
+    trainer.write(folder)
 
 
 def apart(sample: Sample) -> list[Sample]:
@@ -194,8 +197,8 @@ def test_tokens_without_advantage_carry_no_gradient() -> None:
     share = sum(len(s.advantages) for s in given) / len(given[2].advantages)
     alone = [replace(given[2], advantages=given[2].advantages / np.float32(share))]
     rule = LearnSpec(lr=1e-3, grad_clip=0.0)
-    PolicyTrainer("p", model, rule).update(lone, np.random.default_rng(0))
-    PolicyTrainer("p", other, rule).update(alone, np.random.default_rng(0))
+    updated(PolicyTrainer("p", model, rule), lone, np.random.default_rng(0))
+    updated(PolicyTrainer("p", other, rule), alone, np.random.default_rng(0))
     near(model, other, rule.lr)
     assert not same(weights(model), weights(tiny()))
 
@@ -203,8 +206,10 @@ def test_tokens_without_advantage_carry_no_gradient() -> None:
 def test_zero_advantages_leave_the_weights_as_they_are() -> None:
     model = tiny()
     before = weights(model)
-    PolicyTrainer("p", model, LearnSpec(lr=1e-2, epochs=2, minibatches=2)).update(
-        samples(model, advantage=0.0), np.random.default_rng(0)
+    updated(
+        PolicyTrainer("p", model, LearnSpec(lr=1e-2, epochs=2, minibatches=2)),
+        samples(model, advantage=0.0),
+        np.random.default_rng(0),
     )
     assert same(weights(model), before)
 
@@ -221,7 +226,7 @@ def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatc
     rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
     for turn, given in enumerate(rounds):
-        told = trainer.update(given, np.random.default_rng(10 + turn))
+        told = updated(trainer, given, np.random.default_rng(10 + turn))
     plain_updates(plain, rounds, rule, 10)
     with trainer.gathered():
         near(model, plain, rule.lr)
@@ -238,7 +243,7 @@ def test_gradient_checkpointing_changes_no_update(stage: int) -> None:
         model = tiny()
         rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, gradient_checkpointing=anew)
         trainer = PolicyTrainer("p", model, rule)
-        trainer.update(samples(model), np.random.default_rng(0))
+        updated(trainer, samples(model), np.random.default_rng(0))
         with trainer.gathered():
             moved.append(weights(model))
     assert same(*moved) and not same(moved[0], weights(tiny()))
@@ -251,8 +256,8 @@ def test_offloading_the_optimizer_changes_no_update(stage: int) -> None:
         model = tiny()
         rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, offload_optimizer=offload)
         trainer = PolicyTrainer("p", model, rule)
-        trainer.update(samples(model), np.random.default_rng(0))
-        assert (trainer.engine.zero_offload_optimizer() is not None) == offload
+        updated(trainer, samples(model), np.random.default_rng(0))
+        assert (trainer.optimiser.engine.zero_offload_optimizer() is not None) == offload
         with trainer.gathered():
             moved.append(weights(model))
     assert same(*moved) and not same(moved[0], weights(tiny()))
@@ -263,14 +268,14 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
     model = tiny()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule)
-    trainer.update(samples(model, 1), np.random.default_rng(1))
+    updated(trainer, samples(model, 1), np.random.default_rng(1))
     save(trainer, tmp_path)
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
     resumed = PolicyTrainer("p", resumed_model, rule)
-    resumed.load_optimizer(tmp_path, trainer.steps)
+    resumed.read(tmp_path, trainer.state())
     given = samples(model, 2)
     for one in (trainer, resumed):
-        one.update(given, np.random.default_rng(2))
+        updated(one, given, np.random.default_rng(2))
     with trainer.gathered(), resumed.gathered():
         assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
         assert same(weights(model), weights(resumed_model))
@@ -294,7 +299,7 @@ def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: int, offload
     rule = LearnSpec(lr=1e-3, zero_stage=stage, offload_optimizer=offload, gate_tolerance=1e9, regularisers={})
     trainer, moved = PolicyTrainer("p", model, rule, bf16=True), []
     for step in range(8):  # Adam's steps are about lr each
-        trainer.update(samples(tiny(), step, advantage=1.0), np.random.default_rng(step))
+        updated(trainer, samples(tiny(), step, advantage=1.0), np.random.default_rng(step))
         with trainer.gathered():
             now = weights(model)["model.norm.weight"]
             assert now.dtype == torch.bfloat16
@@ -307,7 +312,7 @@ def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: 
     model = narrow()
     rule = LearnSpec(lr=1e-4, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule, bf16=True)
-    trainer.update(samples(model, 1), np.random.default_rng(1))
+    updated(trainer, samples(model, 1), np.random.default_rng(1))
     save(trainer, tmp_path)
     kept = load_file(tmp_path / "optimizer.safetensors")
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
@@ -316,11 +321,11 @@ def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: 
         assert master.dtype == torch.float32 and torch.equal(master.bfloat16(), parameter)
         assert not torch.equal(master, parameter.float())  # what was rounded off is in the master alone
     resumed = PolicyTrainer("p", resumed_model, rule, bf16=True)
-    resumed.load_optimizer(tmp_path, trainer.steps)
+    resumed.read(tmp_path, trainer.state())
     for seed in (2, 3):
         given = samples(resumed_model, seed)
         for one in (trainer, resumed):
-            one.update(given, np.random.default_rng(seed))
+            updated(one, given, np.random.default_rng(seed))
     for folder, one in (("a", trainer), ("b", resumed)):
         (tmp_path / folder).mkdir()
         save(one, tmp_path / folder)
@@ -336,7 +341,7 @@ def test_with_masters_an_update_is_about_the_same(stage: int) -> None:
     for model, bf16 in ((whole, False), (halved, True)):
         rule = LearnSpec(lr=1e-2, zero_stage=stage, token_budget=60, gate_tolerance=1.0)
         trainer = PolicyTrainer("p", model, rule, bf16)
-        trainer.update(given, np.random.default_rng(0))
+        updated(trainer, given, np.random.default_rng(0))
         with trainer.gathered():
             ends = weights(model)
         changes = torch.cat([(ends[name].float() - value).flatten() for name, value in before.items()])
@@ -352,7 +357,7 @@ def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
     given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
     with pytest.raises(GateError) as caught:
-        trainer.update(given, np.random.default_rng(0))
+        updated(trainer, given, np.random.default_rng(0))
     message = str(caught.value)
     assert "'seller'" in message and "0.25 on average" in message and "0.05" in message and "\n" not in message
     assert f"over {sum(len(s.behaviour) for s in given)} tokens" in message
@@ -363,7 +368,7 @@ def test_the_gate_stands_before_every_loss() -> None:
     model = tiny()
     given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     with pytest.raises(GateError):
-        PolicyTrainer("p", model, LearnSpec(loss="likelihood")).update(given, np.random.default_rng(0))
+        updated(PolicyTrainer("p", model, LearnSpec(loss="likelihood")), given, np.random.default_rng(0))
 
 
 def test_the_gate_stops_at_what_is_no_number() -> None:
@@ -371,7 +376,7 @@ def test_the_gate_stops_at_what_is_no_number() -> None:
     given = samples(model)
     given[0] = replace(given[0], behaviour=given[0].behaviour * np.float32("nan"))
     with pytest.raises(GateError):
-        PolicyTrainer("p", model, LearnSpec()).update(given, np.random.default_rng(0))
+        updated(PolicyTrainer("p", model, LearnSpec()), given, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("stage", [0, 2])
@@ -379,7 +384,7 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
     model = tiny()
     shown = samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
-    trainer.imitate(shown, ImitateSpec(brains=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0))
+    imitated(trainer, shown, ImitateSpec(brains=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
     assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
@@ -387,8 +392,8 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
     fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnSpec(lr=1e-4, zero_stage=stage))
     given = samples(model, 3)
-    trainer.update(given, np.random.default_rng(1))
-    fresh.update(given, np.random.default_rng(1))
+    updated(trainer, given, np.random.default_rng(1))
+    updated(fresh, given, np.random.default_rng(1))
     assert same(weights(model), weights(fresh.model))
 
 
@@ -397,14 +402,14 @@ def test_imitation_may_end_with_small_steps(decay: bool, last: float) -> None:
     model = tiny()
     trainer = PolicyTrainer("p", model, LearnSpec())
     spec = ImitateSpec(brains=["random"], lr=3e-3, epochs=10, minibatches=2, decay=decay)
-    trainer.imitate(samples(model, advantage=1.0), spec, np.random.default_rng(0))
-    assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(last)  # of the last of 20 steps
+    imitated(trainer, samples(model, advantage=1.0), spec, np.random.default_rng(0))
+    assert trainer.optimiser.engine.optimizer.param_groups[0]["lr"] == pytest.approx(last)  # of the last of 20 steps
 
 
 def test_more_minibatches_than_samples_skip_the_empty_ones() -> None:
     model = tiny()
     trainer = PolicyTrainer("p", model, LearnSpec(minibatches=4))
-    trainer.update(samples(model, count=2), np.random.default_rng(0))
+    updated(trainer, samples(model, count=2), np.random.default_rng(0))
     assert trainer.steps == 2
 
 
@@ -414,6 +419,6 @@ def test_warmup_begins_small() -> None:
         model: Any = tiny()
         before = weights(model)
         trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, warmup_steps=warmup))
-        trainer.update(samples(model), np.random.default_rng(0))
+        updated(trainer, samples(model), np.random.default_rng(0))
         moved[warmup] = float(max((p - before[n]).abs().max() for n, p in weights(model).items()))
     assert moved[9] == pytest.approx(moved[0] / 10, rel=1e-2)

@@ -13,7 +13,8 @@ from agents.players.spend import EndpointSpec
 from agents.role import load_role
 from agents.stream import Stream
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, text_layer
+from arena.config.layers import compose
+from arena.config.sources import text_layer
 from arena.credit.branches import pairs, parting
 from arena.errors import ConfigError
 from arena.play.branches import Branch
@@ -191,7 +192,7 @@ def only_opener_learns(record: MatchRecord) -> MatchRecord:
 def test_branches_part_at_different_turns_of_learners_drawn_uniformly() -> None:
     plans, records = played()
     records = [only_opener_learns(record) for record in records]
-    found = branch_plans(experiment(branch=2), 1, plans, records)
+    found = branch_plans(experiment(branch=2).play, 0, 1, plans, records)
     places: list[int] = []
     for record in records:
         mine = [p.branch for p in found if p.branch and p.branch.match is record]
@@ -201,14 +202,14 @@ def test_branches_part_at_different_turns_of_learners_drawn_uniformly() -> None:
         places += [own.index(b.turn) for b in mine if len(own) == 3]
     assert {p.id for p in found} == {f"{p.branch.match.id}-b{p.branch.turn}" for p in found if p.branch}
     assert set(places) == {0, 1, 2}, "every turn has its chance"
-    assert branch_plans(experiment(branch=2), 1, plans, records) == found, "the same again after a restart"
-    assert branch_plans(experiment(branch=0), 1, plans, records) == []
+    assert branch_plans(experiment(branch=2).play, 0, 1, plans, records) == found, "the same again after a restart"
+    assert branch_plans(experiment(branch=0).play, 0, 1, plans, records) == []
 
 
 def test_a_match_that_was_played_again_is_branched_by_its_own_plan() -> None:
     plans, records = played()
     retried = replace(records[0], id=f"{plans[0].id}-r2", attempt=2)
-    (first, *_) = branch_plans(experiment(branch=1), 1, plans, [retried])
+    (first, *_) = branch_plans(experiment(branch=1).play, 0, 1, plans, [retried])
     assert first.branch and first.id == f"{plans[0].id}-r2-b{first.branch.turn}"
     assert (first.seed, first.attempt, first.seats) == (plans[0].seed, 0, plans[0].seats)
 
@@ -271,7 +272,7 @@ def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
 def test_branches_at_the_last_turn_part_at_each_match_s_last_one() -> None:
     plans, records = played()
     records = [only_opener_learns(record) for record in records]
-    found = branch_plans(experiment(branch=1, branch_at="last"), 1, plans, records)
+    found = branch_plans(experiment(branch=1, branch_at="last").play, 0, 1, plans, records)
     ends = [max(turn.index for turn in record.turns if turn.seat == "opener") for record in records]
     assert [plan.branch.turn for plan in found if plan.branch] == ends
     with pytest.raises(ConfigError, match="branch_at: last is one branch of each match"):

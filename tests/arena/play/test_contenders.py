@@ -13,15 +13,17 @@ import games
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import WeightsError
+from agents.precision import Precision
 from agents.role import load_role
 from agents.weights import load_model, resolve
-from arena.config.experiment import GameSpec
+from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import Casting
 from arena.evaluate.specs import Contenders, before, history, read_spec
 from arena.play.contenders import BrainContender, Contender, EndpointContender, HumanContender, ModelContender
 from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.settings import GameSpec
 from arena.play.tables import Table
 from tests.agents.server import Server, lists
 from tests.arena.kept_run import SEPARATE, SHARED, kept_run
@@ -57,7 +59,7 @@ def module(contender: Contender, policy: str) -> Any:
 
 
 def loaded(spec: str | Path, role: str = "") -> ModelContender:
-    (contender,) = Contenders(role).load(str(spec))
+    (contender,) = wait(Contenders(role).load(str(spec)))
     assert isinstance(contender, ModelContender)
     return contender
 
@@ -89,7 +91,7 @@ def test_the_league_pool_keeps_weights_too(run: Path) -> None:
 
 
 def test_a_model_is_a_name_or_a_folder() -> None:
-    by_name, by_folder = Contenders().load("nano-2", str(resolve("nano-2")))
+    by_name, by_folder = wait(Contenders().load("nano-2", str(resolve("nano-2"))))
     assert isinstance(by_name, ModelContender) and isinstance(by_folder, ModelContender)
     assert module(by_name, "") is module(by_folder, ""), "the same weights are loaded once"
 
@@ -123,7 +125,7 @@ def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
 def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=lists("some/model")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        brain, far = Contenders().load("mcts:10", "endpoint:some/model")
+        brain, far = wait(Contenders().load("mcts:10", "endpoint:some/model"))
     assert isinstance(brain, BrainContender) and isinstance(far, EndpointContender)
     assert far.role("nim", "first").role == "player"
     brain.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
@@ -163,11 +165,11 @@ def test_an_endpoint_without_a_key_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
-        Contenders().load("endpoint:m")
+        wait(Contenders().load("endpoint:m"))
 
 
 def test_the_engine_serves_each_its_own_weights(run: Path) -> None:
-    old, new = Contenders().load(f"{run}@3", f"{run}@7")
+    old, new = wait(Contenders().load(f"{run}@3", f"{run}@7"))
     assert isinstance(old, ModelContender) and isinstance(new, ModelContender)
     assert old.engine is new.engine
     ids = tuple(cast(old).policies["shared"].frame.ask("card K"))
@@ -181,7 +183,7 @@ def test_the_engine_serves_each_its_own_weights(run: Path) -> None:
 
 
 def test_the_same_seed_plays_the_same_match(run: Path) -> None:
-    model, brain = Contenders().load(str(run), "random")
+    model, brain = wait(Contenders().load(str(run), "random"))
 
     def played(seed: int) -> list[str]:
         seats: dict[str, Contender] = {"first": model, "second": brain}
@@ -198,7 +200,7 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
 def test_everybody_is_called_the_same_in_a_run_and_out_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=lists("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        loaded = [*Contenders().load("nano", "random", "endpoint:m"), HumanContender(Console())]
+        loaded = [*wait(Contenders().load("nano", "random", "endpoint:m")), HumanContender(Console())]
     kinds = [contender.seating("kuhn_poker", "first").kind for contender in loaded]
     assert kinds == ["model", "brain", "endpoint", "human"]
     role, names = load_role("player"), ("nano", "random", "endpoint:m")
@@ -211,9 +213,9 @@ def test_everybody_is_called_the_same_in_a_run_and_out_of_one(monkeypatch: pytes
 def test_everybody_computes_as_their_run_did_in_any_order(tmp_path: Path, order: tuple[int, int]) -> None:
     half = kept_run(tmp_path / "half", SHARED + "precision: bf16\n", _1="nano-3")
     specs = [str(half), "nano-3"]
-    by_spec = {contender.name: contender for contender in Contenders().load(*(specs[i] for i in order))}
+    by_spec = {contender.name: contender for contender in wait(Contenders().load(*(specs[i] for i in order)))}
     precisions = {}
     for name, contender in by_spec.items():
         assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
-        precisions[name] = contender.engine.bf16
-    assert precisions == {str(half): True, "nano-3": False}
+        precisions[name] = contender.engine.precision
+    assert precisions == {str(half): Precision.BF16, "nano-3": Precision.FP32}

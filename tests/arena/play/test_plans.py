@@ -3,13 +3,13 @@
 from collections import Counter
 
 from arena.config.experiment import Experiment
+from arena.config.seating import set_tables
 from arena.play.plans import iteration_plans
-from arena.play.tables import set_tables
 from tests.arena.test_lab import experiment
 
 
 def seeds(given: Experiment, k: int, **more: int) -> list[int]:
-    return [plan.seed for plan in iteration_plans(given, k, set_tables(given), {}, None, **more)]
+    return [plan.seed for plan in iteration_plans(given.play, given.seed, k, set_tables(given), {}, None, **more)]
 
 
 def brains(*settings: str) -> Experiment:
@@ -38,6 +38,6 @@ def test_what_is_played_in_place_of_dropped_deals_goes_on_with_the_pool() -> Non
 
 def test_a_deal_that_comes_again_has_chance_of_its_own() -> None:
     given = brains("play.matches=4", "play.group=2", "play.pool=2")
-    plans = [plan for k in (1, 2) for plan in iteration_plans(given, k, set_tables(given), {}, None)]
+    plans = [plan for k in (1, 2) for plan in iteration_plans(given.play, given.seed, k, set_tables(given), {}, None)]
     assert set(Counter(plan.seed for plan in plans).values()) == {4}
     assert len({(plan.seed, plan.draws) for plan in plans}) == 8

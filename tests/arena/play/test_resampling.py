@@ -1,17 +1,20 @@
 """Resampling: other deals are played in place of those that selection drops, and nothing else changes."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
-from arena.lab import Lab, Played
+from arena.lab import Lab
 from arena.play.match import MatchPlan
+from arena.play.source import Play, Played
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
 from tests.arena.test_lab import Quiet, finished, kept, log, start, started_warm, unbroken, warm
@@ -19,10 +22,10 @@ from tests.arena.test_lab import Quiet, finished, kept, log, start, started_warm
 __all__ = ["unbroken", "warm"]
 
 
-class Dealt(Lab):
-    """A lab in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
+class Dealt(Play):
+    """Play in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
 
-    def _played(self, plans: list[MatchPlan]) -> Played:
+    async def played(self, plans: list[MatchPlan]) -> Played:
         return Played([self.record(plan) for plan in plans], [])
 
     def record(self, plan: MatchPlan) -> MatchRecord:
@@ -43,9 +46,12 @@ class Dealt(Lab):
         )  # fmt: skip
 
 
-def dealt(folder: Path, warm: str, *assignments: str) -> Dealt:
+def dealt(folder: Path, warm: str, *assignments: str) -> Lab:
     given = started_warm(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
-    return Dealt(RunFolder.create(folder, "name: x\n", {}), given, Quiet())
+    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), given, Quiet()))
+    assert isinstance(lab.parts.source, Play)
+    lab.parts = replace(lab.parts, source=Dealt(**vars(lab.parts.source)))
+    return lab
 
 
 def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(warm: str, tmp_path: Path) -> None:
@@ -53,8 +59,8 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
     sizes = {}
     for rounds in (0, 1, 30):
         lab = dealt(tmp_path / str(rounds), warm, f"play.resample={rounds}")
-        records = {k: lab.play(k).records for k in range(1, 7)}
-        sizes[rounds] = [len(lab.parts.crediting.credit(k, found).credited) for k, found in records.items()]
+        records = {k: wait(lab.play(k)).records for k in range(1, 7)}
+        sizes[rounds] = [len(wait(lab.parts.crediting.credit(k, found)).credited) for k, found in records.items()]
         for k, found in records.items():
             assert [r.id for r in found] == [f"{k:04d}-{i:04d}" for i in range(len(found))], "numbering goes on"
             deals = [r.seed for r in found[::8]]
@@ -69,10 +75,10 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
 
 def test_what_is_not_dropped_is_not_played_again(warm: str, tmp_path: Path) -> None:
     lab = dealt(tmp_path / "run", warm, "play.resample=5", "credit.select=[]")
-    records = lab.play(1).records
+    records = wait(lab.play(1)).records
     assert len(records) == 96
     lab = dealt(tmp_path / "other", warm, "play.resample=0")
-    assert lab.play(1).records == records, "the first round is that of a run without"
+    assert wait(lab.play(1)).records == records, "the first round is that of a run without"
 
 
 def test_selection_is_asked_often_and_credit_remembers_once(
@@ -88,11 +94,11 @@ def test_selection_is_asked_often_and_credit_remembers_once(
     monkeypatch.setitem(STAGES, "counting", counting)
     rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
     one = dealt(tmp_path / "one", warm, "play.resample=30", *rules)
-    records = one.play(1).records
+    records = wait(one.play(1)).records
     assert one.parts.crediting.state() == {"memory": {}, "replay": {}}
-    one.parts.crediting.credit(1, records)
+    wait(one.parts.crediting.credit(1, records))
     other = dealt(tmp_path / "other", warm, *rules)
-    other.parts.crediting.credit(1, records)
+    wait(other.parts.crediting.credit(1, records))
     assert one.parts.crediting.state() == other.parts.crediting.state() and one.parts.crediting.state()["replay"]
     assert one.parts.crediting.state()["memory"]["counting"] == 1 and one.parts.crediting.state()["memory"]["rae"]
 
@@ -139,8 +145,8 @@ def test_a_resampled_run_resumes_bit_by_bit(
         shutil.rmtree(folder / "checkpoints" / "0002")
     else:
         with pytest.raises(KeyboardInterrupt):
-            start(folder, resampled(warm), Quiet(lambda what, value: (what, value) == ("match", moment))).run()
-    Lab(RunFolder.open(folder), resampled(warm), Quiet()).run()
+            wait(start(folder, resampled(warm), Quiet(lambda what, value: (what, value) == ("match", moment))).run())
+    wait(wait(Lab.open(RunFolder.open(folder), resampled(warm), Quiet())).run())
     assert log(folder) == log(whole[0])
     assert kept(folder, 2) == kept(whole[0], 2)
     states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, whole[0])]

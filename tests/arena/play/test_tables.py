@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, set_layer, text_layer, to_yaml, with_policies
+from arena.config.layers import compose, to_yaml, with_policies
+from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.store.run import RunFolder
 from tests.arena.test_lab import Quiet, kept, log
@@ -63,8 +65,8 @@ def experiment(roles: Path, *assignments: str) -> Experiment:
 
 def finished(folder: Path, given: Experiment) -> tuple[Lab, list[dict[str, Any]]]:
     watcher = Quiet()
-    lab = Lab(RunFolder.create(folder, to_yaml(given), {}), given, watcher)
-    lab.run()
+    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher))
+    wait(lab.run())
     return lab, watcher.rows
 
 
@@ -137,10 +139,16 @@ def test_a_run_of_several_games_goes_on_as_if_never_stopped(
 ) -> None:
     given, folder = experiment(roles), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        Lab(
-            RunFolder.create(folder, to_yaml(given), {}), given, Quiet(lambda w, v: (w, v) == ("match", "0002-0012"))
-        ).run()
-    Lab(RunFolder.open(folder), given, Quiet()).run()
+        wait(
+            wait(
+                Lab.open(
+                    RunFolder.create(folder, to_yaml(given), {}),
+                    given,
+                    Quiet(lambda w, v: (w, v) == ("match", "0002-0012")),
+                )
+            ).run()
+        )
+    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
     assert log(folder) == log(unbroken[0])
     assert kept(folder, 1) == kept(unbroken[0], 1) and kept(folder, 2) == kept(unbroken[0], 2)
 

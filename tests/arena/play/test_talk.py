@@ -11,6 +11,7 @@ import pytest
 from agents.players.brains import make_brain
 from agents.players.model import ChatPlayer, demonstrator
 from agents.role import load_role
+from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from arena.store.reader import RunReader
@@ -25,7 +26,9 @@ ROLES = ("seats.opener.role=opener", "seats.responder.role=responder", "seats.re
 
 def demonstrated(folder: Path, *settings: str, brain: str = "conceder") -> list[str]:
     lab = started(folder, "game.options.max_turns=4", *settings)
-    return [text for sample in lab.parts.demonstrations.by_brains("shared", 0, [brain], 12) for text in said(sample)]
+    return [
+        text for sample in wait(lab.parts.demonstrations.by_brains("shared", 0, [brain], 12)) for text in said(sample)
+    ]
 
 
 def test_what_is_imitated_talks_where_the_game_does(tmp_path: Path) -> None:

@@ -18,8 +18,11 @@ import uvicorn
 
 from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
+from agents.published import FolderWeights
 from agents.weights import resolve
-from arena.config.layers import compose, recipe_layer, set_layer
+from arena.cli.loop import wait
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, set_layer
 from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
 from tests.arena.tiny import arena, refused
 
@@ -33,7 +36,7 @@ class Running:
     def __init__(self, key: str | None = None) -> None:
         folder = resolve("nano")
         self.engine = InProcessEngine()
-        self.engine.publish("served", 3, folder)
+        wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
         service = Service(self.engine, {"shared": Served(policy, 256, roles_of(RECIPE, "shared"))}, key)
         listening = socket.create_server(("127.0.0.1", 0))

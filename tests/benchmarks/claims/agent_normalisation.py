@@ -15,7 +15,8 @@ from claim import Claim, Ends, Setting, Verdict
 from gradients import gradient_noise
 from world import Arm, Floats, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 SEATS, CARDS, ANSWERS, TURNS = ("first", "second"), 6, 4, 3
 WORTH = np.random.default_rng(1).permuted(np.tile(np.linspace(0, 1, ANSWERS), (2, CARDS, 1)), axis=-1)

@@ -10,7 +10,8 @@ import numpy as np
 from claim import Claim, Ends, Setting, Verdict
 from world import Arm, Floats, Ints, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 EDITS, BROWSE, SUBMIT = 2, 2, 3
 

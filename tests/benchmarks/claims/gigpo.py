@@ -15,7 +15,8 @@ import numpy as np
 from claim import Claim, Ends, Setting, Verdict
 from world import Arm, Floats, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 ROOMS, WAYS, HOUSES, ENOUGH = 6, 4, 8, 3
 GAMMA = 0.95

@@ -1,12 +1,12 @@
 """How noisy the policy gradient is that an arm's advantages make, while the policy stays as it is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from world import Arm, Floats, Learner, World
 
-from arena.learn.batches import Sample
+from arena.learn.plan import Plan
+from arena.learn.samples import Sample
 
 
 def gradient_noise(
@@ -36,10 +36,10 @@ def _gradients(learner: Learner, batches: int) -> Floats:
     (policy,) = learner.trainers
     table = learner.probs()[policy]
 
-    def keep(samples: Sequence[Sample], *rest: Any) -> None:
-        kept.append(gradient(samples, table).reshape(-1))
+    def keep(plan: Plan) -> None:
+        kept.append(gradient(plan.samples, table).reshape(-1))
 
-    learner.trainers[policy].update = keep  # type: ignore[method-assign,assignment]
+    learner.trainers[policy].carry_out = keep  # type: ignore[method-assign,assignment]
     for _ in range(batches + batches // 10):
         learner.step()
     return np.stack(kept[batches // 10 :])

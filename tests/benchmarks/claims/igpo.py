@@ -13,7 +13,8 @@ import numpy as np
 from claim import Claim, Ends, Setting, Verdict
 from world import NEVER, Arm, Floats, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 DOCUMENTS, COPY, GUESS = 10, 0, 1
 QUESTION, RIGHT, WRONG = 0, 1, 2

@@ -15,7 +15,8 @@ from claim import Claim, Ends, Setting, Verdict
 from gradients import gradient_noise
 from world import Arm, Floats, Ints, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 FIRST, SECOND = ("", "pb"), ("p", "b")
 STATES = [f"{card}{heard}" for heard in FIRST + SECOND for card in range(3)]

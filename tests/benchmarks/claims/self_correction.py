@@ -14,7 +14,8 @@ import numpy as np
 from claim import Claim, Ends, Setting, Verdict
 from world import NEVER, Arm, Floats, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 QUESTIONS, TRUE = 40, 0.8
 FIRST = np.log(0.6 / 0.4)

@@ -19,8 +19,9 @@ import torch
 from claim import Claim, Ends, Setting, Verdict
 from world import Arm, Floats, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
-from arena.config.parts import choose
+from arena.config.experiment import LearnSpec
+from arena.config.kinds import choose
+from arena.credit.settings import CreditSpec
 from arena.learn.batches import TokenBatch
 from arena.statistics import COUNT, mean_ci
 

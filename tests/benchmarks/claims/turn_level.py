@@ -14,7 +14,8 @@ from claim import Claim, Ends, Setting, Verdict
 from gradients import gradient_noise
 from world import Arm, Floats, Matches, World
 
-from arena.config.experiment import CreditSpec, LearnSpec
+from arena.config.experiment import LearnSpec
+from arena.credit.settings import CreditSpec
 
 TURNS, CARDS, ANSWERS, FINE, ENOUGH = 6, 6, 4, 10.0, 3
 MARKED = np.random.default_rng(2).integers(ANSWERS, size=(TURNS, CARDS))

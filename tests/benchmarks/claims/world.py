@@ -45,12 +45,13 @@ from numpy.typing import NDArray
 from agents.player import Message
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.config.experiment import CreditSpec, LearnSpec
-from arena.config.schedules import Clock
+from arena.config.experiment import LearnSpec
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.samples import samples_of
+from arena.credit.settings import CreditSpec
 from arena.learn.trainer import PolicyTrainer
+from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 
 Floats = NDArray[np.float64]
@@ -271,7 +272,7 @@ class Learner:
                 scored = score_streams(self.references[policy], [s.stream for s in samples], [1.0] * len(samples))
                 samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
             if samples:
-                trainer.update(samples, self.learn_rng, clock)
+                trainer.carry_out(trainer.plan(samples, self.learn_rng, clock))
         turns = sum(len(t.turns) for t in found)
         self.steps += turns
         advantages = np.concatenate([c.advantages for c in credited]) if credited else np.zeros(1)

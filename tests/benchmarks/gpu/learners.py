@@ -44,7 +44,7 @@ class Trainer:
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
         """One update; its means over tokens."""
-        return self.trainer.update([sample_of(lesson) for lesson in lessons], self.rng)
+        return self.trainer.carry_out(self.trainer.plan([sample_of(lesson) for lesson in lessons], self.rng))
 
     def update_within(self, token_budget: int, lessons: Sequence[Lesson]) -> dict[str, float]:
         """The same with another budget of padded tokens for each micro-batch."""
@@ -54,7 +54,7 @@ class Trainer:
 
 def sample_of(lesson: Lesson) -> Any:
     """What the trainer wants: every sampled token in the loss."""
-    from arena.learn.batches import Sample
+    from arena.learn.samples import Sample
 
     own = np.asarray(lesson.stream.mask, bool)
     behaviour = np.asarray(lesson.stream.logprobs, np.float32)[own]

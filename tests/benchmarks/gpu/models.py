@@ -8,9 +8,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qw
 
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
+from agents.precision import Precision
+from agents.published import ModuleWeights
 from agents.stream import Stream
 from agents.weights import DEFAULT, available, load_model, resolve
+from arena.cli.loop import wait
 
 SHAPES: dict[str, PreTrainedConfig] = {
     "smollm2-135m": LlamaConfig(
@@ -74,8 +76,8 @@ def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) 
     They share an opening, go on at unequal length and end one by one: caches, padding and compaction all take part.
     """
     rng, vocabulary = np.random.default_rng(seed), model.config.vocab_size
-    engine = InProcessEngine(bf16=bf16)
-    engine.publish("p", 1, model)
+    engine = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
+    wait(engine.publish("p", 1, ModuleWeights(model)))
     opening = rng.integers(vocabulary, size=24).tolist()
     streams, heat = [Stream() for _ in range(count)], [1.0 if i % 2 else 0.7 for i in range(count)]
     for turn in range(2):

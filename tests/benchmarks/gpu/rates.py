@@ -13,7 +13,9 @@ from size import Size
 from timing import seconds_of, take_turns
 
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
+from agents.precision import Precision
+from agents.published import ModuleWeights
+from arena.cli.loop import wait
 
 WHAT = (
     "bf16 matrix products over float32 weights, as precision: bf16 has it. decode: tokens/s after the first of each "
@@ -56,7 +58,7 @@ def peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bflo
 
 
 def _play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) -> None:
-    engine, version = InProcessEngine(bf16=True, max_batch=rows), 0
+    engine, version = InProcessEngine(Precision.BF16, max_batch=rows), 0
     rng, vocabulary = np.random.default_rng(0), model.config.vocab_size
     contexts = [[7] * OPENING + rng.integers(vocabulary, size=size.context - OPENING).tolist() for _ in range(rows)]
 
@@ -64,7 +66,7 @@ def _play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) -> None:
         """Seconds for replies of so many tokens, nothing kept from before."""
         nonlocal version
         version += 1
-        engine.publish("p", version, model)
+        wait(engine.publish("p", version, ModuleWeights(model)))
         requests = [reply_to(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
         return seconds_of(lambda: wait(engine.generate(requests)))[0]
 

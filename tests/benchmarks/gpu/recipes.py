@@ -10,6 +10,8 @@ from sheet import Sheet
 from size import Size
 from timing import seconds_of
 
+from arena.cli.loop import wait
+
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
 ENOUGH = {"negotiation-nano": 10, "negotiation": 6}
@@ -44,7 +46,8 @@ def _run(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mappin
     """Rows of metrics by arm."""
     from workload import open_lab
 
-    from arena.config.layers import compose, recipe_layer, set_layer
+    from arena.config.layers import compose
+    from arena.config.sources import recipe_layer, set_layer
 
     own = [*(size.recipe if recipe == "negotiation-nano" else ()), "checkpoint.every=1000", "seed=0"]
     curves: dict[str, list[dict[str, Any]]] = {arm: [] for arm in arms}
@@ -59,7 +62,7 @@ def _run(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mappin
         for k in range(1, size.iterations + 1):
             if sheet.left < 1.5 * longest:
                 break
-            seconds, _ = seconds_of(lambda k=k: [curves[arm].append(lab.iterate(k)) for arm, lab in labs.items()])
+            seconds, _ = seconds_of(lambda k=k: [curves[arm].append(wait(lab.iterate(k))) for arm, lab in labs.items()])
             longest = max(longest, seconds)
             kept = {arm: [{name: row[name] for name in FIGURES} for row in rows] for arm, rows in curves.items()}
             sheet.note(recipe, {"settings": own, "curves": kept})

@@ -16,9 +16,10 @@ from sheet import Sheet
 from size import Size
 
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
+from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, scan_streams
 from agents.weights import load_model, load_tokenizer, resolve
+from arena.cli.loop import wait
 
 Bits = dict[str, torch.Tensor]
 LR, BUDGET = 1e-4, 2048
@@ -97,9 +98,9 @@ def _company(sheet: Sheet, model: Any, size: Size) -> None:
     contexts = [rng.integers(vocabulary, size=32).tolist() for _ in range(min(8, size.streams))]
     requests = [reply_to(ids, f"{i}", min(8, size.new), (i,)) for i, ids in enumerate(contexts)]
     engine = InProcessEngine()
-    engine.publish("p", 1, model)
+    wait(engine.publish("p", 1, ModuleWeights(model)))
     together = wait(engine.generate(requests))
-    engine.publish("p", 2, model)
+    wait(engine.publish("p", 2, ModuleWeights(model)))
     alone = [wait(engine.generate([request]))[0] for request in requests]
     same = [a.ids == b.ids for a, b in zip(alone, together, strict=True)]
     gaps = [abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(alone, together, strict=True)]
@@ -117,12 +118,12 @@ def _resumed(sheet: Sheet, size: Size, device: torch.device) -> None:
         for _ in range(2):
             learner.update(lessons)
         model.save_pretrained(folder)
-        learner.trainer.save(Path(folder))
+        learner.trainer.write(Path(folder))
         load_tokenizer(resolve("nano")).save_pretrained(folder)
         other = load_model(Path(folder)).to(device)
         loaded = Trainer(other, False, LR, BUDGET, gate_tolerance=1e9)
         loaded.rng = copy.deepcopy(learner.rng)
-        loaded.trainer.load_optimizer(Path(folder), learner.trainer.steps)
+        loaded.trainer.read(Path(folder), learner.trainer.state())
         learner.update(lessons)
         loaded.update(lessons)
     _same_weights(sheet, "saved and loaded = never stopped", model, other)
@@ -135,7 +136,7 @@ def _set_back(sheet: Sheet, size: Size, device: torch.device) -> None:
     with _deterministic():
         used, fresh = (Trainer(model, False, 0.0, BUDGET) for model in models)
         used.update(lessons)
-        used.trainer.moments.forget()
+        used.trainer.optimiser.moments.forget()
         for one in (used, fresh):
             one.rng = np.random.default_rng(0)
             one.trainer.rule = one.trainer.rule.model_copy(update={"lr": LR})

@@ -15,8 +15,9 @@ from size import Size
 from timing import seconds_of
 
 from agents.engines.in_process import InProcessEngine
-from agents.engines.loop import wait
+from agents.published import ModuleWeights
 from agents.stream import Stream
+from arena.cli.loop import wait
 
 TURNS, STREAMS, CUES, LAST = 3, 64, (7, 8), 5
 LEARNED, CHANCE = 0.9, (0.4, 0.6)
@@ -45,7 +46,7 @@ class Arm:
 
     def _played(self, version: int) -> tuple[list[Stream], np.ndarray]:
         """Streams, and [streams, turns] 1 where the word was right."""
-        self.engine.publish("p", version, self.model)
+        wait(self.engine.publish("p", version, ModuleWeights(self.model)))
         streams, right = [Stream() for _ in range(STREAMS)], np.zeros((STREAMS, TURNS))
         for turn in range(TURNS):
             cues = self.rng.integers(0, 2, STREAMS)

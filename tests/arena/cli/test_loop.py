@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
-from agents.engines import loop as module
-from agents.engines.loop import wait
+from arena.cli import loop as module
+from arena.cli.loop import wait
 
 
 async def loop() -> asyncio.AbstractEventLoop:

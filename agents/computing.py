@@ -1,0 +1,66 @@
+"""Where this process computes: in one thread beside the event loop, which so stays awake.
+
+Decoding, scoring and learning take turns there, in the order in which they are asked for: what comes of them depends on
+nothing that the clock decides, and torch keeps one team of threads.
+"""
+
+import asyncio
+import ctypes
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+_THREAD = ThreadPoolExecutor(1, "arena-computing")
+
+
+async def compute(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
+    """What `work` returns or raises, computed after all that was asked for earlier.
+
+    Whoever is cancelled while it waits ends the work at its next line of Python, as Ctrl-C would. Work must not wait
+    for other work: it would wait for itself.
+    """
+    job = _Job(lambda: work(*given, **named))
+    try:
+        return await asyncio.wrap_future(_THREAD.submit(job.run))
+    except asyncio.CancelledError:
+        job.interrupt()
+        raise
+
+
+class _Interrupt(BaseException):
+    """Ends work that nobody waits for any more."""
+
+
+class _Job(Generic[Result]):
+    """Work that can be ended while it runs."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        """Where it runs just now."""
+
+    def run(self) -> Result:
+        with self._lock:
+            self._thread = threading.get_ident()
+        try:
+            return self._work()
+        finally:
+            with self._lock:
+                _raise_in(self._thread, None)  # what has not arrived by now must not reach the next work
+                self._thread = None
+
+    def interrupt(self) -> None:
+        with self._lock:
+            if self._thread is not None:
+                _raise_in(self._thread, _Interrupt)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Have a thread raise this at its next line of Python; None takes back what has not arrived."""
+    what = ctypes.py_object(error) if error else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)

@@ -1,0 +1,13 @@
+"""The table of estimators: the package fills it, and estimators made of others refer to it."""
+
+from collections.abc import Callable
+
+from arena.credit.batch import Floats
+from arena.credit.tokens import TokenAdvantages
+from arena.parts.chosen import Kind
+
+Estimator = Callable[..., Floats | TokenAdvantages]
+"""(TurnBatch, [T] turn rewards, *, settings) -> [T] advantages, or one per token."""
+
+ESTIMATORS: dict[str, Estimator] = {}
+ESTIMATOR = Kind("estimator", ESTIMATORS)

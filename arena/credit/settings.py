@@ -1,0 +1,50 @@
+"""Settings of credit: the parts that make advantages of rewards."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from arena.credit.critics import CRITIC
+from arena.credit.estimators import ESTIMATOR
+from arena.credit.rewards import STAGE
+from arena.credit.rewards.information_gain import gold_of
+from arena.credit.selection import SELECTOR
+from arena.credit.transforms import TRANSFORM
+from arena.parts.chosen import Chosen
+from arena.parts.schedules import SCHEDULE
+from arena.parts.spec import Spec
+
+
+def _asked_alike(stages: list[Chosen]) -> list[Chosen]:
+    gold_of(stages)
+    return stages
+
+
+class CreditSpec(Spec):
+    """From rewards to advantages. Parts are named as in `arena list`, with their settings if any."""
+
+    stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_asked_alike)] = []
+    """Reward stages, in this order: each adds or changes named rewards."""
+    weights: dict[str, Annotated[Chosen, SCHEDULE]] = {}
+    """Of each named reward, a number or a schedule; 1 if not given."""
+    select: list[Annotated[Chosen, SELECTOR]] = []
+    """What learning does not hear of, or what credit leaves out of its statistics."""
+    estimator: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars")
+    """From the rewards of turns to one advantage per turn."""
+    critic: Annotated[Chosen | None, CRITIC.or_none()] = None
+    """What foresees the values that an estimator such as `gae_turn` needs."""
+    transforms: list[Annotated[Chosen, TRANSFORM]] = []
+    """After the estimator, in this order: from advantages to advantages."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What models have to measure first (`arena.credit.measures`); empty where a match log alone is enough."""
+        return frozenset[str]().union(*(part.needs for _, part in self.parts()))
+
+    def parts(self) -> Iterator[tuple[str, Chosen]]:
+        """Every part but critic and schedules, after the field where it stands."""
+        yield "estimator", self.estimator
+        yield from (("stages", part) for part in self.stages)
+        yield from (("select", part) for part in self.select)
+        yield from (("transforms", part) for part in self.transforms)

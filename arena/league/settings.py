@@ -1,0 +1,66 @@
+"""Settings of the league: against whom the trained policies play, and which past versions are kept."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from arena.parts.spec import Positive, Spec
+
+Share = Annotated[float, Field(ge=0, le=1e6)]
+"""Relative to others: their sum stays finite."""
+
+
+class OpponentSpec(Spec):
+    """One kind of opponent, and when it is met."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    play: Literal["self", "past", "pfsp", "fixed"]
+    """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
+    learner seldom beats; `fixed`: a brain or a frozen policy."""
+    weight: Share = 1.0
+    """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
+    lag: Positive | None = None
+    """Of `past`: how many updates ago."""
+    policy: str | None = None
+    """Of `fixed`: a brain, a frozen policy, or `endpoint:MODEL`."""
+    since: Annotated[Positive, Field(alias="from")] = 1
+    """First iteration in which it is met."""
+    until: Positive | None = None
+    """Last one; null is the end of the run."""
+
+    def met_in(self, iteration: int) -> bool:
+        """Whether it may be drawn in this iteration."""
+        return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        for field, play, example in (("lag", "past", "lag: 1"), ("policy", "fixed", "policy: random")):
+            given = getattr(self, field) is not None
+            if self.play == play and not given:
+                raise ValueError(f"`play: {play}` needs `{field}`, such as `{example}`")
+            if given and self.play != play:
+                raise ValueError(f"`{field}` belongs to `play: {play}`, not to `play: {self.play}`")
+        if self.until is not None and self.until < self.since:
+            raise ValueError(f"it is met from iteration {self.since} until {self.until}: never")
+        return self
+
+
+class PoolSpec(Spec):
+    """Which past versions of the trained policies are kept to be met again."""
+
+    every: Positive = 5
+    """Iterations between two admissions; the beginning is always admitted."""
+    keep: Annotated[int, Field(ge=2, le=10**6)] = 8
+    """Members; beyond, the oldest but the first goes."""
+    in_memory: Positive = 4
+    """Past versions that are loaded at once."""
+
+
+class LeagueSpec(Spec):
+    """Against whom the trained policies play; without a league, against whoever is configured."""
+
+    opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
+    """The mixture that each match draws from."""
+    pool: PoolSpec = PoolSpec()
+    """Which past versions are kept."""

@@ -1,0 +1,117 @@
+"""One rank's share of an update's gradients: the steps of a plan, from the samples' tokens to what they pull at."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.scoring import StreamScores, batch_of, scan, split_rows
+from arena.learn.batches import token_batch
+from arena.learn.pairs import rival_changes
+from arena.learn.plan import Plan, Shares, Step
+from arena.learn.ranks import Tally, over_ranks
+from arena.learn.regularisers import memories
+from arena.learn.samples import Floats
+from arena.learn.settings import UpdateSpec
+from arena.learn.watch import Watch
+from arena.process import give_back
+
+
+class Gradients:
+    """Adds the gradients of a plan's steps to a model's, and keeps what they have seen."""
+
+    def __init__(
+        self, engine: Any, rule: UpdateSpec, plan: Plan, memory: Mapping[str, Any], watch: Watch, rank: int = 0
+    ) -> None:
+        """`engine` scores a `StreamBatch`, and its `backward` adds a loss's gradient; `memory` is the regularisers'."""
+        self.engine, self.rule, self.plan, self.watch, self.rank = engine, rule, plan, watch, rank
+        self._past = MappingProxyType(dict(memory))
+        self._memories = memories(rule.regularisers)
+        self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
+        """What the regularisers that remember have noted, by micro-batch."""
+        self._streams = [s.stream for s in plan.samples]
+        self._temperatures = [s.temperature for s in plan.samples]
+        self.old: dict[int, Floats] | None = None
+        """By sample, its log-probabilities at the start of the update."""
+
+    def score_old(self) -> Tally:
+        """Score what is to be scored before the first step; how far the sampler is from that."""
+        if self.plan.old is None:
+            return Tally()
+        scores = self._scored(self.plan.old)
+        self.old = {i: score.logprobs for i, score in scores.items()}
+        played = [(i, s) for i, s in enumerate(self.plan.samples) if i in scores and s.source == "played"]
+        return Tally.of([self.old[i] - s.behaviour for i, s in played])
+
+    def add(self, step: Step) -> Tally:
+        """Add a step's gradient. How far the sampler's log-probabilities are from the present ones, over all ranks."""
+        gaps = self._add_played(step) if step.played[self.rank] else []
+        self._add_shown(step)
+        return over_ranks(Tally.of(gaps), Tally.plus)
+
+    def _add_played(self, step: Step) -> list[np.ndarray]:
+        """The loss of what was played; the gaps of what the present weights have played."""
+        gaps, samples, rivals = [], self.plan.samples, self._rivals(step)
+        for one in step.played[self.rank]:
+            batch = batch_of(self._streams, self._temperatures, one).to(self.engine.device)
+            scores = self.engine(batch)
+            if not one.index:
+                self.engine.backward(scores.logprobs.sum() * 0.0)
+                continue
+            tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
+            played = split_rows(batch, tokens.logprobs - tokens.behaviour)
+            gaps += [gap for i, gap in played if samples[i].source == "played"]
+            weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
+            token = self.rule.loss(tokens)
+            objective = token.loss
+            for name, regulariser in self.rule.regularisers.items():
+                if "reference" not in regulariser.needs or tokens.reference is not None:
+                    term = regulariser(tokens, token)
+                    objective = objective + term
+                    self.watch.add(f"{name}_term", term[tokens.learned])
+            for name, memory in self._memories.items():
+                self.seen[name].append(memory.see(tokens))
+            self.engine.backward((objective * weight).sum())
+            if self.rule.gradient_checkpointing:
+                give_back()
+            self.watch.step(tokens, objective, token)
+        return gaps
+
+    def _add_shown(self, step: Step) -> None:
+        """The mean of -log p over what is shown, by its weight."""
+        for one in step.shown[self.rank]:
+            scores = self.engine(batch_of(self._streams, self._temperatures, one).to(self.engine.device))
+            if not one.index:
+                self.engine.backward(scores.logprobs.sum() * 0.0)
+                continue
+            learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
+            loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
+            self.engine.backward(loss.sum() * step.shown_weight)
+            self.watch.add("shown_loss", loss)
+
+    def _rivals(self, step: Step) -> dict[int, Floats] | None:
+        """By sample, what has become of the other answer of each token's pair: at the weights that take the step."""
+        if not step.pairs:
+            return None
+        chosen = [self.plan.samples[i] for i in step.pairs]
+        changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
+        if self.old is not None:  # else this is the first step of the update, and nothing has changed yet
+            now = self._scored(step.rivals)
+            changes = [now[i].logprobs - self.old[i] for i in step.pairs]
+        return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
+
+    def _scored(self, shares: Shares) -> dict[int, StreamScores]:
+        """What the present weights say of all ranks' shares, by sample; each rank computes its own."""
+        own = scan(self.engine, self._streams, self._temperatures, shares[self.rank])
+        return over_ranks(own, lambda one, other: one | other)
+
+
+def kept(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """The regularisers' memory after an update that has shown them this, micro-batch by micro-batch."""
+    after = dict(memory)
+    for name, rule in memories(seen).items():
+        for note in seen[name]:
+            after[name] = rule.keep(after.get(name), plan.clock, note)
+    return after

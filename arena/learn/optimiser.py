@@ -1,0 +1,88 @@
+"""DeepSpeed round one policy's model: gradients summed, clipped, and stepped along by AdamW, under any ZeRO stage."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from agents.policy import trainable
+from agents.scoring import StreamScorer
+from arena.learn.distributed import deepspeed
+from arena.learn.moments import Moments
+from arena.learn.settings import UpdateSpec
+
+
+class Optimiser:
+    """AdamW on what of a model is trained."""
+
+    def __init__(self, scorer: StreamScorer, rule: UpdateSpec) -> None:
+        self.scorer, self.rule, self._norm = scorer, rule, 0.0
+        optimizer = torch.optim.AdamW(
+            list(trainable(scorer.model).values()),
+            lr=rule.lr,
+            betas=rule.betas,
+            weight_decay=rule.weight_decay,
+            fused=True,
+        )
+        if rule.zero_stage == 0:
+            optimizer.register_step_pre_hook(self._clip)
+        self.engine: Any
+        """DeepSpeed's: called with a `StreamBatch` it scores, and its `backward` adds a loss's gradient."""
+        self.engine, *_ = deepspeed().initialize(
+            model=scorer, optimizer=optimizer, config=_deepspeed_config(rule, masters(scorer)), dist_init_required=False
+        )
+        if rule.zero_stage == 0 and self.engine.world_size == 1:
+            self.engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
+        self.moments = Moments(self.engine, scorer.model, rule.zero_stage)
+
+    def step(self, lr: float) -> float:
+        """One step, unless the gradient is not finite; its norm before clipping. The gradient is gone afterwards."""
+        for group in self.engine.optimizer.param_groups:
+            group["lr"] = lr
+        self.engine.step()  # ZeRO leaves a step out whose gradient is not finite, as `_clip` does
+        return float(self._norm if self.rule.zero_stage == 0 else self.engine.get_global_grad_norm())
+
+    def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Before AdamW's own step: DeepSpeed's clipping, whose norm DeepSpeed itself forgets without ZeRO.
+
+        Parameters without a gradient stay as they are, and so do their moments.
+        """
+        from deepspeed.runtime.utils import clip_grad_norm_
+
+        self._norm = float(clip_grad_norm_(self.scorer.parameters(), self.rule.grad_clip or math.inf))
+        if not math.isfinite(self._norm):
+            optimizer.zero_grad(set_to_none=True)
+
+
+def masters(scorer: StreamScorer) -> bool:
+    """Whether the weights are bfloat16, and the optimiser holds float32 masters of them."""
+    return any(parameter.dtype == torch.bfloat16 for parameter in trainable(scorer.model).values())
+
+
+def gathered(model: Any, zero_stage: int) -> AbstractContextManager[Any]:
+    """Context in which every parameter is whole, also under ZeRO-3."""
+    if zero_stage < 3:
+        return nullcontext()
+    whole: AbstractContextManager[Any] = deepspeed().zero.GatheredParameters(list(model.parameters()))
+    return whole
+
+
+def _deepspeed_config(rule: UpdateSpec, masters: bool) -> dict[str, Any]:
+    offload, precision = {}, {}
+    if rule.offload_optimizer:
+        offload = {"offload_optimizer": {"device": "cpu", "pin_memory": torch.cuda.is_available()}}
+    if masters:  # gradients of micro-batches are summed in float32 all the same
+        precision = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
+    return {
+        **precision,
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": rule.grad_clip if rule.zero_stage else 0.0,  # without ZeRO: `Optimiser._clip`
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_optimization": {"stage": rule.zero_stage, "overlap_comm": False, **offload},
+        "steps_per_print": 10**9,
+        "wall_clock_breakdown": False,
+    }

@@ -1,0 +1,226 @@
+"""The plan of an update: all that is decided about it, by numbers alone and before anything is computed.
+
+Which samples learn in which optimiser step, which of them go through the model together and on which rank, and what
+each of their tokens weighs: in the sum of the whole step, over all ranks. So ranks need not ask each other, every one
+of them has as many passes as the others, and what they add up to is what a single rank would compute.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from agents.packing import Pass, passes
+from arena.learn.pairs import in_pairs, together
+from arena.learn.samples import Floats, Sample
+from arena.learn.settings import ImitateSpec, UpdateSpec
+from arena.parts.schedules import Clock
+
+Item = TypeVar("Item")
+
+IDLE = Pass((), 0)
+"""A pass of two tokens that weigh nothing, for a rank that has nothing else to do while others compute."""
+
+Shares = tuple[tuple[Pass, ...], ...]
+"""By rank, its passes in their order, by the numbers of the plan's samples; all ranks have as many."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimiser step."""
+
+    where: str
+    """For messages: its policy, iteration, epoch and minibatch."""
+    played: Shares
+    """What the loss is computed on."""
+    weights: Mapping[int, Floats]
+    """By sample, what each of its sampled tokens weighs in the loss."""
+    shown: Shares
+    """What is imitated beside that, or instead of it."""
+    shown_weight: float
+    """What each of those tokens weighs that are to be learned."""
+    pairs: tuple[int, ...] = ()
+    """Of a loss that looks at pairs of answers: the step's samples, both answers of every pair."""
+    rivals: Shares = ()
+    """What is to be scored before the step to know what has become of its pairs; nothing where no weight has moved."""
+    gated: bool = False
+    """Whether the gate has to see the step's own log-probabilities before the optimiser moves."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One update of a policy, or its imitation of what others played."""
+
+    where: str
+    """For messages: the policy and the iteration."""
+    advice: str
+    """What to do if the weights diverge."""
+    step_advice: str
+    """What to do if a step's gradient does."""
+    samples: tuple[Sample, ...]
+    clock: Clock
+    old: Shares | None
+    """What is scored and gated before the first step; None where the only step's own forward tells."""
+    steps: tuple[Step, ...]
+    """Those in which there is something to learn."""
+    rates: tuple[float, ...]
+    """The learning rate of each step."""
+    counted: bool
+    """Whether its steps count in the policy's life: then a step that is left out leaves its rate to the next. Those of
+    imitation do not, and the optimiser forgets them."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans the updates of one policy."""
+
+    name: str
+    rule: UpdateSpec
+    start: int
+    """What starting a forward pass costs, in tokens."""
+
+    def update(
+        self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
+    ) -> Plan:
+        """`rule.epochs` times `rule.minibatches` steps on samples in random order; `done` steps came before.
+
+        To the loss of what was played, every step adds `rule.shown.weight` times the mean of -log p over its part of
+        what is shown. Gate, ratio and regularisers have nothing to do with that: nobody sampled it.
+        """
+        rule, steps = self.rule, list[Step]()
+        weight = rule.shown.weight(clock) if rule.shown else 0.0
+        played = [s for s in samples if s.source != "shown"]
+        units = [[i] for i in range(len(played))]
+        if pairs := "pairs" in rule.loss.needs:
+            played = in_pairs(played)
+            units = together(played)
+        every = (*played, *(s for s in samples if s.source == "shown" and weight))
+        lessons = range(len(played), len(every))
+        where = f"policy '{self.name}', iteration {clock.iteration}"
+        for at, part, lesson in _minibatches(units, lessons, rule.epochs, rule.minibatches, rng):
+            if step := self._step(every, part, lesson, weight, f"{where}, {at}", ranks):
+                steps.append(self._with_pairs(step, every, part, ranks) if pairs else step)
+        return Plan(
+            where=where,
+            advice=f"lower learn.lr ({rule.lr:g})",
+            step_advice=f"lower learn.lr ({rule.lr:g}) or learn.grad_clip",
+            samples=every,
+            clock=clock,
+            old=self._shares(every, self._in_order(every, range(len(played))), ranks) if rule.steps > 1 else None,
+            steps=tuple(steps),
+            rates=tuple(rule.lr * warmth(done + k, rule.warmup_steps) for k in range(len(steps))),
+            counted=True,
+        )
+
+    def imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1) -> Plan:
+        """Steps towards writing what the samples hold, by maximum likelihood."""
+        where, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
+        steps = [
+            step
+            for at, _, lesson in _minibatches([], range(len(samples)), spec.epochs, spec.minibatches, rng)
+            if (step := self._step(samples, [], lesson, 1.0, f"{where}, {at}", ranks))
+        ]
+        total = spec.epochs * spec.minibatches
+        fading = [1.0 - k / total if spec.decay else 1.0 for k in range(len(steps))]
+        rates = tuple(spec.lr * share * warmth(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
+        return Plan(where, advice, advice, tuple(samples), Clock(), None, tuple(steps), rates, counted=False)
+
+    def _step(
+        self,
+        samples: Sequence[Sample],
+        part: Sequence[int],
+        lesson: Sequence[int],
+        weight: float,
+        where: str,
+        ranks: int,
+    ) -> Step | None:
+        """A step on some of the samples, `lesson` being those that are shown; None where nothing is to be learned."""
+        weights = self._weights(samples, part)
+        learned = any(w.any() for w in weights.values())
+        if not learned and not lesson:
+            return None
+        played = passes([s.stream for s in samples], self.rule.token_budget, part, self.start)
+        count = sum(int(samples[i].learned.sum()) for i in lesson)
+        return Step(
+            where=where,
+            played=self._shares(samples, played if learned else [], ranks),
+            weights={i: w.astype(np.float32) for i, w in weights.items()},
+            shown=self._shares(samples, self._in_order(samples, lesson), ranks),
+            shown_weight=weight / max(1, count),
+            gated=self.rule.steps == 1,
+        )
+
+    def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
+        """The step of a loss that looks at pairs; alone it is the update's first, in which nothing has moved yet."""
+        rivals = self._shares(samples, self._in_order(samples, part), ranks) if self.rule.steps > 1 else ()
+        return replace(step, pairs=tuple(part), rivals=rivals)
+
+    def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
+        """What each token of the step weighs in its loss, by sample, in float64."""
+        chosen = [samples[i] for i in part]
+        sizes = [len(s.advantages) for s in chosen]
+        if not sum(sizes):
+            return {}
+        streams = np.repeat(np.arange(len(chosen)), sizes)
+        turns = np.unique(np.stack([streams, np.concatenate([s.turns for s in chosen])]), axis=1, return_inverse=True)
+        learned = np.concatenate([s.learned for s in chosen])
+        weights = self.rule.aggregate(turns[1].reshape(-1), streams, learned)
+        return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
+
+    def _in_order(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
+        """The passes of some of the samples; of equally long ones the first in `part` is first."""
+        streams = [samples[i].stream for i in part]
+        found = passes(streams, self.rule.token_budget, start=self.start)
+        return [Pass(tuple(part[k] for k in one.index), one.prefix) for one in found]
+
+    def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
+        """Passes dealt to ranks."""
+        if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
+            given = [Pass(one.index, 0) for one in given]
+        return dealt(list(given), [len(s.stream.ids) for s in samples], ranks)
+
+
+def dealt(given: list[Pass], lengths: Sequence[int], ranks: int) -> Shares:
+    """Passes over streams of these lengths, dealt to ranks so that all have as many and about as much to compute.
+
+    One rank has all of them, in their order. For more, the longest are halved until there is something for each.
+    """
+
+    def tokens(one: Pass) -> int:
+        return one.prefix + len(one.index) * (lengths[one.index[-1]] - one.prefix) if one.index else 0
+
+    while len(given) % ranks and any(len(one.index) > 1 for one in given):
+        at = max((k for k, one in enumerate(given) if len(one.index) > 1), key=lambda k: tokens(given[k]))
+        index, prefix = given[at].index, given[at].prefix
+        half = (len(index) + 1) // 2
+        given[at : at + 1] = [Pass(index[:half], prefix), Pass(index[half:], prefix)]
+    given += [IDLE] * (-len(given) % ranks)
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    for at in sorted(range(len(given)), key=lambda k: -tokens(given[k])):
+        open_ = [share for share in shares if len(share) < len(given) // ranks]
+        min(open_, key=lambda share: sum(tokens(given[k]) for k in share)).append(at)
+    return tuple(tuple(given[at] for at in sorted(share)) for share in shares)
+
+
+_IMITATION_WARMUP = 10
+
+
+def warmth(steps: int, warmup: int) -> float:
+    """The share of the learning rate that the step after so many takes: it grows in a straight line over `warmup`."""
+    return min(1.0, (steps + 1) / (warmup + 1))
+
+
+def _minibatches(
+    units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
+) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Where each step of an update is, the samples of its units, and its lessons; some may be empty."""
+    for epoch in range(1, epochs + 1):
+        parts = _parts(units, count, rng)
+        for number, (part, lesson) in enumerate(zip(parts, _parts(lessons, count, rng), strict=True), 1):
+            yield f"epoch {epoch}, minibatch {number}", [i for unit in part for i in unit], lesson
+
+
+def _parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
+    """All items in a random order, cut into so many parts."""
+    return [[items[i] for i in part] for part in np.array_split(rng.permutation(len(items)), count)]

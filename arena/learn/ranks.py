@@ -1,0 +1,47 @@
+"""What ranks decide together: no decision of an update hangs on what one of them has seen."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+Seen = TypeVar("Seen")
+
+
+def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
+    """What the ranks have seen, added up in their order: the same for all of them. A single rank has seen it all."""
+    return own
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Numbers as what can be added up of them."""
+
+    count: int = 0
+    total: float = 0.0
+    maximum: float = 0.0
+
+    @staticmethod
+    def of(parts: Sequence[np.ndarray]) -> "Tally":
+        """The absolute values of float32 arrays."""
+        if not parts:
+            return Tally()
+        size = np.abs(np.concatenate(parts))
+        return Tally(len(size), float(size.sum()), float(size.max()))
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Of both; a NaN on either side stays one."""
+        maximum = math.nan if math.isnan(self.maximum + other.maximum) else max(self.maximum, other.maximum)
+        return Tally(self.count + other.count, self.total + other.total, maximum)
+
+    @property
+    def mean(self) -> float:
+        """0 where there is nothing."""
+        return self.total / max(1, self.count)
+
+
+def highest(own: float) -> float:
+    """The highest of all ranks' norms: not finite where one is not."""
+    return over_ranks(Tally(1, own, own), Tally.plus).maximum

@@ -1,0 +1,142 @@
+"""Settings of learning: weights by name, their warm start, what is shown to them, and how an update is done."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agents.adapter_config import AdapterSpec
+from arena.learn.aggregates import AGGREGATE
+from arena.learn.divergence import Nonfinite
+from arena.learn.losses import LOSS
+from arena.learn.regularisers import REGULARISER
+from arena.parts.chosen import Chosen, Kinds
+from arena.parts.paths import Folder, ModelName
+from arena.parts.schedules import SCHEDULE
+from arena.parts.spec import Matches, Positive, Spec
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ImitateSpec(Spec):
+    """A warm start: learn to speak like brains before learning from reward."""
+
+    brains: Annotated[list[str], Field(min_length=1)]
+    """Every match seats some of them, drawn at random, at the policy's own tables."""
+    against: list[str] = []
+    """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the brains, the
+    others by some of these, who are not imitated.
+    """
+    matches: Matches = 256
+    """How many matches the brains play."""
+    epochs: Annotated[int, Field(ge=1, le=10**4)] = 4
+    """How often all of them are learned from."""
+    minibatches: Positive = 8
+    """Optimiser steps per epoch."""
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    """Learning rate."""
+    decay: bool = False
+    """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
+
+
+class PolicySpec(Spec):
+    """Named weights."""
+
+    model: ModelName
+    """`smollm2-135m-instruct`, `nano`, a local folder, or a Hugging Face id; an adapter's folder in peft's layout,
+    which goes on learning; or another run's weights, `runs/first@12:buyer`."""
+    adapter: AdapterSpec | None = None
+    """Learn a small adapter on the model instead of all its weights: policies on one model then share it."""
+    train: bool = True
+    """Whether it learns; a frozen policy stays as it is loaded."""
+    imitate: ImitateSpec | None = None
+    """A warm start before the first iteration."""
+
+    @model_validator(mode="after")
+    def _learns_what_it_adds(self) -> Self:
+        if self.adapter and not self.train:
+            raise ValueError("a new `adapter` of a frozen policy changes nothing: remove it")
+        return self
+
+
+class ShownSpec(Spec):
+    """Play that is shown to the learners in every update, to be imitated beside learning from their own."""
+
+    weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
+    """Of the mean -log p over the shown tokens, which is added to the loss of what was played: a number or a schedule.
+    """
+    brains: list[str] = []
+    """Who shows it: every match seats some of them, drawn at random, at the policy's own tables."""
+    run: Folder | None = None
+    """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
+    best: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
+    matches: Matches = 8
+    """Shown to each policy in each iteration."""
+
+    @model_validator(mode="after")
+    def _from_one(self) -> Self:
+        if bool(self.brains) == (self.run is not None):
+            raise ValueError("give `brains: […]` or `run: FOLDER`: one of them shows how to play")
+        return self
+
+
+class UpdateSpec(Spec):
+    """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
+
+    loss: Annotated[Chosen, LOSS] = Chosen(LOSS, "policy_gradient")
+    """Per sampled token, to be minimised."""
+    aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
+    """What of the tokens, turns or streams the loss is a mean over."""
+    regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
+    """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
+    shown: ShownSpec | None = None
+    """Play to be imitated beside learning from one's own."""
+    lr: Annotated[float, Field(ge=0)] = 2e-5
+    """AdamW's learning rate."""
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
+    """AdamW's decay of the first and of the second moment."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """AdamW's, per step and unit of lr."""
+    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Optimiser steps over which lr grows from 0 in a straight line."""
+    epochs: Annotated[int, Field(ge=1, le=10**4)] = 1
+    """How often an update goes through what was played."""
+    minibatches: Positive = 1
+    """Optimiser steps per epoch."""
+    token_budget: Positive = 2048
+    """Padded tokens per forward pass."""
+    gradient_checkpointing: bool = False
+    """Keep only each layer's input for the backward pass, which computes the rest anew: less memory for about a third
+    more arithmetic, the same gradient."""
+    offload_reference: bool = False
+    """Let go of the reference's weights before each update, and load them from their folder again for the next."""
+    grad_clip: Annotated[float, Field(ge=0)] = 1.0
+    """Highest norm of a step's gradient; 0 is no limit."""
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    """DeepSpeed's ZeRO: 1 shards the optimiser's state over ranks, 2 gradients too, 3 weights too."""
+    offload_optimizer: bool = False
+    """Keep the optimiser's state (8 bytes a weight, with ZeRO's own copy of the weights 12) in the processor's memory,
+    and take its steps there: ZeRO-Offload (Ren et al. 2021, arXiv 2101.06840). Needs zero_stage 1, 2 or 3."""
+    gate_tolerance: Annotated[float, Field(gt=0)] | None = None
+    """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.05 in bf16, and
+    0.1 where vllm computes in bf16 throughout."""
+    nonfinite: Nonfinite = "stop"
+    """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
+    metrics); critics too. Weights that are not finite always stop the run, before they are published."""
+
+    @model_validator(mode="after")
+    def _can_offload(self) -> Self:
+        if self.offload_optimizer and not self.zero_stage:
+            raise ValueError("`offload_optimizer` is ZeRO's: set zero_stage to 1, 2 or 3")
+        return self
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per update."""
+        return self.epochs * self.minibatches
+
+    @property
+    def holds_on(self) -> bool:
+        """Whether some regulariser compares the policy with its own beginning."""
+        held = (r for r in self.regularisers.values() if "reference" in r.needs)
+        return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)

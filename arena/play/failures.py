@@ -1,0 +1,141 @@
+"""Why a match failed: whose trouble it was, where in which code, and how to come to the same place again."""
+
+from __future__ import annotations
+
+import logging
+import sysconfig
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import games
+from agents.errors import BrainError, ChatError, EndpointError, EngineError, RoleError, WeightsError
+from agents.players.human import HumanLeft
+from arena.errors import BugError
+from arena.plain import bounded, without_secrets
+from arena.records import Failure, Kind, MatchRecord
+
+LONGEST = 8000
+"""Characters of a traceback, and of an act, that are kept."""
+
+Place = tuple[FrameType, int]
+"""A frame and the number of its line."""
+
+_LOG = logging.getLogger(__name__)
+_ROOT = Path(games.__file__).resolve().parents[1]
+_ROOMS = tuple(f"{_ROOT / room}/" for room in ("arena", "agents", "games", "simulators"))
+_ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
+_LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
+_OUTSIDE = (EndpointError, EngineError, HumanLeft)
+_OF_FILES = (RoleError, ChatError, BrainError, WeightsError)
+"""What a role's or a model's own files may do wrong, told in a line."""
+
+
+class LimitReached(Exception):
+    """A match used up its turns, tokens or seconds."""
+
+
+def failure_of(error: Exception, game: Any, draws: Sequence[int], seat: str, act: str | None) -> Failure:
+    """What is to be known of an exception that ended a match of `game`, which `seat` was to move in or had just."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    kind, at = _kind(error, frames, type(game))
+    trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
+    kept = None if act is None else bounded(act, LONGEST)
+    told = bounded(without_secrets(trace), LONGEST)
+    return Failure(kind, tuple(draws), type(error).__name__, _place(at), told, seat, kept)
+
+
+def reason_of(error: Exception) -> str:
+    """The exception in a line's words: its type and what it says, if it can say anything."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 somebody's exception may fail at telling what it is, too
+        return f"{type(error).__name__}: (no text: it raises another exception)"
+
+
+def tell(record: MatchRecord) -> None:
+    """Put a failed match in the log; its traceback, too, where somebody debugs."""
+    if record.failure:
+        where = f", at {record.failure.where}" if record.failure.where else ""
+        _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
+        _LOG.debug("%s", record.failure.trace)
+
+
+def stop_at_a_bug(record: MatchRecord) -> None:
+    """BugError where Arena's own code is why the match failed: it would only fail again."""
+    if record.failure and record.failure.kind == "bug":
+        raise BugError(f"a bug of Arena ended match {record.id}: {with_place(record)}", record)
+
+
+def with_place(record: MatchRecord) -> str:
+    """Why a match failed, and in which line of which file."""
+    place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
+    return f"{record.reason} ({place})" if place else record.reason
+
+
+def again(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Any:
+    """The game as it stood when a match failed, its deal and acts played again; or it raises what it raised then."""
+    made = games.make(game, **options)
+    made.reset(seed=seed)
+    for act in (*acts, None):
+        while made.agents and (made.terminations[made.agent_selection] or made.truncations[made.agent_selection]):
+            made.step(None)
+        if not made.agents:
+            made.payoffs()
+            made.report()
+            break
+        made.observe(made.agent_selection)
+        if act is not None:
+            made.step(act)
+    return made
+
+
+def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Place | None]:
+    """Whose trouble it was, by the type of the exception and the files that it came through; and the place to look at.
+
+    A library's fault is that of who called it; one that came through somebody's own file is that file's, wherever it
+    ended; and a game that is not ours may have handed anything to anybody.
+    """
+    if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "limit", None
+    if isinstance(error, _OUTSIDE) or (frames and _package(frames[-1][0]) == "vllm"):
+        return "endpoint", None
+    ours = [at for at in frames if _is_ours(at[0])]
+    theirs = [at for at in frames if _is_theirs(at[0])]
+    if theirs:
+        return "game", theirs[-1]
+    at = ours[-1] if ours else None
+    engine = at is not None and at[0].f_code.co_filename.startswith(_ENGINES)
+    wrapped = at is not None and at[0].f_code.co_filename.startswith(_ADAPTERS)
+    strange = wrapped or (not engine and not _is_our_game(game))
+    return ("game" if strange or isinstance(error, _OF_FILES) else "bug"), at
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_ROOMS)
+
+
+def _is_theirs(frame: FrameType) -> bool:
+    """Whether the code is of a file that somebody wrote beside Arena; one in an installed package is a library's."""
+    file = frame.f_code.co_filename
+    library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
+    return not _is_ours(frame) and not library
+
+
+def _is_our_game(game: type) -> bool:
+    """Whether its rules are ours; those of a wrapped game of another library are not."""
+    return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0]
+
+
+def _place(at: Place | None) -> str:
+    """`games/base.py, line 120`, or the whole path of somebody's own file."""
+    if at is None:
+        return ""
+    file = at[0].f_code.co_filename
+    return f"{file.removeprefix(f'{_ROOT}/')}, line {at[1]}"

@@ -1,0 +1,71 @@
+"""run.log: what a run did and when, a line for each, for who wants to know afterwards; never on the terminal."""
+
+import logging
+import os
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from arena.errors import StoreError, debugging
+from arena.plain import printable_lines, without_secrets
+from arena.store.files import explained
+
+RUN_LOG = "run.log"
+LARGEST = 2_000_000
+"""Bytes of the file; when it is full it becomes run.log.1, and a new one begins."""
+ROOMS = ("arena", "agents", "games", "simulators")
+
+
+class PlainLines(logging.Formatter):
+    """One line for each record; further lines of a text, whoever wrote it, are indented: none looks like a record."""
+
+    def __init__(self, head: str, secret_variables: Collection[str] = ()) -> None:
+        super().__init__(head)
+        self.secret_variables = secret_variables
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as harmless lines, without keys."""
+        first, *rest = printable_lines(without_secrets(super().format(record), self.secret_variables)) or [""]
+        return "\n".join([first, *(f"    {line}" for line in rest)])
+
+
+class _Quiet(RotatingFileHandler):
+    """A log whose troubles are not the run's: what the disk does not take is lost."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Nothing: a full disk is told by what the run needs."""
+
+
+@contextmanager
+def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]:
+    """Has all that our modules log in this block go to the run's folder alone; StoreError where it cannot begin."""
+    path = run / RUN_LOG
+    for file in (path, path.with_name(f"{RUN_LOG}.1")):
+        _require_own(file)
+    with explained(path):
+        handler = _Quiet(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", errors="replace")
+    handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(name)s: %(message)s", secret_variables))
+    loggers = [logging.getLogger(room) for room in ROOMS]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG if debugging() else logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
+        with suppress(OSError):
+            handler.close()
+
+
+def _require_own(path: Path) -> None:
+    """StoreError for what is there and is no file: a link could have anything written anywhere."""
+    with explained(path, "reading"), suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise StoreError(f"{path} is no file: remove it")

@@ -1,0 +1,111 @@
+"""An engine in a process of its own: a second implementation of `Engine`, over a pipe."""
+
+import asyncio
+import multiprocessing
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+
+import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
+from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
+from agents.precision import Precision
+from agents.published import Weights
+from agents.stream import Stream
+
+
+def served(pipe: Connection, threads: int, precision: Precision) -> None:
+    """What runs there: an engine, asked over a pipe, in a loop of its own."""
+    torch.set_num_threads(threads)
+    engine = InProcessEngine(precision)
+
+    async def answer() -> None:
+        while asked := await asyncio.to_thread(pipe.recv):
+            name, given = asked
+            told = getattr(engine, name)(*given)
+            pipe.send(await told if asyncio.iscoroutine(told) else told)
+
+    asyncio.run(answer())
+
+
+class EngineElsewhere:
+    """Serves weights there; what is asked together is answered together."""
+
+    def __init__(self, precision: Precision = Precision.FP32) -> None:
+        self.precision = precision
+        self._pipe: Any = None
+        self._child: Any = None
+        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._one_at_a_time = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Start the process."""
+        self._pipe, theirs = multiprocessing.Pipe()
+        spawn = multiprocessing.get_context("spawn")
+        self._child = spawn.Process(target=served, args=(theirs, torch.get_num_threads(), self.precision), daemon=True)
+        self._child.start()
+        theirs.close()
+
+    async def close(self) -> None:
+        """End it."""
+        if self._child is not None:
+            self._pipe.send(None)
+            await asyncio.to_thread(self._child.join)
+            self._child = None
+
+    def figures(self) -> dict[str, float]:
+        """It keeps none."""
+        return {"seconds": 0.0}
+
+    async def publish(self, policy: str, version: int, weights: Weights) -> None:
+        """A folder is read there; a module goes through the pipe as it is now."""
+        await self._ask("publish", policy, version, replace(weights, whole=nullcontext))
+
+    async def rest(self, policy: str) -> None:
+        """The other process lets go of its caches."""
+        await self._ask("rest", policy)
+
+    async def retire(self, policy: str) -> None:
+        """Serve nothing under that name any more."""
+        await self._ask("retire", policy)
+
+    def forget(self, key: str) -> None:
+        """Nothing: what is published next makes room."""
+
+    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        """Log-probabilities of the sampled tokens."""
+        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures))
+        return scores
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion per request; goes off once the loop has brought no other request for a while."""
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in requests]
+        self._waiting += zip(requests, futures, strict=True)
+        async with self._one_at_a_time:
+            count = 0
+            while count != len(self._waiting):
+                count = len(self._waiting)
+                for _ in range(3):
+                    await asyncio.sleep(0)
+            waiting, self._waiting = self._waiting, []
+            replies = await self._asked("generate", [request for request, _ in waiting]) if waiting else []
+            for (_, future), reply in zip(waiting, replies, strict=True):
+                future.set_result(reply)
+        return [await future for future in futures]
+
+    async def _ask(self, name: str, *given: Any) -> Any:
+        async with self._one_at_a_time:
+            return await self._asked(name, *given)
+
+    async def _asked(self, name: str, *given: Any) -> Any:
+        def exchange() -> Any:
+            self._pipe.send((name, given))
+            return self._pipe.recv()
+
+        return await asyncio.to_thread(exchange)

@@ -1,0 +1,24 @@
+"""Updates in one call, in the thread that asks: planned and carried out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from arena.learn.samples import Sample
+from arena.learn.settings import ImitateSpec
+from arena.learn.trainer import PolicyTrainer
+from arena.parts.schedules import Clock
+
+
+def updated(
+    trainer: PolicyTrainer, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()
+) -> dict[str, float]:
+    """What an update from samples tells."""
+    return trainer.carry_out(trainer.plan(samples, rng, clock))
+
+
+def imitated(
+    trainer: PolicyTrainer, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator
+) -> dict[str, float]:
+    """What imitating samples tells."""
+    return trainer.carry_out(trainer.plan_imitation(samples, spec, rng))

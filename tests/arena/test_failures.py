@@ -1,0 +1,350 @@
+"""A failed match can be understood: whose trouble it was, where, and how to come there again."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import BugError, StoreError, debugging
+from arena.plain import bounded, printable_lines, without_secrets
+from arena.play.failures import again, failure_of, reason_of, stop_at_a_bug
+from arena.play.match import Limits
+from arena.records import Failure, MatchRecord
+from arena.store.failures import FIRST, FailureLog, read_failures
+from arena.store.lines import to_line
+from arena.store.run import RunFolder
+from arena.store.runlog import run_log
+from games.kuhn_poker import KuhnPoker
+from games.negotiation import Negotiation
+from tests.arena.play.test_match import Beats, Scripted, match
+from tests.arena.tiny import NO_IMITATION, TINY, arena, arena_child, refused
+
+NASTY = "first\n2026-01-01 00:00:00,000 INFO arena: forged\x1b[31m\u202ered\r\nlast\0" + "y" * 10**6
+BROKEN = """
+from games.negotiation import Negotiation
+
+class Broken(Negotiation):
+    def play(self, seat, act):
+        raise TypeError("model said \\x1b[31m" + act + "\\nand more")
+"""
+
+
+def failed(error: str = "step", **changes: Any) -> MatchRecord:
+    return replace(match(Beats(fault=error)), **changes)
+
+
+# Whose trouble it was
+
+
+def test_a_limit_is_a_limit() -> None:
+    found = match(Beats(length=10**6), limits=Limits(turns=3)).failure
+    assert found and (found.kind, found.where, found.act) == ("limit", "", None)
+
+
+def test_somebodys_own_game_is_named_with_its_line() -> None:
+    found = match(Beats(fault="step")).failure
+    assert found and (found.kind, found.error, found.seat, found.act) == ("game", "RuntimeError", "a", "fine")
+    line = next(n for n, text in enumerate(_source(), start=1) if '"the table broke"' in text)
+    assert found.where.endswith(f"test_match.py, line {line}") and "the table broke" in found.trace
+
+
+def _source() -> list[str]:
+    return (Path(__file__).parent / "play" / "test_match.py").read_text().splitlines()
+
+
+def test_somebodys_own_player_is_named_with_its_line() -> None:
+    found = match(Negotiation(), {"opener": Scripted(fails=True), "responder": Scripted()}).failure
+    assert found and found.kind == "game" and "test_match.py, line" in found.where
+
+
+def test_our_own_code_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Negotiation, "set_up", None)
+    record = match(Negotiation(), {"opener": Scripted(), "responder": Scripted()})
+    assert record.failure and record.failure.kind == "bug" and record.failure.where.startswith("games/base.py, line ")
+    with pytest.raises(BugError, match=r"0002-0003: TypeError: .* \(games/base.py, line"):
+        stop_at_a_bug(record)
+    stop_at_a_bug(failed())
+
+
+def test_what_a_library_raises_is_whose_code_called_it() -> None:
+    try:
+        to_line({"x": float("nan")})
+    except ValueError as error:
+        mine = failure_of(error, KuhnPoker(), (), "", None)
+        assert error.__traceback__
+        ours = failure_of(error.with_traceback(error.__traceback__.tb_next), KuhnPoker(), (), "", None)
+    assert mine.kind == "game" and "test_failures.py" in mine.where
+    assert ours.kind == "bug" and ours.where.startswith("arena/store/lines.py, line "), "not json's"
+
+
+def test_memory_that_is_used_up_is_a_limit_and_an_exception_without_words_is_told() -> None:
+    class Mute(Exception):
+        """Cannot be told."""
+
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert failure_of(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
+    assert reason_of(Mute()).startswith("Mute: ") and failure_of(Mute(), Beats(), (1, 2), "a", "x").draws == (1, 2)
+
+
+def test_the_game_stands_where_it_stood_again() -> None:
+    options = {"max_turns": 4, "illegal": "end"}
+    game = again("negotiation", options, seed=5, acts=["OFFER 1 1 1"])
+    assert game.turns == 1 and game.agent_selection == "responder"
+    ended = again("kuhn_poker", {}, seed=5, acts=["PASS", "PASS"])
+    assert not ended.agents or all(ended.terminations.values())
+
+
+# What is kept
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", "a: 1", {})
+
+
+def test_what_failed_is_kept_and_read_back(run: RunFolder) -> None:
+    run.failures.add(failed())
+    ((kept,), more) = read_failures(run.path)
+    assert (kept.match, kept.iteration, kept.seed, kept.kind, kept.act) == ("0002-0003", 2, 1, "game", "fine")
+    assert kept.seats["a"].role == "ra" and "the table broke" in kept.trace and more == {}
+    assert "again('beats', {}, seed=1, acts=['fine'])" in kept.again
+
+
+def test_the_first_of_an_iteration_are_kept_and_the_rest_counted(run: RunFolder) -> None:
+    for number in range(FIRST + 7):
+        run.failures.add(failed(id=f"0002-{number:04d}"))
+    run.failures.flush()
+    kept, more = read_failures(run.path)
+    assert len(kept) == FIRST and more == {2: 7}
+    RunFolder.open(run.path).failures.add(failed(id="0002-9999", iteration=3))
+    assert len(read_failures(run.path)[0]) == FIRST + 1
+
+
+def test_a_full_file_grows_no_more(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.store.failures.LARGEST", 10)
+    run.failures.add(failed())
+    run.failures.add(failed(iteration=3))
+    run.failures.flush()
+    assert [each.iteration for each in read_failures(run.path)[0]] == [2] and read_failures(run.path)[1] == {3: 1}
+
+
+def test_huge_texts_are_bounded(run: RunFolder) -> None:
+    class Loud(Beats):
+        """Fails at length."""
+
+        def play(self, seat: str, act: str) -> str:
+            raise ValueError(NASTY * 3)
+
+    run.failures.add(match(Loud(), {"a": Scripted("x" * 10**6), "b": Scripted()}))
+    assert run.failures.path.stat().st_size < 40_000 and run.failures.path.read_bytes().count(b"\n") == 1
+
+
+def test_what_is_played_again_is_dropped(run: RunFolder) -> None:
+    for iteration in (1, 2, 3):
+        run.failures.add(failed(iteration=iteration))
+    run.discard_after(2)
+    assert [each.iteration for each in read_failures(run.path)[0]] == [1, 2]
+    run.discard_after(-1)
+    assert not run.failures.path.exists()
+
+
+@given(st.integers(0, 3000))
+def test_a_torn_last_line_was_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    folder = tmp_path_factory.mktemp("torn")
+    log = FailureLog(folder)
+    log.add(failed(id="0002-0001"))
+    whole = log.path.stat().st_size
+    log.add(failed(id="0002-0002"))
+    data = log.path.read_bytes()
+    log.path.write_bytes(data[: max(whole, len(data) - 1 - cut)])
+    assert [each.match for each in read_failures(folder)[0]] == ["0002-0001"]
+    log.add(failed(id="0002-0003"))
+    assert [each.match for each in read_failures(folder)[0]] == ["0002-0001", "0002-0003"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"nonsense", b"[]", b"{}", b'{"iteration":"1"}', b'{"iteration":1}', b'{"iteration":1,"more":"x"}', b"\xff\xfe"],
+)
+def test_an_edited_file_is_told_in_a_line(run: RunFolder, line: bytes) -> None:
+    run.failures.add(failed())
+    run.failures.path.write_bytes(line + b"\n" + run.failures.path.read_bytes())
+    told = refused("show", run.path, "--failures")
+    assert f"{run.failures.path}:1: this line" in told and told.endswith("remove the file, no run needs it")
+
+
+def test_what_is_no_file_of_its_own_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    path, outside = run.failures.path, tmp_path / "outside"
+    outside.write_text("mine\n")
+    for make in (path.mkdir, lambda: path.symlink_to(outside), lambda: os.mkfifo(path)):
+        make()
+        with pytest.raises(StoreError):
+            read_failures(run.path)
+        with pytest.raises(StoreError):
+            run.failures.add(failed())
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    assert outside.read_text() == "mine\n"
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.failures.add(failed())
+    before = run.failures.path.read_bytes()
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="disk full while writing"):
+        patch.setattr(os, "write", full)
+        run.failures.add(failed(id="0002-0009"))
+    assert run.failures.path.read_bytes() == before
+
+
+def test_keys_are_never_written(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SERVER", "abcdefgh-secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "zyxwvuts-secret")
+    run.failures.secret_variables = ["MY_SERVER"]
+    text = "abcdefgh-secret zyxwvuts-secret sk-1234567890abcdef Bearer qwertyuiop"
+    run.failures.add(failed(reason=text, failure=Failure("endpoint", trace=text)))
+    with run_log(run.path, ["MY_SERVER"]):
+        logging.getLogger("arena.play").warning("%s", text)
+    for file in (run.failures.path, run.path / "run.log"):
+        assert not any(secret in file.read_text() for secret in ("-secret", "1234567890", "qwertyuiop"))
+
+
+# The log of a run
+
+
+def test_a_text_cannot_forge_a_line_of_the_log(run: RunFolder) -> None:
+    with run_log(run.path):
+        logging.getLogger("arena.play").warning("%s", NASTY)
+    first, *rest = (run.path / "run.log").read_text().splitlines()
+    assert first.endswith("WARNING arena.play: first") and rest and all(line.startswith("    ") for line in rest)
+    assert "\x1b" not in "".join(rest) and "\u202e" not in "".join(rest) and max(map(len, rest)) < 1100
+
+
+def test_the_log_is_bounded_and_ends_with_its_run(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.store.runlog.LARGEST", 1000)
+    with run_log(run.path):
+        for number in range(100):
+            logging.getLogger("games").info("line %d", number)
+    logging.getLogger("games").warning("afterwards")
+    files = sorted(run.path.glob("run.log*"))
+    assert [file.name for file in files] == ["run.log", "run.log.1"] and all(f.stat().st_size <= 1000 for f in files)
+    assert "line 99" in files[0].read_text() and "afterwards" not in files[0].read_text()
+
+
+def test_a_log_that_is_a_link_or_a_folder_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    path = run.path / "run.log"
+    for make in (path.mkdir, lambda: path.symlink_to(tmp_path / "elsewhere")):
+        make()
+        with pytest.raises(StoreError, match=r"run\.log is no file: remove it"), run_log(run.path):
+            pass
+        path.unlink() if path.is_symlink() else path.rmdir()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_disk_that_takes_no_log_stops_nothing(run: RunFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    with run_log(run.path):
+        handler = logging.getLogger("arena").handlers[-1]
+        os.close(handler.stream.fileno())  # type: ignore[attr-defined]
+        logging.getLogger("arena").warning("lost")
+        handler.stream = open(os.devnull, "w")  # type: ignore[attr-defined]  # noqa: SIM115
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "on"),
+    [
+        ("1", True),
+        ("yes", True),
+        ("é🙂", True),
+        ("2", True),
+        ("", False),
+        ("0", False),
+        (" False ", False),
+        ("off", False),
+    ],
+)
+def test_debug_is_on_unless_it_says_no(value: str, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENA_DEBUG", value)
+    assert debugging() is on
+
+
+@given(st.text(), st.integers(10, 200))
+def test_lines_are_harmless_and_bounded(text: str, most: int) -> None:
+    assert len(bounded(text * 50, most)) <= most + 60
+    for line in printable_lines(text, most):
+        assert len(line) <= most + 20 and (line.isprintable() or not line.isascii()) and "\n" not in line
+    assert without_secrets("plain words") == "plain words"
+
+
+# The commands
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text(BROKEN)
+    return tmp_path
+
+
+def test_a_run_whose_game_fails_says_where_and_keeps_why(place: Path) -> None:
+    told = arena(*TINY, *NO_IMITATION, "--set", "game.name=broken.py:Broken", "--out", "run")
+    assert told.code == 1 and "failed 3 times each" in told.line and "broken.py, line 6" in told.line
+    assert "match 0001-0000 failed (game): TypeError" in (place / "run" / "run.log").read_text()
+    shown = arena("show", "run", "--failures")
+    assert shown.code == 0 and "0001-0000-r1" in shown.out and "\x1b" not in shown.out
+    one = arena("show", "run", "0001-0000", "--failures")
+    assert "Traceback" in one.out and "again('" in one.out and "\x1b" not in one.out and "broken.py" in one.out
+    data = json.loads(arena("show", "run", "--failures", "--json").out)
+    assert {row["kind"] for row in data["failures"]} == {"game"}
+    assert "did you mean '0001-0000'?" in refused("show", "run", "0001-0000x", "--failures")
+
+
+def test_a_bug_of_ours_stops_the_run_at_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Negotiation, "payoffs", max)
+        told = arena(*TINY, *NO_IMITATION, "--set", "play.in_flight=1", "--out", "run")
+    assert told.code == 1 and "a bug of Arena" in told.line
+    assert "run/failures.jsonl" in told.line and "ARENA_DEBUG=1" in told.line
+    (kept,), _ = read_failures(place / "run")
+    assert (kept.kind, kept.attempt) == ("bug", 0)
+    assert arena("resume", "run", "--json").code == 0 and not (place / "run" / "failures.jsonl").exists()
+    assert "no match of run has failed" in arena("show", "run", "--failures").out
+
+
+def test_debugging_shows_tracebacks_and_changes_nothing_else(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENA_DEBUG", "1")
+    told = arena(*TINY, *NO_IMITATION, "--set", "game.name=broken.py:Broken", "--out", "run")
+    assert told.code == 1 and "Traceback" in told.err and "\x1b" not in told.err and told.out == ""
+    assert told.err.splitlines()[-1].startswith("arena: the run stopped: ")
+    told = arena("show", "nowhere")
+    assert told.code == 2 and "Traceback" in told.err and "there is no folder nowhere" in told.err.splitlines()[-1]
+
+
+def test_a_failed_match_says_nothing_on_the_terminal_unasked(place: Path) -> None:
+    command = [sys.executable, "-m", "arena", "eval", "random", "--game", "broken.py:Broken", "--matches", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place)
+    assert done.stderr.count("arena: ") == 1 and "match " not in done.stderr.split("arena: ")[0], done.stderr
+
+
+def test_a_log_tells_what_a_run_did(place: Path) -> None:
+    assert arena_child(place, *TINY, *NO_IMITATION, "--out", "run").code == 0
+    text = (place / "run" / "run.log").read_text()
+    told = ("iteration 1: play begins", "iteration 1: play ends after", "checkpoint run/checkpoints/0003 is written")
+    assert all(line in text for line in (*told, "iteration 3 is complete", "the run is complete"))
+    shutil.rmtree(place / "run" / "checkpoints" / "0003")
+    assert arena_child(place, "resume", "run").code == 0
+    text = (place / "run" / "run.log").read_text().split("the run is complete")[1]
+    assert "note: no checkpoint has iteration 3" in text and "going on from iteration 2 of 3" in text
