@@ -40,25 +40,25 @@ machines: $(VENV)/installed ## the tests that compute, as other processors would
 		$(BIN)/python -m pytest -n 2 --dist worksteal tests/agents tests/arena || { echo "red: $$machine, $$threads thread(s)"; exit 1; }; \
 	done; done
 
-bench: $(VENV)/installed ## measure speed and memory; results under tests/benchmarks/results
-	$(BIN)/python tests/benchmarks/startup.py
-	$(BIN)/python tests/benchmarks/learn_step.py
-	$(BIN)/python tests/benchmarks/memory.py
-	$(BIN)/python tests/benchmarks/orchestrator.py
-	$(BIN)/python tests/benchmarks/speed.py
-	$(BIN)/python tests/benchmarks/credit.py cost
-	$(BIN)/python tests/benchmarks/credit.py packed
-	$(BIN)/python tests/benchmarks/loading.py
-	$(BIN)/python tests/benchmarks/heartbeat.py
+bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/results
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/learn_step.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/orchestrator.py
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/credit.py cost
+	$(BIN)/python benchmarks/credit.py packed
+	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/heartbeat.py
 
 gpu: $(VENV)/installed ## what holds on a GPU and how fast it is there, under 8 minutes (without one: on the CPU, small)
-	$(BIN)/python tests/benchmarks/gpu/run.py
+	$(BIN)/python benchmarks/gpu/run.py
 
 throughput: $(VENV)/installed ## simulated dialogues a second with 1,000 in flight, and the share that is not the model
-	$(BIN)/python tests/benchmarks/throughput.py
+	$(BIN)/python benchmarks/throughput.py
 
 against-trl: $(VENV)/installed ## an iteration beside a step of TRL's GRPOTrainer
-	$(BIN)/python tests/benchmarks/against_trl.py
+	$(BIN)/python benchmarks/against_trl.py
 
 VLLM := .venv-vllm
 
@@ -72,43 +72,43 @@ $(VLLM)/installed:
 	touch $@
 
 engines: $(VLLM)/installed ## what Arena adds to vLLM, and vLLM beside the in-process engine, and whether they agree (20 minutes)
-	$(VLLM)/bin/python tests/benchmarks/engines.py
-	$(VLLM)/bin/python tests/benchmarks/agreement.py
+	$(VLLM)/bin/python benchmarks/engines.py
+	$(VLLM)/bin/python benchmarks/agreement.py
 
 test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vLLM's own (five minutes)
 	$(VLLM)/bin/python -m pytest tests/agents/engines/test_vllm.py
 
 against-vllm: $(VENV)/installed $(VLLM)/installed ## play beside raw vLLM (its CPU build)
-	$(BIN)/python tests/benchmarks/against_vllm.py --vllm-python $(VLLM)/bin/python
+	$(BIN)/python benchmarks/against_vllm.py --vllm-python $(VLLM)/bin/python
 
 threads: $(VENV)/installed ## how OpenMP's threads should wait, quiet and beside a busy process
-	$(BIN)/python tests/benchmarks/threads.py
+	$(BIN)/python benchmarks/threads.py
 
 learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (hours)
-	for study in nano long adapters hanabi proposer_solver; do $(BIN)/python tests/benchmarks/learning.py $$study || exit 1; done
+	for study in nano long adapters hanabi proposer_solver; do $(BIN)/python benchmarks/learning.py $$study || exit 1; done
 
 claims: $(VENV)/installed ## the studies of published claims on small worlds (under an hour)
 	for study in gigpo agent_normalisation turn_level role_baseline igpo gated self_correction truncated; do \
-		$(BIN)/python tests/benchmarks/claims/study.py $$study || exit 1; done
-	$(BIN)/python tests/benchmarks/claims/study.py table
+		$(BIN)/python benchmarks/claims/study.py $$study || exit 1; done
+	$(BIN)/python benchmarks/claims/study.py table
 
 studies: $(VENV)/installed ## the studies of docs/claims.md again, in runs/ (hours; goes on where it was stopped)
 	studies="$$($(BIN)/python -m tests.test_claims commands)" && \
 	printf '%s\n' "$$studies" | while read -r study; do $(BIN)/$$study </dev/null || exit 1; done
 
 proposer: $(VENV)/installed ## does writing tasks for a solver help it? (half an hour)
-	$(BIN)/python tests/benchmarks/proposer.py
+	$(BIN)/python benchmarks/proposer.py
 
 clinic: $(VENV)/installed ## the clinic's learning studies: a doctor, and patient and doctor together (over an hour)
-	$(BIN)/python tests/benchmarks/clinic.py doctor
-	$(BIN)/python tests/benchmarks/clinic.py both --patients 200
+	$(BIN)/python benchmarks/clinic.py doctor
+	$(BIN)/python benchmarks/clinic.py both --patients 200
 
 rendered: $(VENV)/installed ## what SmolLM2 makes of what a patient is to say, and what of that is heard (half an hour)
-	$(BIN)/python tests/benchmarks/rendered.py clinic
-	$(BIN)/python tests/benchmarks/rendered.py desk --dialogues 40
+	$(BIN)/python benchmarks/rendered.py clinic
+	$(BIN)/python benchmarks/rendered.py desk --dialogues 40
 
 PERSONS := cooperative,terse,forgetful,mistaken,impatient,cooperative+smollm2-135m-instruct
-MATRIX := tests/benchmarks/results/matrix
+MATRIX := benchmarks/results/matrix
 
 matrix: $(VENV)/installed ## agents with persons in the clinic, at the desk and in the bookshop: success, pass^k (half an hour)
 	$(BIN)/arena matrix asker random_asker random noop --game clinic --persons $(PERSONS) --tasks 20 --trials 3 --split all \

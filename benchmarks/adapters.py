@@ -1,7 +1,7 @@
 """What do four roles with an adapter each cost? Beside one adapter for all, and all weights of one policy.
 
-    python tests/benchmarks/adapters.py            # SmolLM2 on two cores, ten minutes
-    python tests/benchmarks/adapters.py --quick    # nano: does it still work?
+    python benchmarks/adapters.py            # SmolLM2 on two cores, ten minutes
+    python benchmarks/adapters.py --quick    # nano: does it still work?
 
 Play: turns of 200 tokens that all share, 60 of their own and 32 sampled, 16 and 64 at once, through one engine per arm;
 arms take turns in one process. Four adapters compute what is shared four times. Learning: an update from 32 streams of
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from memory import reset_peak, resident  # noqa: E402
 
@@ -145,7 +145,7 @@ def main() -> None:
     rates = {arm: [1 / median(one[arm]["seconds"]) for one in rounds] for arm in ARMS}
     memory = {arm: [one[arm]["gb"] for one in rounds] for arm in ARMS}
     result: dict[str, Any] = {
-        "command": f"python tests/benchmarks/adapters.py{' --quick' if options.quick else ''}",
+        "command": f"python benchmarks/adapters.py{' --quick' if options.quick else ''}",
         "bf16": bf16,
         "learn": {"updates per second": rates, **_ratios(rates), "rounds": rounds},
         "memory": {"gb": memory, **_ratios(memory)},

@@ -1,7 +1,7 @@
 """One whole iteration of Arena beside one step of TRL's GRPOTrainer: same model, same prompt, same number of tokens.
 
-    python tests/benchmarks/against_trl.py            # a few minutes
-    python tests/benchmarks/against_trl.py --quick    # one round, few tokens: does it still work?
+    python benchmarks/against_trl.py            # a few minutes
+    python benchmarks/against_trl.py --quick    # one round, few tokens: does it still work?
 
 Ours is `Lab.iterate`: play 8 matches of a negotiation's first turn (one deal, a GRPO group), log, credit, learn with a
 KL to a reference, publish, rate, seal. TRL's is a step with 8 completions of such a prompt, rewards, reference, update.
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/against_trl.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_trl.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     if options.quick:
         result |= measure(options.seed, 8, 1, ["autocast"])

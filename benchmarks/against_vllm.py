@@ -1,8 +1,8 @@
 """Arena's play beside raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both, bf16.
 
     make against-vllm                                                                  # makes vLLM's environment first
-    python tests/benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # a quarter of an hour
-    python tests/benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python --quick   # does it still work?
+    python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # a quarter of an hour
+    python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python --quick   # does it still work?
 
 `decode`: the openings of that many negotiations, new deals in each round, exactly 48 new tokens each at temperature 1;
 ours through `engine.generate`, prefix caches of both as they come. `play`: the recipe's matches through orchestrator,
@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/against_vllm.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_vllm.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     result |= measure(options)
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}

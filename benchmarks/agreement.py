@@ -1,7 +1,7 @@
 """Do the engines say the same? Matches played through vLLM, scored by the trainer; greedy replies beside our own.
 
     make engines                                                  # after its own, in vLLM's environment
-    .venv-vllm/bin/python tests/benchmarks/agreement.py --quick   # nano alone, a few turns: does it still work?
+    .venv-vllm/bin/python benchmarks/agreement.py --quick   # nano alone, a few turns: does it still work?
 
 An ordinary lab plays 1,000 matches of the model's recipe through vLLM; what vLLM noted of its own tokens is compared
 with what the trainer's weights say of them, as the gate does before an update. Then both engines greedily continue 100
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from workload import experiment_for, open_lab  # noqa: E402
 
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     arms, turns, greedy = (list(ARMS)[:1], 20, 5) if quick else (list(ARMS), TURNS, GREEDY)
-    result: dict[str, Any] = {"command": "python tests/benchmarks/agreement.py", "machine": environment(), "arms": {}}
+    result: dict[str, Any] = {"command": "python benchmarks/agreement.py", "machine": environment(), "arms": {}}
     for arm in arms:
         model, precision = ARMS[arm]
         more = ["policies.shared.imitate=null", "credit.estimator=zero", "engine={kind: vllm, max_model_len: 1024}",

@@ -1,6 +1,6 @@
 """Which estimators give the gradient of what is to be maximised? Bias and noise, exactly, by going through every batch.
 
-    python tests/benchmarks/bias.py            # three small worlds, every estimator and aggregate; a minute
+    python benchmarks/bias.py            # three small worlds, every estimator and aggregate; a minute
 
 In each world a policy takes at most three turns. The gradient of its expected return J is summed over all trajectories,
 and the expectation of what learning from a batch of four would add to the weights over all batches of four, with the
@@ -194,7 +194,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Go through everything, and write the results."""
-    command = "python tests/benchmarks/bias.py"
+    command = "python benchmarks/bias.py"
     found = list(rows())
     result = {"command": command, "logits": LOGITS.tolist(), "batch": BATCH, "machine": environment(), "rows": found}
     (RESULTS / "bias.json").write_text(json.dumps(result, indent=1) + "\n")

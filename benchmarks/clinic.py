@@ -1,8 +1,8 @@
 """Does a doctor learn in the clinic? Arms × seeds of the recipes `clinic-nano` and `clinic_both-nano`, judged outside.
 
-    python tests/benchmarks/clinic.py doctor      # what a doctor learns to ask and to find; 20 diseases, 24 symptoms
-    python tests/benchmarks/clinic.py both        # patient and doctor trained together, or the doctor alone
-    python tests/benchmarks/clinic.py scripted    # the scripted doctors by budget, in seconds
+    python benchmarks/clinic.py doctor      # what a doctor learns to ask and to find; 20 diseases, 24 symptoms
+    python benchmarks/clinic.py both        # patient and doctor trained together, or the doctor alone
+    python benchmarks/clinic.py scripted    # the scripted doctors by budget, in seconds
 
 `doctor`, each seed from its own random weights: `clone` imitates `asker`, who asks by the exact posterior, on patients
 of the train split; `trained` goes on from there by reward alone, and `clone` is also what as many updates with
@@ -321,7 +321,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         found = study(chosen.seeds, chosen.patients, (chosen.folder or Path(temporary)).absolute())
     result = {
-        "command": f"tests/benchmarks/clinic.py {chosen.study} --seeds {chosen.seeds} --patients {chosen.patients}",
+        "command": f"benchmarks/clinic.py {chosen.study} --seeds {chosen.seeds} --patients {chosen.patients}",
         "seeds": chosen.seeds,
         "patients": chosen.patients,
         "seed of the test patients": EVALUATION,

@@ -1,7 +1,7 @@
 """What credit costs, and what a packed stream saves.
 
-    python tests/benchmarks/credit.py cost     # credit and selection against learning, 4,096 trajectories of 10 turns
-    python tests/benchmarks/credit.py packed   # a match as one stream against one sample per turn, 5, 10 and 20 turns
+    python benchmarks/credit.py cost     # credit and selection against learning, 4,096 trajectories of 10 turns
+    python benchmarks/credit.py packed   # a match as one stream against one sample per turn, 5, 10 and 20 turns
 
 Writes results/credit-cost.json or results/credit-packed.json.
 """
@@ -209,7 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cost", "packed"])
     what = parser.parse_args().what
-    head = {"command": f"python tests/benchmarks/credit.py {what}", "machine": environment(), "seed": SEED}
+    head = {"command": f"python benchmarks/credit.py {what}", "machine": environment(), "seed": SEED}
     head |= {"threads": torch.get_num_threads(), "load_at_start": os.getloadavg()}
     result = head | (cost() if what == "cost" else packed()) | {"load_at_end": os.getloadavg()}
     (RESULTS / f"credit-{what}.json").write_text(json.dumps(result, indent=1) + "\n")

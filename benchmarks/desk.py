@@ -1,7 +1,7 @@
 """Does a nano agent learn at the service desk? The recipe `desk-nano` against the same with every advantage 0.
 
-    python tests/benchmarks/desk.py    # 5 seeds × 2 arms, about a quarter of an hour on one core
-    python tests/benchmarks/desk.py --redraw    # sums up and draws what is kept, without running
+    python benchmarks/desk.py    # 5 seeds × 2 arms, about a quarter of an hour on one core
+    python benchmarks/desk.py --redraw    # sums up and draws what is kept, without running
 
 Every run is an ordinary `arena run selfplay --recipe desk-nano` from weights drawn by its seed, whose warm start
 imitates random acts and the oracle; both arms play and update equally much. Differences are paired over seeds.
@@ -90,7 +90,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs = {arm: [play(arm, seed, Path(folder)) for seed in range(SEEDS)] for arm in ARMS}
     write({
-        "command": "python tests/benchmarks/desk.py", "machine": environment(), "seeds": SEEDS, "tuned_on_seeds": [100],
+        "command": "python benchmarks/desk.py", "machine": environment(), "seeds": SEEDS, "tuned_on_seeds": [100],
         "last_iterations": LAST, "summary": {}, "runs": runs,
     })  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What Arena adds to vLLM, and vLLM beside the in-process engine: play, publishing, prefix cache.
 
     make engines                                              # in vLLM's own environment, ten minutes on two cores
-    .venv-vllm/bin/python tests/benchmarks/engines.py --quick # nano, small: does it still work?
+    .venv-vllm/bin/python benchmarks/engines.py --quick # nano, small: does it still work?
 
 A turn is 200 tokens that all share, 60 of its own, and 16 sampled. `raw vLLM` is the same server asked directly,
 without seeds or log-probabilities, for the same prompts. Arms take turns. Writes results/engines.json.
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from agents.adapter import adapted  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402

@@ -1,6 +1,6 @@
 """Precision and recall at 10 of `arena find` for planted behaviours: by meaning (MiniLM) against plain words (BM25).
 
-    python tests/benchmarks/finding.py [--redraw]
+    python benchmarks/finding.py [--redraw]
 
 The behaviours, how they are said and how they are asked for are in behaviours.yaml. Turns: every way of saying each of
 them, lines that share the question's words and not its meaning, and 150 ordinary lines, in one run. Matches: for each
@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(HERE.parent))
 
 import analysis  # noqa: E402
 from analysis.finding import By, find  # noqa: E402

@@ -1,6 +1,6 @@
 """What if the responder had refused? Forks of matches of a trained run in which it accepted the first offer.
 
-    python tests/benchmarks/forks.py [--run RUN] [--redraw]
+    python benchmarks/forks.py [--run RUN] [--redraw]
 
 Trains negotiation-nano for 20 iterations (a minute or two) unless a run is named. Of its last iteration, every match
 whose second turn is ACCEPT, up to sixteen, goes on from there forty times after a counter-offer of one of everything
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(HERE.parent))
 
 import analysis  # noqa: E402
 from analysis.panels import colours, fit, legend, points, sheet, written  # noqa: E402

@@ -1,7 +1,7 @@
 """Does the event loop stay awake while a model plays and learns? Beats that a live view would draw with.
 
-    python tests/benchmarks/heartbeat.py           # SmolLM2, two iterations of the recipe negotiation
-    python tests/benchmarks/heartbeat.py --quick   # nano, seconds
+    python benchmarks/heartbeat.py           # SmolLM2, two iterations of the recipe negotiation
+    python benchmarks/heartbeat.py --quick   # nano, seconds
 
 A task beside the run sleeps for 5 ms again and again and notes how late it was woken. Writes results/heartbeat.json:
 the delays in milliseconds as quantiles, and the share under 50 ms, by phase of the iteration.
@@ -90,7 +90,7 @@ def main() -> None:
     for phase, row in found.items():
         print(f"{phase:>8}: " + ", ".join(f"{name} {value:.4g}" for name, value in row.items()))
     if not quick:
-        command = "python tests/benchmarks/heartbeat.py"
+        command = "python benchmarks/heartbeat.py"
         about = {"command": command, "recipe": recipe, "environment": environment(), "delays_ms": found}
         (RESULTS / "heartbeat.json").write_text(json.dumps(about, indent=1) + "\n")
 

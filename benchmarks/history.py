@@ -1,6 +1,6 @@
 """What it costs that a thought of an earlier turn is kept, or stripped: tokens computed, exactly counted.
 
-    python tests/benchmarks/history.py            # 5, 20 and 100 turns; a minute
+    python benchmarks/history.py            # 5, 20 and 100 turns; a minute
 
 A seat of a match is shown 24 tokens a turn, thinks 64 and says 12, in SmolLM2's chat frame. Counted are, in play, the
 tokens that an engine has to read before the first new one, with what it kept of the turn before and without anything
@@ -101,7 +101,7 @@ def main() -> None:
                 }
             )
             print(json.dumps(rows[-1]))
-    command = "python tests/benchmarks/history.py"
+    command = "python benchmarks/history.py"
     about = {"command": command, "shown": SHOWN, "thought": THOUGHT, "said": SAID, "matches": MATCHES}
     result = {**about, "machine": environment() | {"command": command}, "rows": rows}
     (RESULTS / "history.json").write_text(json.dumps(result, indent=1) + "\n")

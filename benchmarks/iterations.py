@@ -1,7 +1,7 @@
 """How long do an iteration, and a match without a model, take beside another checkout that takes turns with this one?
 
-    python tests/benchmarks/iterations.py --before CHECKOUT           # minutes
-    python tests/benchmarks/iterations.py --before CHECKOUT --quick   # does it still work?
+    python benchmarks/iterations.py --before CHECKOUT           # minutes
+    python benchmarks/iterations.py --before CHECKOUT --quick   # does it still work?
 
 Runs of a nano recipe and of the flagship, each in a process of its own with one thread, in turns; seconds of play and
 learning from the metrics, the first iteration left out. Then orchestrator.py's matches of random players, in two
@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from neighbour import benchmarks_of
 
 from arena.doctor import environment
 
@@ -63,8 +65,11 @@ class Child:
     """A process that plays a checkout's matches as its own benchmark does."""
 
     def __init__(self, checkout: Path) -> None:
-        folder = next(f for f in (checkout / "tests" / "benchmarks", checkout / "benchmarks") if f.exists())
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(folder)]), "OMP_NUM_THREADS": "1"}
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(checkout), str(benchmarks_of(checkout))]),
+            "OMP_NUM_THREADS": "1",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVE], cwd=checkout, env=environ, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -117,11 +122,11 @@ def compare(here: Path, before: Path, recipe: str, rounds: int) -> dict[str, Any
 def main() -> None:
     """Run and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, default=HERE.parents[1], help="Another checkout of Arena.")
+    parser.add_argument("--before", type=Path, default=HERE.parent, help="Another checkout of Arena.")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--matches", action="store_true", help="Matches alone; the iterations' figures stay.")
     options = parser.parse_args()
-    here, before, results = HERE.parents[1], options.before.resolve(), HERE / "results" / "iterations.json"
+    here, before, results = HERE.parent, options.before.resolve(), HERE / "results" / "iterations.json"
     rounds, recipes = (1, ["negotiation-nano"]) if options.quick else (3, list(RUNS))
     found: dict[str, Any] = {}
     for recipe in [] if options.matches else recipes:
@@ -131,7 +136,7 @@ def main() -> None:
         now, then = row["seconds"]["now"], row["seconds"]["before"]
         print(f"{what}: {now:.2f} s, before {then:.2f} s, ratio {row['ratio']:.3f}")
     if not options.quick:
-        command = ["tests/benchmarks/iterations.py", "--before", "CHECKOUT"]
+        command = ["benchmarks/iterations.py", "--before", "CHECKOUT"]
         about = {"environment": environment() | {"command": command}}
         kept = json.loads(results.read_text())["beside"] if options.matches else {}
         results.write_text(json.dumps(about | {"beside": kept | found}, indent=1) + "\n")

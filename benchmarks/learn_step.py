@@ -1,9 +1,9 @@
 """One learning step beside a bare transformers program: seconds, memory, and what of it is not arithmetic.
 
-    python tests/benchmarks/learn_step.py                     # a quarter of an hour on two quiet cores
-    python tests/benchmarks/learn_step.py --before CHECKOUT   # an older checkout of ours takes its turns too
-    python tests/benchmarks/learn_step.py --profile           # where our step's time goes, by kind of operation
-    python tests/benchmarks/learn_step.py --quick             # the smallest workload once: does it still work?
+    python benchmarks/learn_step.py                     # a quarter of an hour on two quiet cores
+    python benchmarks/learn_step.py --before CHECKOUT   # an older checkout of ours takes its turns too
+    python benchmarks/learn_step.py --profile           # where our step's time goes, by kind of operation
+    python benchmarks/learn_step.py --quick             # the smallest workload once: does it still work?
 
 Every arm is a process of its own with its own SmolLM2-135M, its own allocator settings and nothing else in it; arms
 take turns, so that a busy machine hits all of them alike. All do the same: log-probabilities under a frozen reference,
@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from neighbour import benchmarks_of
 
 from agents.precision import Precision
 from agents.published import ModuleWeights
@@ -152,8 +154,8 @@ class Child:
     """An arm's process."""
 
     def __init__(self, arm: str, checkout: Path | None = None, **environment: str) -> None:
-        root = checkout or HERE.parent.parent
-        here = root / HERE.relative_to(HERE.parent.parent)  # with the older checkout's own calls
+        root = checkout or HERE.parent
+        here = benchmarks_of(root)  # with the older checkout's own calls
         path = os.pathsep.join([str(root), str(here)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2", **environment}
@@ -281,7 +283,7 @@ def main() -> None:
         return serve(options.serve)
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/learn_step.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/learn_step.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "seeds": "streams 0, advantages 1", "load_at_start": os.getloadavg()}
     if options.profile:
         os.environ.setdefault("OMP_NUM_THREADS", "2")

@@ -1,13 +1,13 @@
 """Does self-play learn? Arms × seeds of one recipe at the same budget, as JSON and a figure.
 
-    python tests/benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
-    python tests/benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
-    python tests/benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
-    python tests/benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 3 seeds
-    python tests/benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
-    python tests/benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds
-    python tests/benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
-    python tests/benchmarks/learning.py long --folder F    # a stopped study, started again, goes on from there
+    python benchmarks/learning.py nano          # 3 arms × 5 seeds, about 15 minutes on two cores
+    python benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
+    python benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
+    python benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 3 seeds
+    python benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
+    python benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds
+    python benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
+    python benchmarks/learning.py long --folder F    # a stopped study, started again, goes on from there
 
 Every run is an ordinary `arena run selfplay`. The first arm is what the others are compared with. `zero` gives every
 turn advantage 0 (only the KL is left); `shuffled` keeps the advantages and deals them to random turns.
@@ -257,7 +257,7 @@ def main() -> None:
         write(name, json.loads(place.read_text()))
         return
     RESULTS.mkdir(exist_ok=True)
-    command = f"python tests/benchmarks/learning.py {name}"
+    command = f"python benchmarks/learning.py {name}"
     kept = json.loads(place.read_text()) if options.folder and place.exists() else {"runs": []}
     result = {"command": command, "study": study, "machine": environment() | {"command": command}, "summary": {}}
     runs = result["runs"] = [run for run in kept["runs"] if kept["study"] == study]

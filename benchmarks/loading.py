@@ -1,7 +1,7 @@
 """How long does it take to load and group a log of a million turns, and how much memory?
 
     git worktree add ../before 25cd41f
-    python tests/benchmarks/loading.py --before ../before  # minutes on two cores; without --before, two arms fewer
+    python benchmarks/loading.py --before ../before  # minutes on two cores; without --before, two arms fewer
 
 The run is made in a temporary folder: 100 iterations, the last of them still open and without credit, with token
 streams and messages, that differ in their matches' names only. Arms, in turn, each in a process of its own: all turns
@@ -36,7 +36,7 @@ from arena.store.run import RunFolder
 from arena.store.schema import CREDIT, MATCHES
 
 RESULTS = Path(__file__).parent / "results"
-HERE = Path(__file__).parents[2]
+HERE = Path(__file__).parents[1]
 SEED = 0
 TURNS, ITERATIONS = 1_000_000, 100
 TARGET = {"wall_s": 5.0, "cpu_s": 10.0, "peak_mb": 1500.0}
@@ -221,7 +221,7 @@ def main() -> None:
         return write_lines(chosen.make)
     names = [name for name in ARMS if chosen.before or name not in ("before", "json lines")]
     arms = {name: chosen.before if name == "before" else HERE for name in names}
-    command = ["python", "tests/benchmarks/loading.py", *sys.argv[1:]]
+    command = ["python", "benchmarks/loading.py", *sys.argv[1:]]
     result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"

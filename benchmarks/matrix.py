@@ -1,6 +1,6 @@
 """The kept matrices of agents and persons, drawn again without playing (`make matrix` plays them).
 
-python tests/benchmarks/matrix.py --redraw
+python benchmarks/matrix.py --redraw
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Where does the flagship's memory go, and does it stay where it is? Linux only: the kernel's own high-water mark.
 
-    python tests/benchmarks/memory.py                     # 3 whole iterations, then 50 short ones; ten minutes
-    python tests/benchmarks/memory.py --before CHECKOUT   # an older checkout's 3 iterations beside them
-    python tests/benchmarks/memory.py --quick             # two short iterations: does it still work?
+    python benchmarks/memory.py                     # 3 whole iterations, then 50 short ones; ten minutes
+    python benchmarks/memory.py --before CHECKOUT   # an older checkout's 3 iterations beside them
+    python benchmarks/memory.py --quick             # two short iterations: does it still work?
 
 The mark is set back at the beginning of each phase, so that every phase has a peak of its own. Writes
 results/memory.json.
@@ -117,7 +117,7 @@ def _peak(loaded: dict[str, float], rows: list[dict[str, Any]]) -> float:
 
 def child(mode: str, checkout: Path | None = None) -> dict[str, Any]:
     """A measurement in a process of its own."""
-    root = checkout or HERE.parent.parent
+    root = checkout or HERE.parent
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(HERE)])}
     done = subprocess.run(
         [sys.executable, str(HERE / "memory.py"), "--mode", mode], cwd=root, env=settings, stdout=subprocess.PIPE,
@@ -156,7 +156,7 @@ def main() -> None:
         return
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/memory.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/memory.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "seed": 0}
     result["whole"] = child("quick" if options.quick else "whole")
     if options.before:

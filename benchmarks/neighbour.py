@@ -19,6 +19,11 @@ THEIRS = dict(os.environ)
 """The environment as it was before Arena set anything in it: import this module first, and give it to peers."""
 
 
+def benchmarks_of(checkout: Path) -> Path:
+    """The folder of benchmarks in a checkout; in older ones it lay among the tests."""
+    return next(f for f in (checkout / "benchmarks", checkout / "tests" / "benchmarks") if f.exists())
+
+
 class Neighbour:
     """Our end. What the peer prints goes to a file, which is shown when it dies."""
 

@@ -1,6 +1,6 @@
 """Two iterations of a recipe in a fresh process: where the time goes, and the most memory held. Prints JSON.
 
-python tests/benchmarks/one_iteration.py --model nano
+python benchmarks/one_iteration.py --model nano
 """
 
 import argparse

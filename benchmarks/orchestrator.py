@@ -1,7 +1,7 @@
 """How fast are matches without a model? The orchestrator beside bare loops and beside other people's games.
 
-    python tests/benchmarks/orchestrator.py            # about five minutes on two cores
-    python tests/benchmarks/orchestrator.py --quick    # one small round of everything: does it still work?
+    python benchmarks/orchestrator.py            # about five minutes on two cores
+    python benchmarks/orchestrator.py --quick    # one small round of everything: does it still work?
 
 Every arm plays uniformly random legal acts in one thread; arms take turns within a round, and what is compared is
 the process's own CPU time, so that a busy machine hits all of them alike (waits for the disk do not count; wall time
@@ -278,7 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/orchestrator.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/orchestrator.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     sizes = [10, 100, 1000] if quick else [10, 100, 1000, 10_000]
     result["games"] = {g: speeds(g, n // 50 if quick else n, 1 if quick else 5) for g, n in GAMES.items()}

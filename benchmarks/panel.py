@@ -1,6 +1,6 @@
 """What every run of a study gained with its panel, seed by seed: before, after, difference, deals, valid acts.
 
-    python tests/benchmarks/panel.py runs/study-negotiation     # after: arena study negotiation --seeds 10
+    python benchmarks/panel.py runs/study-negotiation     # after: arena study negotiation --seeds 10
 
 Runs of an earlier call whose folders are gone stay in the results, where the panel is the same.
 Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json,
@@ -110,7 +110,7 @@ def main() -> None:
     for arm, successes in counted.items():
         print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
     arm = study.study.arm if study.study else runs[0]["arm"]
-    command = f"python tests/benchmarks/panel.py {args.study.name}"
+    command = f"python benchmarks/panel.py {args.study.name}"
     kept = {"command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs}
     file.write_text(json.dumps(kept, indent=1) + "\n")
     drawn(kept).savefig(file.with_suffix(".png"), dpi=100)

@@ -1,8 +1,8 @@
 """Does a proposer raise the solver's accuracy on fixed tests of reasoning-gym, against training the solver alone?
 
-    python tests/benchmarks/proposer.py     # 2 arms × 5 seeds, about half an hour
-    python tests/benchmarks/proposer.py --redraw    # sums up and draws what is kept, without running
-    python tests/benchmarks/proposer.py --seeds 1 --questions 20 --set iterations=2     # does it run?
+    python benchmarks/proposer.py     # 2 arms × 5 seeds, about half an hour
+    python benchmarks/proposer.py --redraw    # sums up and draws what is kept, without running
+    python benchmarks/proposer.py --seeds 1 --questions 20 --set iterations=2     # does it run?
 
 Every run is an ordinary `arena run selfplay --recipe proposer_solver-nano` from the same warm start (one per seed).
 Arms: `frontier`, the recipe, whose proposer is paid 4 s (1 - s); `hard`, paid 1 - s; `solver_only`, a scripted proposer
@@ -240,7 +240,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
             runs += play_all(seed, Path(folder), chosen)
-            command = " ".join(["python tests/benchmarks/proposer.py", *sys.argv[1:]])
+            command = " ".join(["python benchmarks/proposer.py", *sys.argv[1:]])
             head = {"command": command, "settings": chosen.set, "tuning": TUNED, "machine": environment()}
             write(head | {"summary": {}, "runs": runs}, chosen.arms, chosen.out)
 

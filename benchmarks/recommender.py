@@ -1,11 +1,11 @@
 """The recommender measured: what hearing is worth, word of mouth, diversity, embeddings and index, real ratings.
 
-    python tests/benchmarks/recommender.py listening              # bandits over how steep tastes are, some minutes
-    python tests/benchmarks/recommender.py population             # 1,000 users: who comes back, who told whom
-    python tests/benchmarks/recommender.py diversity              # satisfaction by how varied pages are
-    python tests/benchmarks/recommender.py transfer RUN RUN...    # runs of recommender-nano with other populations
-    python tests/benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm N: MiniLM up to N
-    python tests/benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
+    python benchmarks/recommender.py listening              # bandits over how steep tastes are, some minutes
+    python benchmarks/recommender.py population             # 1,000 users: who comes back, who told whom
+    python benchmarks/recommender.py diversity              # satisfaction by how varied pages are
+    python benchmarks/recommender.py transfer RUN RUN...    # runs of recommender-nano with other populations
+    python benchmarks/recommender.py index                  # 1,000 and 100,000 items; --minilm N: MiniLM up to N
+    python benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
 `listening`: every player meets the same deals; intervals are over deals, differences paired, and a slope is the mean
 over deals of the least-squares slope on the logarithm (base 2) of steepness. Who hears of taste alone asks for genres

@@ -1,7 +1,7 @@
 """What a small language model makes of what it is to say, and what of that reaches the other side.
 
-    python tests/benchmarks/rendered.py clinic    # 200 dialogues each; about 15 minutes on two quiet cores
-    python tests/benchmarks/rendered.py desk
+    python benchmarks/rendered.py clinic    # 200 dialogues each; about 15 minutes on two quiet cores
+    python benchmarks/rendered.py desk
 
 The person's script decides what is said and SmolLM2-135M words it (`person: render`), with mixed personas; the other
 seat is scripted. `before` is what the model wrote at first asking and at second; `after` is what the other side heard,
@@ -42,7 +42,7 @@ from simulators.extractor import Reading
 
 MODEL = "smollm2-135m-instruct"
 RESULTS = Path(__file__).parent / "results" / "rendered.json"
-LABELS = Path(__file__).parents[1] / "simulators" / "rendered_texts.jsonl"
+LABELS = Path(__file__).parents[1] / "tests" / "simulators" / "rendered_texts.jsonl"
 STUDIES: dict[str, dict[str, Any]] = {
     "clinic": {"role": "patient", "others": ("random_asker", "asker"), "options": {"budget": [2, 8]}},
     "desk": {"role": "desk_customer", "others": ("oracle", "obedient"), "options": {"goals": [1, 2]}},
@@ -278,7 +278,7 @@ def main() -> None:
     dialogues, cpu = play(options.study, options.dialogues, options.seed)
     seconds, tokens = time.perf_counter() - began, sum(d.tokens for d in dialogues)
     found = {
-        "command": f"python tests/benchmarks/rendered.py {options.study} --dialogues {options.dialogues} "
+        "command": f"python benchmarks/rendered.py {options.study} --dialogues {options.dialogues} "
         f"--seed {options.seed}",
         "model": MODEL, "study": STUDIES[options.study], "dialogues": len(dialogues), "tokens": tokens,
         "machine": {name: value for name, value in environment().items() if name != "command"},

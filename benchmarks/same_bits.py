@@ -1,7 +1,7 @@
 """Does a change of the code change what a run does? Ten small runs, one of SmolLM2: their logs and weights as hashes.
 
-    python tests/benchmarks/same_bits.py                     # this checkout: the hashes alone
-    python tests/benchmarks/same_bits.py --before CHECKOUT   # another one's beside them; and its runs, resumed here
+    python benchmarks/same_bits.py                     # this checkout: the hashes alone
+    python benchmarks/same_bits.py --before CHECKOUT   # another one's beside them; and its runs, resumed here
 
 Everything goes through the command line, so that any two checkouts can be compared. A log's hash leaves out what the
 clock says, and columns that only one of the two has. With `--before`, each run of the older checkout is also shown and
@@ -134,12 +134,10 @@ def main() -> None:
     parser.add_argument("--before", type=Path)
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        found = compare(HERE.parent.parent, options.before and options.before.resolve(), Path(folder))
+        found = compare(HERE.parent, options.before and options.before.resolve(), Path(folder))
     if options.before:
         same = all(run["same"] and run["old run goes on"] for run in found.values())
-        text = json.dumps(
-            {"command": "python tests/benchmarks/same_bits.py --before CHECKOUT", "runs": found}, indent=1
-        )
+        text = json.dumps({"command": "python benchmarks/same_bits.py --before CHECKOUT", "runs": found}, indent=1)
         (RESULTS / "same_bits.json").write_text(text + "\n")
         print("the same, and old runs go on" if same else "NOT the same")
         raise SystemExit(not same)

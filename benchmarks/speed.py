@@ -1,8 +1,8 @@
 """How fast is Arena? Each figure beside a bare transformers program doing the same work in the same process.
 
-    python tests/benchmarks/speed.py                  # SmolLM2, on the GPU if there is one; minutes
-    python tests/benchmarks/speed.py --model nano     # the same for the tiny policy
-    python tests/benchmarks/speed.py --quick          # one round of everything, small: does it still work?
+    python benchmarks/speed.py                  # SmolLM2, on the GPU if there is one; minutes
+    python benchmarks/speed.py --model nano     # the same for the tiny policy
+    python benchmarks/speed.py --quick          # one round of everything, small: does it still work?
 
 Writes results/speed-cpu.json or results/speed-cuda.json (`speed-cpu-nano.json`, `…-quick.json` likewise).
 """
@@ -38,7 +38,7 @@ def whole_iterations(model: str, quick: bool) -> dict[str, Any]:
     command = [sys.executable, str(HERE / "one_iteration.py"), "--model", model, *(["--quick"] if quick else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
-    return found | {"command": " ".join(["python", "tests/benchmarks/one_iteration.py", *command[2:]])}
+    return found | {"command": " ".join(["python", "benchmarks/one_iteration.py", *command[2:]])}
 
 
 # -- 2 and 3: against bare transformers, and the whole ----------------------------------------------------
@@ -103,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     model, quick, begun = options.model, options.quick, time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/speed.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/speed.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": model, "device": device}
     result["iteration"] = whole_iterations(model, quick)
     result |= in_process(model, quick)

@@ -1,8 +1,8 @@
 """How long does a user wait? Short commands from start to end, and a run from its start to its first finished match.
 
-    python tests/benchmarks/startup.py                  # medians of fresh processes, files cached
-    python tests/benchmarks/startup.py --before PATH    # beside another checkout, which takes turns with this one
-    python tests/benchmarks/startup.py --quick          # each once: does it still work?
+    python benchmarks/startup.py                  # medians of fresh processes, files cached
+    python benchmarks/startup.py --before PATH    # beside another checkout, which takes turns with this one
+    python benchmarks/startup.py --quick          # each once: does it still work?
 
 Writes results/startup.json (`startup-quick.json` likewise).
 """
@@ -97,8 +97,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     checkouts = {"before": options.before.resolve()} if options.before else {}
-    checkouts["now"] = HERE.parent.parent
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/startup.py", *sys.argv[1:]])}
+    checkouts["now"] = HERE.parent
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/startup.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg()}
     result["short"] = {words: measured(whole, words, checkouts, 1 if options.quick else 5) for words in SHORT}
     result["first_match"] = {"what": " ".join((first_match.__doc__ or "").split()), "words": RUN}

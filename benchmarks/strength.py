@@ -1,8 +1,8 @@
 """Does self-play make a policy stronger? Runs of a recipe, arms × seeds at the same budget, judged from outside.
 
-    python tests/benchmarks/strength.py kuhn          # exploitability, exact, every five iterations
-    python tests/benchmarks/strength.py mars          # trained on three games, tested on three others
-    python tests/benchmarks/strength.py collapse      # tic-tac-toe, 256 iterations: pure self-play beside a league
+    python benchmarks/strength.py kuhn          # exploitability, exact, every five iterations
+    python benchmarks/strength.py mars          # trained on three games, tested on three others
+    python benchmarks/strength.py collapse      # tic-tac-toe, 256 iterations: pure self-play beside a league
 
 Every run is an ordinary `arena run selfplay`, judged by `arena exploit` or `arena eval` on its checkpoints. Where a
 study does not say what its arms are, they differ in `credit.estimator` alone: `mars` learns, `zero` gives every turn
@@ -254,7 +254,7 @@ def main() -> None:
         of_seeds = pool.map(lambda seed: play_seed(study, seed, folder), range(max(study["seeds"].values())))
         runs = [run for of_seed in of_seeds for run in of_seed]
     RESULTS.mkdir(exist_ok=True)
-    command = f"python tests/benchmarks/strength.py {name}"
+    command = f"python benchmarks/strength.py {name}"
     told = {key: value for key, value in study.items() if key != "judge"}
     by_text = [run | {"curve": {str(k): figures for k, figures in run["curve"].items()}} for run in runs]
     write(name, {"command": command, "study": told, "machine": environment(), "summary": {}, "runs": by_text}, runs)

@@ -1,7 +1,7 @@
 """How OpenMP's threads should wait: decoding and training on two cores, quiet and beside one busy process.
 
-    python tests/benchmarks/threads.py            # a quarter of an hour; leave the machine alone meanwhile
-    python tests/benchmarks/threads.py --quick    # few tokens, three ways: does it still work?
+    python benchmarks/threads.py            # a quarter of an hour; leave the machine alone meanwhile
+    python benchmarks/threads.py --quick    # few tokens, three ways: does it still work?
 
 torch's threads meet at a barrier after every parallel loop, hundreds of times a token. Waiting there by spinning is
 the fastest as long as every thread has a core of its own; where another process wants one too, threads spin for one
@@ -106,7 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     began, cores = time.perf_counter(), sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)  # children inherit it
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/threads.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/threads.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "cores": cores, "seed": 0, "ways": {}}
     tokens, rounds = (4, 1) if options.quick else (24, options.rounds)
     for way in QUICK if options.quick else WAYS:

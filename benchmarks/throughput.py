@@ -1,7 +1,7 @@
 """How many simulated dialogues a second, with many in flight, and how much of playing is not the model.
 
-    python tests/benchmarks/throughput.py            # about ten minutes on one core
-    python tests/benchmarks/throughput.py --quick    # one small round of everything: does it still work?
+    python benchmarks/throughput.py            # about ten minutes on one core
+    python benchmarks/throughput.py --quick    # one small round of everything: does it still work?
 
 Persons are scripted. `scripted`: agents are too, and give way after every act, so that as many matches as said really
 are under way at once; records are kept and written to the log as in a run. The limit is a bare loop: same game, same
@@ -277,7 +277,7 @@ def main() -> None:
         print(json.dumps(hold(options.hold, options.matches)))
         return
     quick, began = options.quick, time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/throughput.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/throughput.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     result |= {"scripted": {}, "held": {}, "models": {}}
     parts: list[tuple[str, str, Callable[[], Any]]] = [

@@ -15,7 +15,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-FIGURES = "tests/benchmarks/results"
+FIGURES = "benchmarks/results"
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -1,7 +1,10 @@
 """What all tests share: the process as `import arena` prepares it, and none fails where a machine is slow or busy."""
 
 import signal
+from collections.abc import Iterator
+from importlib import import_module
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
@@ -11,3 +14,14 @@ settings.load_profile("unhurried")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests of Ctrl-C need it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def controls() -> Iterator[None]:
+    """The correction that the studies of claims add to the lab's table, there while a module of their tests runs."""
+    from arena.learn.corrections import CORRECTIONS
+
+    added = import_module("controls").truncated_permuted
+    CORRECTIONS[added.__name__] = added
+    yield
+    del CORRECTIONS[added.__name__]

@@ -1,6 +1,6 @@
 """docs/claims.md says what the kept results of studies say, judged anew by the rule that each states.
 
-python -m tests.test_claims             # writes the page from tests/benchmarks/results/study-*.json
+python -m tests.test_claims             # writes the page from benchmarks/results/study-*.json
 python -m tests.test_claims commands    # what runs all of them again, a line each
 """
 
@@ -21,11 +21,11 @@ from arena.evaluate.study.summary import ArmSummary
 from tests.legible import complaints
 
 ROOT = Path(__file__).parents[1]
-PAGE, KEPT = ROOT / "docs" / "claims.md", ROOT / "tests" / "benchmarks" / "results"
+PAGE, KEPT = ROOT / "docs" / "claims.md", ROOT / "benchmarks" / "results"
 HEAD = """\
 # Published mechanisms, in real games
 
-A row for each recipe whose study was run, made from `tests/benchmarks/results/study-*.json` by
+A row for each recipe whose study was run, made from `benchmarks/results/study-*.json` by
 `python -m tests.test_claims`, never typed. *In tables* is the verdict on the same claim where tables of logits stand in
 for models ([credit](results/credit.md#published-claims-in-small-worlds)).
 
@@ -83,7 +83,7 @@ def command(of: Results) -> str:
 def row(file: Path) -> tuple[str, ...]:
     """What one study claims, what was published, what was seen, and what that means."""
     of = read(file)
-    figure = f"[{of.spec.figure}](../tests/benchmarks/results/study-{of.name}.png)"
+    figure = f"[{of.spec.figure}](../benchmarks/results/study-{of.name}.png)"
     ours = f"{figure}: {seen(of.arms)}; {of.seeds} seeds"
     ours += "".join(f"; {name}: {seen(arms)}" for name, arms in of.beside.items())
     said = of.verdict
@@ -102,7 +102,7 @@ def row(file: Path) -> tuple[str, ...]:
 def in_tables(study: str) -> str:
     """The verdict of a study in tables, with its figure."""
     verdict = json.loads((KEPT / f"claims-{study}.json").read_text("utf-8"))["verdict"]
-    return f"[{verdict}](../tests/benchmarks/results/claims-{study}.png)"
+    return f"[{verdict}](../benchmarks/results/claims-{study}.png)"
 
 
 def seen(arms: Sequence[ArmSummary]) -> str:

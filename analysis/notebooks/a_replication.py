@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 from analysis.panels import colours, curve, fit, legend, sheet
 from arena.statistics import SHARE, mean_ci, paired_ci
 
-STUDY = Path(os.environ.get("ARENA_STUDY", "tests/benchmarks/results/study-maze-nano.json"))
+STUDY = Path(os.environ.get("ARENA_STUDY", "benchmarks/results/study-maze-nano.json"))
 
 # %%
 # %matplotlib inline

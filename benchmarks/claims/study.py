@@ -1,8 +1,8 @@
 """Do published claims hold in small worlds? Arms × seeds at equal environment steps, as JSON and a figure.
 
-    python tests/benchmarks/claims/study.py igpo       # one study: the name of a file next to this one
-    python tests/benchmarks/claims/study.py igpo --redraw    # sums up and draws what is kept, without running
-    python tests/benchmarks/claims/study.py table      # all results as one Markdown table
+    python benchmarks/claims/study.py igpo       # one study: the name of a file next to this one
+    python benchmarks/claims/study.py igpo --redraw    # sums up and draws what is kept, without running
+    python benchmarks/claims/study.py table      # all results as one Markdown table
 
 Every study has an outcome-only arm and a matched-random one. Numbers are means over seeds with 95 % intervals that
 keep to a figure's range (arena/statistics.py), differences are of independent seeds, or seed by seed where a study
@@ -85,7 +85,7 @@ def kept_of(claim: Claim, runs: dict[tuple[str, str], list[Curves]]) -> Kept:
 
 def measured(name: str, claim: Claim, seconds: float) -> dict[str, Any]:
     """What is kept beside of how the runs went, and where."""
-    command = f"python tests/benchmarks/claims/study.py {name}"
+    command = f"python benchmarks/claims/study.py {name}"
     return {
         "also": claim.also() if claim.also else {},
         "command": command,

@@ -1,6 +1,6 @@
 """One part in a process of its own: what breaks or hangs here takes nothing else with it. Started by run.py.
 
-python tests/benchmarks/gpu/part.py PART --device cuda --size full --until 1800000000 --out part.json
+python benchmarks/gpu/part.py PART --device cuda --size full --until 1800000000 --out part.json
 """
 
 import argparse
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from agreement import agreement
 from machine import machine
+from parity import agreement
 from rates import speed
 from recipes import negotiation, negotiation_nano
 from repeat import repeat, resume

@@ -15,7 +15,7 @@ from arena.cli.loop import wait
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
 ENOUGH = {"negotiation-nano": 10, "negotiation": 6}
-"""Iterations from which the result is judged: in tests/benchmarks/results/learning-*.json that is ample."""
+"""Iterations from which the result is judged: in benchmarks/results/learning-*.json that is ample."""
 
 
 def negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None:

@@ -1,8 +1,8 @@
 """Does Arena do on this GPU what it does on a CPU, and how fast? Under 8 minutes on an H200.
 
-    python tests/benchmarks/gpu/run.py                 # on the GPU if there is one, else small on the CPU
-    python tests/benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
-    python tests/benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
+    python benchmarks/gpu/run.py                 # on the GPU if there is one, else small on the CPU
+    python benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
+    python benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
 
 Needs torch, transformers and pydantic; what else is missing is skipped, and said. No network: SmolLM2's own weights
 are used where ARENA_HOME has them, else random ones of its shape. Each part runs in a process of its own and within its
@@ -26,7 +26,7 @@ from size import SIZES
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
-ROOT = HERE.parent.parent.parent
+ROOT = HERE.parent.parent
 LIMIT = 450.0
 """Seconds for everything on a GPU."""
 SECONDS = {
@@ -120,7 +120,7 @@ def main() -> None:
     size = "quick" if options.quick else "full" if device == "cuda" else "small"
     begun, out = time.monotonic(), options.out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`: no part is left running
-    result: dict[str, Any] = {"command": " ".join(["python", "tests/benchmarks/gpu/run.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/gpu/run.py", *sys.argv[1:]])}
     result |= {"device": device, "size": size, "seed": 0, "load_at_start": os.getloadavg(), "parts": {}}
     for name in options.parts or parts_of(size):
         seconds = min(SLACK[device] * SECONDS[name], SLACK[device] * LIMIT - (time.monotonic() - begun))

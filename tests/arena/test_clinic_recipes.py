@@ -15,7 +15,7 @@ from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
 from tests.arena.tiny import arena
 
-BEGUN = f"{Path(__file__).parent.parent / 'benchmarks' / 'clinic.py'}:Begun"
+BEGUN = f"{Path(__file__).parents[2] / 'benchmarks' / 'clinic.py'}:Begun"
 SMALL = [
     "iterations=2",
     "play.matches=8",

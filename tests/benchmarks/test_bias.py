@@ -1,9 +1,9 @@
 """The bias table: the gradient it compares with, what must hold exactly, and that the documentation shows it."""
 
-import importlib
 from pathlib import Path
 from typing import Any
 
+import bias
 import numpy as np
 import pytest
 
@@ -11,13 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "credit.md"
 EXACT = 1e-9
 
 
-@pytest.fixture
-def bias(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    return importlib.import_module("bias")
-
-
-def test_the_gradient_is_that_of_the_expected_return(bias: Any) -> None:
+def test_the_gradient_is_that_of_the_expected_return() -> None:
     for world in bias.WORLDS.values():
         outcomes = world(bias.LOGITS)
         assert sum(one.chance for one in outcomes) == pytest.approx(1, abs=EXACT)
@@ -30,7 +24,7 @@ def test_the_gradient_is_that_of_the_expected_return(bias: Any) -> None:
         assert bias.gradient(outcomes) == pytest.approx(slopes, abs=1e-8)
 
 
-def test_what_is_exact_is_exact(bias: Any) -> None:
+def test_what_is_exact_is_exact() -> None:
     """An own sample in the mean scales by (n - 1)/n and turns nothing; n = 4."""
     scales = {"reinforce": 1.0, "rae": 1.0, "rloo": 1.0, "dr_grpo": 0.75}
     for name, scale in scales.items():
@@ -42,5 +36,5 @@ def test_what_is_exact_is_exact(bias: Any) -> None:
     assert bias.measured(bias.chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
 
 
-def test_the_documentation_shows_the_table(bias: Any) -> None:
+def test_the_documentation_shows_the_table() -> None:
     assert bias.table(list(bias.rows())) in DOCS.read_text()

@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent / "gpu"
-sys.path.append(str(HERE))
-
-import run  # noqa: E402
-from sheet import Sheet  # noqa: E402
-from size import SIZES  # noqa: E402
+import run
+from sheet import Sheet
+from size import SIZES
 
 MISSING = """
 from importlib.machinery import PathFinder
@@ -68,7 +64,7 @@ def test_there_is_time_for_every_part() -> None:
 
 def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
     """What the script wrote."""
-    command = [sys.executable, str(HERE / "run.py"), *parts, "--device", "cpu", "--quick", "--out", str(out)]
+    command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
     done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(out.read_text())

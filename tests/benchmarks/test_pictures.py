@@ -6,15 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import desk
 import pytest
 
 from analysis.panels import MOST
-from arena.learn.corrections import CORRECTIONS
 from arena.statistics import SHARE
 from tests.legible import complaints, joined
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results"
+RESULTS = Path(desk.__file__).parent / "results"
 CLAIMS = sorted(path.stem.removeprefix("claims-") for path in RESULTS.glob("claims-*.json"))
 STUDIES = [
     "learning-nano",
@@ -34,14 +33,7 @@ STUDIES += ["matrix-clinic", "matrix-desk", "matrix-recommender"]
 STUDIES += ["recommender-listening", "recommender-population", "recommender-diversity"]
 
 
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks are scripts: they import each other by their bare names, and have a correction for them alone."""
-    for folder in (HERE, HERE / "claims"):
-        monkeypatch.syspath_prepend(str(folder))
-    controls = importlib.import_module("controls")
-    CORRECTIONS.pop("truncated_permuted", None)  # the first import has put it there for good
-    monkeypatch.setitem(CORRECTIONS, "truncated_permuted", controls.truncated_permuted)
+pytestmark = pytest.mark.usefixtures("controls")
 
 
 def redrawn(study: str) -> tuple[dict[str, Any], Any]:
@@ -113,11 +105,10 @@ def test_a_control_has_the_same_colour_in_every_picture(study: str) -> None:
 
 
 def test_redraw_writes_without_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = importlib.import_module("desk")
     kept = (RESULTS / "desk.json").read_text()
     (tmp_path / "desk.json").write_text(kept)
-    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    monkeypatch.setattr(desk, "RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["desk.py", "--redraw"])
-    script.main()
+    desk.main()
     assert (tmp_path / "desk.json").read_text() == kept
     assert (tmp_path / "desk.png").read_bytes().startswith(b"\x89PNG")

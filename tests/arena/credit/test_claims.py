@@ -2,34 +2,19 @@
 
 import importlib
 import json
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from claim import Ends
+from study import STUDIES, kept_of, measured, result, with_means
+from world import Arm, Floats, Learner, Matches, World
 
 from arena.config.experiment import LearnSpec
 from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec
-from arena.learn.corrections import CORRECTIONS
 
-HERE = Path(__file__).parents[2] / "benchmarks" / "claims"
-sys.path.append(str(HERE))
-
-from claim import Ends  # noqa: E402
-from study import STUDIES, kept_of, measured, result, with_means  # noqa: E402
-from world import Arm, Floats, Learner, Matches, World  # noqa: E402
-
-
-@pytest.fixture(scope="module", autouse=True)
-def controls() -> Iterator[None]:
-    """What the studies add to the lab's tables does not outlive them."""
-    before = dict(CORRECTIONS)
-    yield
-    for name in CORRECTIONS.keys() - before.keys():
-        del CORRECTIONS[name]
+pytestmark = pytest.mark.usefixtures("controls")
 
 
 class Bandit(World):

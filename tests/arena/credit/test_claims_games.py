@@ -1,23 +1,18 @@
 """The games in which claims about credit are tested: what is best in them is known, and exact figures are exact."""
 
-import sys
 from importlib import import_module
-from pathlib import Path
-
-import numpy as np
-import pytest
-
-from agents.stream import Stream
-from arena.learn.samples import Sample
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "claims"))
 
 import agent_normalisation
 import gigpo
 import gradients
+import numpy as np
+import pytest
 import role_baseline
 import turn_level
 from world import NEVER, Learner, Matches
+
+from agents.stream import Stream
+from arena.learn.samples import Sample
 
 MINE = ("gigpo", "agent_normalisation", "turn_level", "role_baseline")
 
