@@ -5,6 +5,7 @@ python docs/diagram.py    # writes docs/architecture.svg
 Drawn here, as Mermaid would fetch a script from the network on every reading of the page.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ STEPS = {
     },
 }
 """By row: each step, in the order in which data passes, with its place in the repository."""
-WIDTH, HEIGHT, GAP, ROW = 176, 44, 18, 84
+WIDTH, HEIGHT, GAP, ROW = 188, 44, 18, 84
 """Of a box, between two boxes of a row, and from row to row; pixels."""
 LEFT, TOP = 74, 20
 FILLS = {"arena": "#dbe9fb", "agents": "#d9f2e3"}
@@ -83,15 +84,17 @@ def arrows(rows: list[list[Box]]) -> str:
     middle, half, between = HEIGHT // 2, WIDTH // 2, (ROW - HEIGHT) // 2
     made = ""
     for row in rows:
-        for one, other in zip(row, row[1:], strict=False):
+        for one, other in pairwise(row):
             made += line((one.x + WIDTH, one.y + middle), (other.x, other.y + middle))
-    for upper, lower in zip(rows, rows[1:], strict=False):
+    for upper, lower in pairwise(rows):
         end, start = upper[-1], lower[0]
         turn, down = end.x + half, end.y + HEIGHT
         made += line((turn, down), (turn, down + between), (start.x + half, down + between), (start.x + half, start.y))
     last, again = rows[-1][-1], rows[1][0]
     below, margin, entry = last.y + HEIGHT + between, LEFT - 60, again.y + middle
-    made += line((last.x + half, last.y + HEIGHT), (last.x + half, below), (margin, below), (margin, entry), (again.x, entry))
+    made += line(
+        (last.x + half, last.y + HEIGHT), (last.x + half, below), (margin, below), (margin, entry), (again.x, entry)
+    )
     return made + f'<text x="{last.x - 8}" y="{below - 6}" class="note">next iteration</text>\n'
 
 
@@ -103,11 +106,12 @@ def picture() -> str:
         f'<text x="{LEFT - 8}" y="{row[0].y + (14 if n == 1 else 26)}" class="row">{name}</text>\n'
         for n, (name, row) in enumerate(zip(STEPS, rows, strict=True))
     )
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" fill="{INK}">
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" fill="{INK}">
 <title>The way of data through a run</title>
 <style>
+text {{ font-family: sans-serif }}
 .name {{ font-size: 14px; font-weight: bold; text-anchor: middle }}
-.place {{ font: 10px monospace; text-anchor: middle }}
+.place {{ font-family: monospace; font-size: 10px; text-anchor: middle }}
 .row {{ font-size: 13px; font-style: italic; text-anchor: end }}
 .note {{ font-size: 12px; font-style: italic; text-anchor: end }}
 .line {{ fill: none; stroke: {INK}; stroke-width: 1.4; marker-end: url(#head) }}

@@ -157,7 +157,10 @@ def players() -> str:
 
 def tree() -> str:
     """Every folder and module with the first line of its documentation; notebooks, which have none, by their folder."""
-    made = ["# The tree\n", "What each file is, in its own first line. How they fit: [architecture](../architecture.md).\n"]
+    made = [
+        "# The tree\n",
+        "What each file is, in its own first line. How they fit: [architecture](../architecture.md).\n",
+    ]
     for folder in (init.parent for room in ROOMS for init in sorted((ROOT / room).rglob("__init__.py"))):
         modules = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
         rows = [(code(file.name), said) for file in modules if (said := first_line(file))]

@@ -22,10 +22,11 @@ def test_the_picture_is_the_one_that_its_script_draws() -> None:
     assert script["PICTURE"].read_text("utf-8") == script["picture"](), "renew it: python docs/diagram.py"
 
 
-def test_every_place_in_the_picture_is_there() -> None:
-    steps = runpy.run_path(str(ROOT / "docs" / "diagram.py"))["STEPS"]
-    places = [place for row in steps.values() for place in row.values()]
+def test_every_place_in_the_picture_is_there_and_fits_its_box() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "diagram.py"))
+    places = [place for row in script["STEPS"].values() for place in row.values()]
     assert len(places) > 15 and not [place for place in places if not (ROOT / place).exists()]
+    assert max(map(len, places)) * 6 < script["WIDTH"], "10 px of a monospaced font are 6 wide"
 
 
 # -- imports -----------------------------------------------------------------------------------------------
