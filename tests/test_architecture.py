@@ -29,6 +29,15 @@ def test_every_place_in_the_picture_is_there_and_fits_its_box() -> None:
     assert max(map(len, places)) * 6 < script["WIDTH"], "10 px of a monospaced font are 6 wide"
 
 
+def test_the_picture_ends_as_an_iteration_does() -> None:
+    steps = runpy.run_path(str(ROOT / "docs" / "diagram.py"))["STEPS"]
+    iterate = (
+        (ROOT / "arena" / "lab.py").read_text("utf-8").partition("async def iterate(")[2].partition("async def")[0]
+    )
+    places = [iterate.index(f"self.{step}(") for step in ("play", "credit", "learn", *steps["keep"])]
+    assert places == sorted(places)
+
+
 # -- imports -----------------------------------------------------------------------------------------------
 
 
@@ -92,10 +101,12 @@ def test_rooms_import_what_the_page_allows_and_all_of_that() -> None:
 
 
 def test_the_contracts_forbid_what_the_page_does_not_allow() -> None:
+    """A room of which the page names some modules may be forbidden but for these."""
     forbidden = {c["source_modules"][0]: c["forbidden_modules"] for c in contracts() if c["type"] == "forbidden"}
-    for room, _, names in rows("what it holds"):
-        named = {name.split(".")[0] for name in re.findall(r"`([\w.]+)`", names)}
-        assert set(ROOMS) - named - {room} <= set(forbidden[room]), room
+    for room, _, cell in rows("what it holds"):
+        names = re.findall(r"`([\w.]+)`", cell)
+        free = set(ROOMS) - {room} - set(forbidden[room])
+        assert set(names) & set(ROOMS) <= free <= {name.split(".")[0] for name in names}, room
     assert "torch" in forbidden["analysis"]
 
 
