@@ -77,7 +77,7 @@ async def preflight(
     check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables])
     check_spec(played)
     check_shown(played.learn.shown, tables, [name for name, policy in played.policies.items() if policy.train])
-    check_log(played, trusted)
+    check_log(experiment, trusted)
     check_engine(played.engine)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, doing)]
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))

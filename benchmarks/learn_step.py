@@ -26,6 +26,7 @@ from typing import Any
 
 from neighbour import benchmarks_of
 
+from agents.computing import compute
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
@@ -97,18 +98,23 @@ def ours() -> Callable[[str], None]:
     from arena.learn.trainer import PolicyTrainer
 
     engine = InProcessEngine(Precision.BF16)
-    reference = load_model(resolve(DEFAULT)).requires_grad_(False)
-    wait(engine.publish("reference", 0, ModuleWeights(half(reference))))
     rule = LearnSpec(lr=0.0, token_budget=TOKEN_BUDGET, gate_tolerance=1e9)
-    trainer = PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True)
+
+    async def loaded() -> PolicyTrainer:
+        """Loaded where a run computes: a second thread that used OpenMP would have all of them wait asleep."""
+        reference = await compute(lambda: half(load_model(resolve(DEFAULT)).requires_grad_(False)))
+        await engine.publish("reference", 0, ModuleWeights(reference))
+        return await compute(lambda: PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True))
+
+    trainer = wait(loaded())
 
     def step(workload: str) -> None:
         samples = samples_for(workload)
         scored = wait(engine.score("reference", [s.stream for s in samples], [1.0] * len(samples)))
         samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
-        trainer.carry_out(trainer.plan(samples, np.random.default_rng(0)))
+        wait(trainer.update(trainer.plan(samples, np.random.default_rng(0))))
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    wait(compute(torch.set_num_threads, int(os.environ["OMP_NUM_THREADS"])))
     return step
 
 

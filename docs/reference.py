@@ -3,6 +3,7 @@
 mkdocs calls `on_files` once and `on_page_markdown` for every page (mkdocs.yml, `hooks`).
 """
 
+import ast
 import inspect
 import json
 import re
@@ -16,6 +17,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 FIGURES = "benchmarks/results"
+ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -40,6 +42,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "reference/parts.md", parts()
     yield "reference/games.md", games()
     yield "reference/players.md", players()
+    yield "reference/tree.md", tree()
 
 
 def commands() -> str:
@@ -150,6 +153,26 @@ def players() -> str:
         rows = [{k: v for k, v in row.items() if k != "file"} for row in entries(kind)]
         made += [f"## {kind.capitalize()}\n", table(list(rows[0]), [list(row.values()) for row in rows])]
     return "\n".join(made)
+
+
+def tree() -> str:
+    """Every folder and module with the first line of its documentation; notebooks, which have none, by their folder."""
+    made = [
+        "# The tree\n",
+        "What each file is, in its own first line. How they fit: [architecture](../architecture.md).\n",
+    ]
+    for folder in (init.parent for room in ROOMS for init in sorted((ROOT / room).rglob("__init__.py"))):
+        modules = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
+        rows = [(code(file.name), said) for file in modules if (said := first_line(file))]
+        path = folder.relative_to(ROOT).as_posix()
+        made += [f"{'###' if '/' in path else '##'} {path}\n", first_line(folder / "__init__.py") + "\n"]
+        made += [table(("file", "what it is"), rows)] if rows else []
+    return "\n".join(made)
+
+
+def first_line(file: Path) -> str:
+    """The first line of a module's documentation; empty where it has none."""
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n", 1)[0]
 
 
 def code(value: Any) -> str:

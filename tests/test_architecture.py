@@ -1,76 +1,41 @@
-"""docs/architecture.md says what is: its tree is made of the modules' own first lines, and what it names is there.
+"""docs/architecture.md says what is: its picture is current, and rooms import what it allows.
 
-And imports run downwards, those inside of functions and those by name too.
-
-python -m tests.test_architecture    # renews the tree
+Imports run downwards, those inside of functions and those by name too. That what it names is there: test_docs_names.py.
 """
 
 import ast
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
-FENCE = re.compile(r"(```text tree\n)(.*?)(```\n)", re.S)
 
 
-def tree() -> str:
-    """Every module with the first line of its documentation, folder by folder."""
-    lines: list[str] = []
-    for room in ROOMS:
-        lines += _folder(ROOT / room, 0)
-    return "".join(f"{line}\n" for line in lines)
+def test_the_picture_is_the_one_that_its_script_draws() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "diagram.py"))
+    assert script["PICTURE"].read_text("utf-8") == script["picture"](), "renew it: python docs/diagram.py"
 
 
-def _folder(folder: Path, depth: int) -> list[str]:
-    indent = "  " * depth
-    lines = [f"{indent}{folder.name}/ · {_first_line(folder / '__init__.py')}"]
-    for file in sorted(folder.glob("*.py")):
-        if file.name != "__init__.py":
-            lines.append(f"{indent}  {file.name} · {_first_line(file)}")
-    for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
-        lines += _folder(inner, depth + 1)
-    return lines
+def test_every_place_in_the_picture_is_there_and_fits_its_box() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "diagram.py"))
+    places = [place for row in script["STEPS"].values() for place in row.values()]
+    assert len(places) > 15 and not [place for place in places if not (ROOT / place).exists()]
+    assert max(map(len, places)) * 6 < script["WIDTH"], "10 px of a monospaced font are 6 wide"
 
 
-def _first_line(file: Path) -> str:
-    text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
-    return text.split("\n", 1)[0].rstrip(".")
-
-
-def test_the_tree_is_that_of_the_checkout() -> None:
-    found = FENCE.search(PAGE.read_text("utf-8"))
-    assert found and found[2] == tree(), "renew it: python -m tests.test_architecture"
-
-
-def test_every_place_that_is_named_is_there() -> None:
-    """`path.py` and `path.py:name` or `path.py:Class.method`, outside of the tree."""
-    text = FENCE.sub("", PAGE.read_text("utf-8"))
-    places = re.findall(r"`([a-z_]+/[\w/]+\.py)(?::([\w.]+))?`", text)
-    new = {place for place in re.findall(r"new `([a-z_]+/[\w/]+\.py)`", text)}
-    assert len(places) > 30
-    for file, name in places:
-        if file in new:
-            assert not (ROOT / file).exists(), f"{file} is there already"
-            continue
-        assert (ROOT / file).is_file(), file
-        assert not name or _defines((ROOT / file).read_text("utf-8"), name), f"{file}:{name}"
-
-
-def _defines(text: str, name: str) -> bool:
-    nodes: list[ast.AST] = [ast.parse(text)]
-    for part in name.split("."):
-        nodes = [
-            inner
-            for node in nodes
-            for inner in ast.walk(node)
-            if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and inner.name == part
-        ]
-    return bool(nodes)
+def test_the_picture_ends_as_an_iteration_does() -> None:
+    steps = runpy.run_path(str(ROOT / "docs" / "diagram.py"))["STEPS"]
+    iterate = (
+        (ROOT / "arena" / "lab.py").read_text("utf-8").partition("async def iterate(")[2].partition("async def")[0]
+    )
+    places = [iterate.index(f"self.{step}(") for step in ("play", "credit", "learn", *steps["keep"])]
+    assert places == sorted(places)
 
 
 # -- imports -----------------------------------------------------------------------------------------------
@@ -120,9 +85,56 @@ def test_imports_by_name_and_in_functions_are_seen() -> None:
     assert "arena.policies" in found["arena.credit.critics.base"], "for types alone"
 
 
+def test_rooms_import_what_the_page_allows_and_all_of_that() -> None:
+    allowed = {row[0]: re.findall(r"`([\w.]+)`", row[2]) for row in rows("what it holds")}
+    used = set()
+    for module, imported in imports().items():
+        room = module.split(".")[0]
+        if module.startswith("analysis.notebooks."):  # pages to read, which use all that is public
+            continue
+        for other in imported:
+            if other.split(".")[0] != room:
+                through = [name for name in allowed[room] if f"{other}.".startswith(f"{name}.")]
+                assert through, f"{module} imports {other}: docs/architecture.md does not say so"
+                used |= {(room, name) for name in through}
+    assert used == {(room, name) for room, names in allowed.items() for name in names}
+
+
+def test_the_contracts_forbid_what_the_page_does_not_allow() -> None:
+    """A room of which the page names some modules may be forbidden but for these."""
+    forbidden = {c["source_modules"][0]: c["forbidden_modules"] for c in contracts() if c["type"] == "forbidden"}
+    for room, _, cell in rows("what it holds"):
+        names = re.findall(r"`([\w.]+)`", cell)
+        free = set(ROOMS) - {room} - set(forbidden[room])
+        assert set(names) & set(ROOMS) <= free <= {name.split(".")[0] for name in names}, room
+    assert "torch" in forbidden["analysis"]
+
+
+def test_the_page_shows_the_arena_in_the_order_of_its_contract() -> None:
+    (text,) = re.findall(r"from top to bottom:\n\n(.*?)\n\n", PAGE.read_text("utf-8"), re.S)
+    shown = [re.findall(r"`(\w+)`", layer) for layer in text.split("·")]
+    (layers,) = (contract["layers"] for contract in contracts() if contract.get("containers") == ["arena"])
+    assert shown == [layer.split(" | ") for layer in layers if layer != "__main__"]
+
+
+def contracts() -> list[dict[str, Any]]:
+    """What import-linter holds."""
+    found: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    return found
+
+
+def rows(column: str) -> list[list[str]]:
+    """The rows of the page's table that has a column of this name: the text of each cell, of the first its code."""
+    _, _, table = PAGE.read_text("utf-8").partition(f"| {column} |")
+    lines = table.split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [[first.strip("` /"), *others] for first, *others in cells]
+
+
 def test_no_module_imports_one_that_lies_above_it() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["arena"])
+    (layers,) = (contract["layers"] for contract in contracts() if contract.get("containers") == ["arena"])
     height = {name: -n for n, layer in enumerate(layers) for name in layer.split(" | ")}
     for module, imported in imports().items():
         for other in imported:
@@ -153,7 +165,3 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if (node.end_lineno or 0) - node.lineno >= 50
     ]
     assert not long
-
-
-if __name__ == "__main__":
-    PAGE.write_text(FENCE.sub(lambda found: found[1] + tree() + found[3], PAGE.read_text("utf-8")), "utf-8")

@@ -5,21 +5,17 @@
 
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import pytest
-import typer
 
 from agents import strict_yaml
 from agents.role import read_role
-from arena.cli.app import app
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, text_layer
@@ -27,34 +23,13 @@ from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
 from tests.arena.tiny import arena, unbroken
+from tests.pages import PAGES, ROOT, Block, blocks, commands, parse
 
 __all__ = ["unbroken"]
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WIDTH = "100"
 SKIPPED = "…"
 """A line of output that stands for any others."""
-
-
-class Block(NamedTuple):
-    """A fenced block: where it stands, its language, the file it is (or none), its text."""
-
-    page: Path
-    line: int
-    language: str
-    file: str | None
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def blocks(page: Path) -> list[Block]:
-    """Every fenced block of a page."""
-    text = page.read_text("utf-8")
-    fenced = re.finditer(r"(?:^`([\w./-]+)`\n\n)?^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
-    return [Block(page, text[: m.start(2)].count("\n") + 1, m[2], m[1], m[3]) for m in fenced]
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -74,24 +49,10 @@ def write_files(page: Path) -> None:
             Path(block.file).write_text(block.text, "utf-8")
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """The arguments of every `arena` command, continued lines joined, comments and pipes left out."""
-    for line in re.sub(r"\\\n\s*", "", text).splitlines():
-        if re.match(r"(\$ )?arena ", line):
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            yield words[1 : words.index("|") if "|" in words else None]
-
-
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_every_command_is_one(block: Block) -> None:
     for arguments in commands(block.text):
-        command, name = typer.main.get_command(app), "arena"
-        context = None
-        while hasattr(command, "resolve_command"):
-            context = command.make_context(name, list(arguments), parent=context)
-            found, command, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
-            name = str(found)
-        command.make_context(name, list(arguments), parent=context)
+        parse(arguments)
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
@@ -126,12 +87,31 @@ def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
         pytest.fail("neither a role, a panel nor an experiment: say what it is in another language than yaml")
 
 
-def test_all_links_lead_somewhere(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as a site; a link or an anchor that leads nowhere is an error."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
-    assert (tmp_path / "reference" / "commands" / "index.html").read_text("utf-8").count("arena") > 100
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
+    return folder
+
+
+def test_the_site_has_what_nobody_writes_by_hand(site: Path) -> None:
+    assert (site / "reference" / "commands" / "index.html").read_text("utf-8").count("arena") > 100
+    assert 'src="../architecture.svg"' in (site / "architecture" / "index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("room", ["arena", "agents", "games", "simulators", "analysis"])
+def test_the_tree_has_every_module_with_its_first_line(site: Path, room: str) -> None:
+    """But notebooks, which are in their folder's line."""
+    page = (site / "reference" / "tree" / "index.html").read_text("utf-8")
+    told = re.search(rf'<h2 id="{room}">.*?(?=<h2|</article)', page, re.S)
+    files = [file.name for file in (ROOT / room).rglob("*.py") if file.name != "__init__.py"]
+    notebooks = [file.name for file in (ROOT / room / "notebooks").glob("*.py") if file.name != "__init__.py"]
+    rows = re.findall(r"<td><code>(\w+\.py)</code></td>\s*<td>.+?</td>", told[0] if told else "")
+    assert sorted([*rows, *notebooks]) == sorted(files)
 
 
 # -- output ------------------------------------------------------------------------------------------------

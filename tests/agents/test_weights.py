@@ -215,7 +215,10 @@ def test_smollm2_loads_and_answers() -> None:
     assert int(written[-1]) == frame.stop_id
 
 
-@pytest.mark.parametrize("first", ["", "import agents.scoring"], ids=["alone", "after parts of transformers"])
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param("", id="alone", marks=pytest.mark.slow), pytest.param("import agents.scoring", id="after parts")],
+)
 def test_a_model_is_loaded_without_scipy_and_scikit_learn_which_stay_to_be_had(model: Path, first: str) -> None:
     code = f"""if True:
         import gc, pathlib, sys

@@ -16,9 +16,9 @@ SHOWN = "{brains: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3}"
 @pytest.mark.parametrize(
     ("recipe", "policies", "more"),
     [
-        ("recommender-nano", ["recommender"], []),
+        pytest.param("recommender-nano", ["recommender"], [], marks=pytest.mark.slow),
         ("recommender_user-nano", ["user"], []),
-        ("recommender_both-nano", ["recommender", "user"], []),
+        pytest.param("recommender_both-nano", ["recommender", "user"], [], marks=pytest.mark.slow),
         ("recommender_both-nano", ["shared"], ["--policies", "shared"]),
     ],
 )

@@ -23,6 +23,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
+from arena.launch import go_on, start
 from arena.play.match import MatchPlan
 from arena.preflight import preflight
 from arena.records import MatchRecord, Turn, trajectories
@@ -141,6 +142,14 @@ def test_a_run_learns_from_the_log_of_another(played: RunFolder, tmp_path: Path)
     assert "logprob_gap" not in rows[0]["learn"]["shared"], "the gate does not compare what others sampled"
     advantages = [row.advantage for row in done.reader.credit(1)]
     assert np.abs(advantages).max() > 0, "it is credited as if it had been played here"
+
+
+def test_a_run_that_learns_from_a_log_goes_on(played: RunFolder, tmp_path: Path) -> None:
+    """Though it now reads its roles from copies of its own."""
+    given = experiment(f"source.log={played.path}", "iterations=1", "learn.loss=likelihood")
+    folder = wait(start(given, tmp_path / "run", Quiet()))
+    wait(go_on(folder, Quiet(), [set_layer("iterations=2")]))
+    assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
 
 def test_what_a_log_cannot_give_is_refused(played: RunFolder, tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ def kept(folder: Path, name: str) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "0003" / "policies" / "shared" / name)
 
 
-@pytest.mark.parametrize("more", [(), ("learn.zero_stage=3", "learn.offload_optimizer=true")], ids=str)
+SHARDED = pytest.param(("learn.zero_stage=3", "learn.offload_optimizer=true"), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("more", [(), SHARDED], ids=str)
 def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
     given = started_warm(
         warm, *HALF, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"

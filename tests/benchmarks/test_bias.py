@@ -36,5 +36,6 @@ def test_what_is_exact_is_exact() -> None:
     assert bias.measured(bias.chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
 
 
+@pytest.mark.slow
 def test_the_documentation_shows_the_table() -> None:
     assert bias.table(list(bias.rows())) in DOCS.read_text()

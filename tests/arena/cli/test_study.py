@@ -87,6 +87,7 @@ def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
     assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_a_line_and_the_others_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     (folder / "mars-0").mkdir(parents=True)

@@ -91,6 +91,7 @@ MUTATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", MUTATIONS)
 def test_the_task_is_not_learned_when_this_is_broken(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, *MUTATIONS[broken])

@@ -251,16 +251,19 @@ def test_gradient_checkpointing_changes_no_update(stage: int) -> None:
 
 @pytest.mark.parametrize("stage", STAGES[1:])
 def test_offloading_the_optimizer_changes_no_update(stage: int) -> None:
-    moved = []
+    """Up to rounding: DeepSpeed sums the offloaded gradient's norm, by which it clips, in another order."""
+    models = []
     for offload in (False, True):
         model = tiny()
         rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, offload_optimizer=offload)
         trainer = PolicyTrainer("p", model, rule)
         updated(trainer, samples(model), np.random.default_rng(0))
         assert (trainer.optimiser.engine.zero_offload_optimizer() is not None) == offload
-        with trainer.gathered():
-            moved.append(weights(model))
-    assert same(*moved) and not same(moved[0], weights(tiny()))
+        models.append((trainer, model))
+    (whole, model), (offloaded, other) = models
+    with whole.gathered(), offloaded.gathered():
+        near(model, other, 1e-3)
+        assert not same(weights(model), weights(tiny()))
 
 
 @pytest.mark.parametrize(("stage", "offload"), [*((stage, False) for stage in STAGES), (2, True), (3, True)])

@@ -74,6 +74,7 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
             assert after.messages[-1] == {"sender": before.seat, "text": before.action}
 
 
+@pytest.mark.slow
 def test_a_trained_model_talks_and_is_heard(tmp_path: Path) -> None:
     """A nano model after seconds of imitation: what it says behind its act reaches the other seat, and the log."""
     settings = [

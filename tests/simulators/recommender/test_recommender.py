@@ -26,9 +26,9 @@ VARIANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize("options", VARIANTS[3:9:2], ids=str)  # all of them over a thousand seeds: below
 def test_it_keeps_what_simulators_promise(options):
-    assert broken(lambda: Recommender(**options), seeds=8, acts=150) == []
+    assert broken(lambda: Recommender(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow

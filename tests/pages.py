@@ -1,0 +1,59 @@
+"""The pages of README and docs/, taken apart: fenced blocks, words between backticks, commands."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from arena.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+class Block(NamedTuple):
+    """A fenced block: where it stands, its language, the file it is (or none), its text."""
+
+    page: Path
+    line: int
+    language: str
+    file: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Every fenced block of a page."""
+    text = page.read_text("utf-8")
+    fenced = re.finditer(r"(?:^`([\w./-]+)`\n\n)?^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
+    return [Block(page, text[: m.start(2)].count("\n") + 1, m[2], m[1], m[3]) for m in fenced]
+
+
+def names(page: Path) -> list[str]:
+    """Everything that a page sets between backticks in its prose and tables, broken lines joined."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.S | re.M)
+    return [re.sub(r"\s*\n\s*", " ", name).replace("\\|", "|") for name in re.findall(r"`([^`]+)`", prose)]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of every `arena` command, continued lines joined, comments and pipes left out."""
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        if re.match(r"(\$ )?arena ", line):
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            yield words[1 : words.index("|") if "|" in words else None]
+
+
+def parse(arguments: list[str]) -> None:
+    """Read the arguments of `arena` as the command line does, without running it; click's errors are raised."""
+    command, name = typer.main.get_command(app), "arena"
+    context = None
+    while hasattr(command, "resolve_command"):
+        context = command.make_context(name, list(arguments), parent=context)
+        found, command, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
+        name = str(found)
+    command.make_context(name, list(arguments), parent=context)
