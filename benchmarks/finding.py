@@ -27,7 +27,7 @@ from analysis.finding import By, find  # noqa: E402
 from analysis.panels import sheet, written  # noqa: E402
 from analysis.texts import Embedding, Unit  # noqa: E402
 from arena.statistics import SHARE, mean_ci, paired_ci  # noqa: E402
-from tests.analysis.spoken_run import spoken_run  # noqa: E402
+from tests.factories.spoken_run import spoken_run  # noqa: E402
 
 RESULTS = HERE / "results"
 WAYS: dict[str, tuple[By, Embedding, str]] = {

@@ -1,13 +1,17 @@
 """What all tests share: the process as `import arena` prepares it, and none fails where a machine is slow or busy."""
 
 import signal
+import time
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import arena  # noqa: F401  before torch loads
+from tests.factories.children import Child, Hurt
+from tests.factories.commands import TINY
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
@@ -25,3 +29,14 @@ def controls() -> Iterator[None]:
     CORRECTIONS[added.__name__] = added
     yield
     del CORRECTIONS[added.__name__]
+
+
+@pytest.fixture(scope="session")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run that nothing interrupted, to read or to copy; beside it `steps` and `seconds` that it took."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
+    told = child.end()
+    assert told.code == 0, told.err
+    (folder / "seconds").write_text(str(time.monotonic() - child.begun))
+    return folder / "run"

@@ -8,6 +8,7 @@ import re
 import runpy
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def test_the_picture_ends_as_an_iteration_does() -> None:
 # -- imports -----------------------------------------------------------------------------------------------
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """By module, the modules of ours that it imports: anywhere in it, for types alone too, or by a text that names one.
 
@@ -143,6 +145,15 @@ def test_no_module_imports_one_that_lies_above_it() -> None:
                 assert lower <= upper, f"{module} imports {other}, which lies above it"
             elif other.startswith("arena"):
                 assert module.split(".")[0] in ("arena", "analysis"), f"{module} imports {other}"
+
+
+def test_no_test_is_imported() -> None:
+    """What tests share is made in tests/factories, or is a fixture in a conftest.py; texts of child processes count."""
+    taken = re.compile(r"^\s*(from [\w.]*\btest_\w+ import|import [\w.]*\btest_\w+|from [\w.]+ import .*\btest_)", re.M)
+    assert all(map(taken.search, ("from tests.arena import test_lab", "  from tests.test_docs import x")))
+    files = [file for room in ("tests", "benchmarks") for file in (ROOT / room).rglob("*.py")]
+    assert len(files) > 300
+    assert not [str(file.relative_to(ROOT)) for file in files if taken.search(file.read_text("utf-8"))]
 
 
 def test_the_top_of_the_arena_is_a_page() -> None:

@@ -22,10 +22,8 @@ from arena.config.sources import recipe_layer, text_layer
 from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
-from tests.arena.tiny import arena, unbroken
+from tests.factories.commands import arena
 from tests.pages import PAGES, ROOT, Block, blocks, commands, parse
-
-__all__ = ["unbroken"]
 
 WIDTH = "100"
 SKIPPED = "…"

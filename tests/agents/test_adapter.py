@@ -18,7 +18,7 @@ from agents.errors import WeightsError
 from agents.half import half
 from agents.policy import trainable
 from agents.weights import load_model, resolve
-from tests.agents.test_half import model_of
+from tests.factories.models import model_of, stirred
 
 IDS = torch.arange(20).reshape(2, 10) % 24
 
@@ -28,15 +28,6 @@ def said(model: Any) -> torch.Tensor:
     with torch.no_grad():
         logits: torch.Tensor = model(input_ids=IDS).logits
     return logits
-
-
-def stirred(model: Any, seed: int = 1) -> Any:
-    """The model with an adapter that has learned something."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for _, layer in low_rank_layers(model):
-            layer.b.normal_(std=0.3, generator=generator)
-    return model
 
 
 def test_a_layer_by_hand() -> None:

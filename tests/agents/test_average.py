@@ -12,7 +12,7 @@ from agents.average import average
 from agents.errors import WeightsError
 from agents.policy import load_module
 from agents.weights import load_model, load_tokenizer, resolve
-from tests.agents.test_adapter import stirred
+from tests.factories.models import stirred
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

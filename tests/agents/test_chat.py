@@ -17,7 +17,7 @@ from agents.chat import ACKNOWLEDGED, CHATS, ChatFrame
 from agents.chat_template import Chat, Refused, Rendered
 from agents.errors import ChatError
 from agents.nano import nano_tokenizer
-from tests.agents.families import CHATML, FAMILIES, hostile
+from tests.factories.families import CHATML, FAMILIES, hostile
 
 BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": nano_tokenizer}
 BYTE_LEVEL = ("llama3", "nano", "smollm2")

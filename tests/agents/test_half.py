@@ -4,29 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, Qwen2Config, Qwen3MoeConfig
 
 from agents.half import half, renew
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 24, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "head_dim": 8, "initializer_range": 0.4,
-}  # fmt: skip
-CONFIGS = {
-    "tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "untied": LlamaConfig(**SIZES, tie_word_embeddings=False),
-    "biases": Qwen2Config(**SIZES),
-    "capped logits": Gemma2Config(**SIZES),
-    "no linear layers": GPT2Config(vocab_size=24, n_embd=16, n_layer=2, n_head=2, initializer_range=0.4),
-    "experts": Qwen3MoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8),
-}
-
-
-def model_of(name: str) -> Any:
-    """Small random weights of a family."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
+from tests.factories.models import CONFIGS, model_of
 
 
 def said(model: Any) -> torch.Tensor:

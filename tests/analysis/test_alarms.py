@@ -13,7 +13,7 @@ from analysis import alarms as alarms_of
 from analysis.alarms import alarms
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
-from tests.analysis.made_run import SEATS, match
+from tests.factories.made_run import SEATS, match
 
 ITERATIONS, MATCHES = 9, 24
 SHARED = ["the", "a", "to", "of", "for", "it", "and", "you", "we", "that", "this", "one", "take", "give", "more"]

@@ -20,8 +20,8 @@ from analysis.robust import interquartile_mean, iqm_ci
 from arena.errors import StoreError
 from arena.statistics import Interval
 from arena.store.run import RunFolder
-from tests.analysis.made_run import match
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.made_run import match
 from tests.legible import complaints
 
 

@@ -9,9 +9,6 @@ import analysis
 from arena.cli.loop import wait
 from arena.config.kept import experiment_of
 from arena.credit.compare import compare
-from tests.arena.tiny import unbroken
-
-__all__ = ["unbroken"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import analysis
-from tests.analysis.made_run import make_run
+from tests.factories.made_run import make_run
 
 MODULES = [f"analysis.{m.name}" for m in pkgutil.iter_modules(analysis.__path__) if m.name != "notebooks"]
 ELSEWHERE = {"analysis.calibration", "analysis.commands", "analysis.flatten", "analysis.panels", "analysis.stats"}

@@ -12,9 +12,9 @@ import analysis
 from analysis import texts
 from analysis.finding import find, nearest
 from arena.errors import ConfigError, StoreError
-from tests.analysis.made_run import make_run
-from tests.analysis.spoken_run import spoken_run
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.made_run import make_run
+from tests.factories.spoken_run import spoken_run
 
 SAID = [
     ["Take it all, everything is yours.", "That is odd.", "Then goodbye."],

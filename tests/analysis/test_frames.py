@@ -25,8 +25,8 @@ from arena.records import MatchRecord, trajectories
 from arena.store.lines import LogError
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
-from tests.analysis.made_run import make_run, match
-from tests.arena.store.test_store import write_as
+from tests.factories.made_run import make_run, match
+from tests.factories.store import write_as
 
 
 def test_a_live_run_is_read_whole(tmp_path: Path) -> None:

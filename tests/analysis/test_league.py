@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import analysis
 from analysis import league
 from analysis.league_plots import drawn
-from tests.analysis.made_run import make_run
-from tests.analysis.spoken_run import recorded, spoken
+from tests.factories.made_run import make_run
+from tests.factories.spoken_run import recorded, spoken
 from tests.legible import complaints
 
 BEATS = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")}

@@ -16,7 +16,7 @@ from arena.errors import StoreError
 from arena.play.contenders import BrainContender, Contender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord
-from tests.analysis.spoken_run import recorded, spoken_run
+from tests.factories.spoken_run import recorded, spoken_run
 from tests.legible import complaints
 
 pytest.importorskip("faiss")

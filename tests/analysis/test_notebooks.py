@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.made_run import make_run
 from tests.analysis.make_notebooks import EXAMPLE, FOLDER, ROOT, executed
+from tests.factories.made_run import make_run
 
 jupytext = pytest.importorskip("jupytext")
 pytest.importorskip("nbclient")

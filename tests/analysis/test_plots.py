@@ -14,8 +14,8 @@ from analysis import plots
 from arena.errors import StoreError
 from arena.statistics import rate_ci
 from arena.store.run import RunFolder
-from tests.analysis.made_run import make_run
-from tests.analysis.spoken_run import recorded, spoken
+from tests.factories.made_run import make_run
+from tests.factories.spoken_run import recorded, spoken
 from tests.legible import complaints, joined
 
 

@@ -14,8 +14,8 @@ from analysis import commands, query
 from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.store.reader import LogReader
-from tests.analysis.made_run import make_run
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.made_run import make_run
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from agents.player import Message
 from analysis.report import report, shade
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
-from tests.analysis.made_run import make_run, match
-from tests.analysis.spoken_run import recorded, spoken
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.made_run import make_run, match
+from tests.factories.spoken_run import recorded, spoken
 
 BAD = "http://127.0.0.1:9/"
 RUNS = "document.title='run'"

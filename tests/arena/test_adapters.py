@@ -15,14 +15,14 @@ from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
 from arena.preflight import preflight
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet, experiment, finished, log, resumed, started_warm, unbroken, warm  # noqa: F401 fixtures
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.labs import Quiet, experiment, finished, log, resumed, started_warm
 
 OPTIMIZER = "optimizer.safetensors"
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
 
 
-def two(warm: str, *assignments: str) -> Experiment:  # noqa: F811
+def two(warm: str, *assignments: str) -> Experiment:
     """An adapter for each role on warm weights."""
     adapter = "policies.shared.adapter={rank: 3}"
     return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
@@ -33,7 +33,7 @@ def kept(folder: Path, iteration: int, policy: str) -> list[bytes]:
     return [(where / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
 
 
-def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
     assert isinstance(lab.engine, InProcessEngine)
     served = lab.engine._served
@@ -44,7 +44,7 @@ def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> N
     assert sum(file.stat().st_size for file in pool.rglob("*")) < Path(warm, "model.safetensors").stat().st_size / 5
 
 
-def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:
     class Turned(Lab):
         async def learn(self, k: int, credited: Any, recalled: Any = ()) -> dict[str, dict[str, float]]:
             turned = [
@@ -71,7 +71,7 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path
     ],
     ids=str,
 )
-def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:
     given = two(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
     for folder in resumed(given, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
@@ -87,7 +87,7 @@ def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None
     assert row["learn"]["shared"]["kl"] < 0.1, "it holds on to what imitation made of it, not to the bare base"
 
 
-def test_an_adapters_folder_goes_on_learning(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_an_adapters_folder_goes_on_learning(warm: str, tmp_path: Path) -> None:
     finished(tmp_path / "first", two(warm, "iterations=1"))
     first = tmp_path / "first" / "checkpoints" / "0001" / "policies" / "nano_opener"
     given = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
@@ -95,7 +95,7 @@ def test_an_adapters_folder_goes_on_learning(warm: str, tmp_path: Path) -> None:
     assert kept(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
 
 
-def test_a_trained_adapter_is_evaluated_exported_and_merged(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_trained_adapter_is_evaluated_exported_and_merged(warm: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     finished(run, two(warm, "iterations=1"))
     told = arena("eval", run, "--game", "negotiation", "--matches", "4", "--json")
@@ -123,7 +123,7 @@ def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
         ("{{model: {folder}}}", ["precision=bf16-true", "learn.zero_stage=2"], "set precision to bf16"),
     ],
 )
-def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, warm: str, tmp_path: Path) -> None:
     finished(tmp_path / "run", two(warm, "iterations=1"))
     folder = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "nano_opener"
     settings = ["policies.shared.imitate=null", f"policies.shared={policy.format(folder=folder)}", *settings]
@@ -135,7 +135,7 @@ def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, 
 @pytest.mark.parametrize("kind", ["new", "folder", "none"])
 def test_vllm_meets_past_versions_of_adapters_only(
     kind: str,
-    warm: str,  # noqa: F811
+    warm: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,7 +153,7 @@ def test_vllm_meets_past_versions_of_adapters_only(
         assert wait(preflight(given, lambda what: None)).experiment.engine.kind == "vllm"
 
 
-def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:
     """By RUN@ITERATION:POLICY, or the one of its own name: settled to a folder before the run begins."""
     finished(tmp_path / "first", two(warm, "iterations=1"))
     kept_at = tmp_path / "first" / "checkpoints" / "0001" / "policies"
@@ -171,7 +171,7 @@ def test_a_policy_begins_as_another_runs(warm: str, tmp_path: Path) -> None:  # 
         begins("first@7")
 
 
-def test_versions_are_averaged(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_versions_are_averaged(warm: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     finished(run, two(warm, "iterations=2", "checkpoint.keep=9"))
     told = arena("average", f"{run}@1:nano_opener", f"{run}@2:nano_opener", "--to", tmp_path / "mean", "--json")

@@ -13,7 +13,7 @@ from agents.role import load_role
 from games.base import TextGame
 from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
 
 BEGUN = f"{Path(__file__).parents[2] / 'benchmarks' / 'clinic.py'}:Begun"
 SMALL = [

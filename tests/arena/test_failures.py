@@ -25,8 +25,9 @@ from arena.store.run import RunFolder
 from arena.store.runlog import run_log
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
-from tests.arena.play.test_match import Beats, Scripted, match
-from tests.arena.tiny import NO_IMITATION, TINY, arena, arena_child, refused
+from tests.factories.children import arena_child
+from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.matches import Beats, Scripted, match
 
 NASTY = "first\n2026-01-01 00:00:00,000 INFO arena: forged\x1b[31m\u202ered\r\nlast\0" + "y" * 10**6
 BROKEN = """

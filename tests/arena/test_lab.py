@@ -1,7 +1,6 @@
 """A whole run, small: it plays, learns, keeps what it promised, and goes on as if never stopped."""
 
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from transformers import AutoModelForCausalLM
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, to_yaml, with_policies
-from arena.config.sources import set_layer, text_layer
+from arena.config.layers import to_yaml, with_policies
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.credited import Credited
@@ -20,102 +18,11 @@ from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
-
-CONFIG = """\
-name: small
-iterations: 2
-threads: 1
-game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
-policies:
-  shared:
-    model: nano
-    imitate: {brains: [random], matches: 24, epochs: 3, minibatches: 4, lr: 3e-3}
-seats:
-  opener: {role: nano_opener, policy: shared}
-  responder: {role: nano_responder, policy: shared}
-play: {matches: 6, in_flight: 4}
-credit:
-  stages: [{length: {penalty: 0.1, free: 2}}]
-learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
-"""
-FILES = ("model.safetensors", "optimizer.safetensors")
+from tests.factories.labs import Quiet, experiment, finished, kept, log, resumed, start, started_warm
 
 
-class Quiet:
-    """Follows a run; raises where it is told to."""
-
-    def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:
-        self.stop = stop
-        self.phases: list[tuple[int, str]] = []
-        self.rows: list[dict[str, Any]] = []
-
-    def phase(self, iteration: int, name: str) -> None:
-        self.phases.append((iteration, name))
-        self._look("phase", (iteration, name))
-
-    def note(self, text: str) -> None:
-        self.phases.append((0, text))
-
-    def match(self, record: MatchRecord) -> None:
-        self._look("match", record.id)
-
-    def iteration(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        self._look("iteration", row["iteration"])
-
-    def _look(self, what: str, value: Any) -> None:
-        if self.stop(what, value):
-            raise KeyboardInterrupt(f"stopped at {what} {value}")
-
-
-def experiment(*assignments: str) -> Experiment:
-    return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
-
-
-def start(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
-    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
-
-
-def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
-    lab = start(folder, given, watcher)
-    wait(lab.run())
-    return lab
-
-
-def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:
-    """A run of three iterations, kept in `whole`, and copies that went on after the first and after the second."""
-    finished(tmp_path / "whole", given)
-    for done in (1, 2):
-        folder = tmp_path / f"broken{done}"
-        shutil.copytree(tmp_path / "whole", folder)
-        for later in range(done + 1, 4):
-            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-        yield folder
-
-
-def log(folder: Path) -> list[dict[str, Any]]:
-    rows = list(RunFolder.open(folder).log.rows())
-    for row in rows:
-        row.update(started="", seconds=0.0)
-        for turn in row["turns"]:
-            turn["seconds"] = 0.0
-    return rows
-
-
-def kept(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
-    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
-    return [(where / name).read_bytes() for name in FILES]
-
-
-@pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("lab") / "run", Quiet()
-    return folder, finished(folder, experiment(), watcher), watcher
-
-
-def test_a_run_keeps_all_that_it_promised(unbroken: tuple[Path, Lab, Quiet]) -> None:
-    folder, lab, watcher = unbroken
+def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) -> None:
+    folder, lab, watcher = small_run
     run = RunFolder.open(folder)
     assert run.log.iterations() == [1, 2] and [len(run.log.read(k)) for k in (1, 2)] == [6, 6]
     assert [row["iteration"] for row in run.reader.metrics()] == [1, 2]
@@ -128,19 +35,19 @@ def test_a_run_keeps_all_that_it_promised(unbroken: tuple[Path, Lab, Quiet]) -> 
     assert len(set(weights)) == 3, "each iteration learned something"
 
 
-def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, unbroken: tuple[Path, Lab, Quiet]) -> None:
+def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, small_run: tuple[Path, Lab, Quiet]) -> None:
     """Activations computed anew, and a reference that is dropped before every update and loaded again."""
     saving = experiment("learn.gradient_checkpointing=true", "learn.offload_reference=true")
     lab = finished(tmp_path / "run", saving)
-    assert log(tmp_path / "run") == log(unbroken[0])
-    assert kept(tmp_path / "run", 2) == kept(unbroken[0], 2)
-    served = {name: lab.engine._served.keys() for name, lab in (("saving", lab), ("keeping", unbroken[1]))}
+    assert log(tmp_path / "run") == log(small_run[0])
+    assert kept(tmp_path / "run", 2) == kept(small_run[0], 2)
+    served = {name: lab.engine._served.keys() for name, lab in (("saving", lab), ("keeping", small_run[1]))}
     assert "shared@reference" not in served["saving"] and "shared@reference" in served["keeping"]
 
 
-def test_what_was_played_is_what_was_sampled(unbroken: tuple[Path, Lab, Quiet]) -> None:
+def test_what_was_played_is_what_was_sampled(small_run: tuple[Path, Lab, Quiet]) -> None:
     """Invariant 1, in the log: every turn's tokens are masked, and as many as the turn says."""
-    for row in RunFolder.open(unbroken[0]).log.rows():
+    for row in RunFolder.open(small_run[0]).log.rows():
         for seat, streams in row["streams"].items():
             for turn in (t for t in row["turns"] if t["seat"] == seat):
                 places = [(s, i) for s in streams for i, k in enumerate(s["turns"]) if k == turn["index"]]
@@ -150,15 +57,15 @@ def test_what_was_played_is_what_was_sampled(unbroken: tuple[Path, Lab, Quiet]) 
             )
 
 
-def test_a_checkpoint_is_a_folder_that_transformers_loads(unbroken: tuple[Path, Lab, Quiet]) -> None:
-    folder, lab, _ = unbroken
+def test_a_checkpoint_is_a_folder_that_transformers_loads(small_run: tuple[Path, Lab, Quiet]) -> None:
+    folder, lab, _ = small_run
     model = AutoModelForCausalLM.from_pretrained(folder / "checkpoints" / "0002" / "policies" / "shared")
     served = dict(lab.policies["shared"].model.named_parameters())
     assert all((value == served[name]).all() for name, value in model.named_parameters())
 
 
-def test_credit_can_be_worked_out_again_from_the_log(unbroken: tuple[Path, Lab, Quiet]) -> None:
-    folder, lab, _ = unbroken
+def test_credit_can_be_worked_out_again_from_the_log(small_run: tuple[Path, Lab, Quiet]) -> None:
+    folder, lab, _ = small_run
     run = RunFolder.open(folder)
     for k in (1, 2):
         records = [MatchRecord.from_json(row) for row in run.log.read(k)]
@@ -172,28 +79,28 @@ def test_credit_can_be_worked_out_again_from_the_log(unbroken: tuple[Path, Lab, 
         assert online == offline and any(advantage for _, advantage in online.values())
 
 
-def test_the_same_run_twice_is_the_same(unbroken: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+def test_the_same_run_twice_is_the_same(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     finished(tmp_path / "run", experiment())
-    assert log(tmp_path / "run") == log(unbroken[0])
-    assert kept(tmp_path / "run", 2) == kept(unbroken[0], 2)
+    assert log(tmp_path / "run") == log(small_run[0])
+    assert kept(tmp_path / "run", 2) == kept(small_run[0], 2)
     finished(tmp_path / "other", experiment("seed=1", "iterations=1"))
-    assert log(tmp_path / "other") != log(unbroken[0])[:6]
+    assert log(tmp_path / "other") != log(small_run[0])[:6]
 
 
-def test_a_lost_checkpoint_is_played_again_to_the_same_end(unbroken: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+def test_a_lost_checkpoint_is_played_again_to_the_same_end(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(unbroken[0], folder)
+    shutil.copytree(small_run[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
     lab = wait(Lab.open(RunFolder.open(folder), experiment(), Quiet()))
     assert lab.done == 1 and lab.policies["shared"].version == 1
     wait(lab.run())
-    assert log(folder) == log(unbroken[0]) and kept(folder, 2) == kept(unbroken[0], 2)
+    assert log(folder) == log(small_run[0]) and kept(folder, 2) == kept(small_run[0], 2)
     assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
 
-def test_a_torn_checkpoint_is_skipped_with_the_reason(unbroken: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     folder, watcher = tmp_path / "run", Quiet()
-    shutil.copytree(unbroken[0], folder)
+    shutil.copytree(small_run[0], folder)
     (folder / "checkpoints" / "0002" / "state.json").write_text("{}")
     lab = wait(Lab.open(RunFolder.open(folder), experiment(), watcher))
     assert lab.done == 1 and "state.json" in watcher.phases[0][1]
@@ -210,7 +117,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(unbroken: tuple[Path, Lab,
     ],
 )
 def test_a_run_stopped_anywhere_goes_on_as_if_never_stopped(
-    unbroken: tuple[Path, Lab, Quiet], tmp_path: Path, what: str, value: Any
+    small_run: tuple[Path, Lab, Quiet], tmp_path: Path, what: str, value: Any
 ) -> None:
     folder = tmp_path / "run"
     lab = start(folder, experiment(), Quiet(lambda w, v: (w, v) == (what, value)))
@@ -218,18 +125,8 @@ def test_a_run_stopped_anywhere_goes_on_as_if_never_stopped(
         wait(lab.run())
     del lab
     wait(wait(Lab.open(RunFolder.open(folder), experiment(), Quiet())).run())
-    assert log(folder) == log(unbroken[0])
-    assert kept(folder, 1) == kept(unbroken[0], 1) and kept(folder, 2) == kept(unbroken[0], 2)
-
-
-@pytest.fixture(scope="module")
-def warm(unbroken: tuple[Path, Lab, Quiet]) -> str:
-    """Weights that know the words, so that turns earn different rewards."""
-    return str(unbroken[0] / "checkpoints" / "0000" / "policies" / "shared")
-
-
-def started_warm(warm: str, *assignments: str) -> Experiment:
-    return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
+    assert log(folder) == log(small_run[0])
+    assert kept(folder, 1) == kept(small_run[0], 1) and kept(folder, 2) == kept(small_run[0], 2)
 
 
 def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from arena.league.ratings import Ratings
 from arena.metrics import iteration_metrics
 from arena.records import MatchRecord
-from tests.arena.evaluate.test_fork import played
+from tests.factories.matches import played
 
 
 def reached(*records: MatchRecord) -> dict[str, object]:

@@ -11,10 +11,10 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.preflight import preflight
-from tests.agents.families import FAMILIES
-from tests.arena.kept_run import SEPARATE, SHARED, kept_run
-from tests.arena.test_lab import CONFIG
-from tests.arena.tiny import NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.families import FAMILIES
+from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.labs import CONFIG
 
 HELD_BY_AN_ENDPOINT = SHARED.replace(
     "second: {role: nano_kuhn, policy: shared}", "second: {role: player, policy: 'endpoint:m'}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
 
 FEW = ["iterations=1", "play.matches=4", "learn.token_budget=4096"]
 SHOWN = ["matches=8", "minibatches=2"]

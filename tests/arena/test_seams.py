@@ -28,8 +28,8 @@ from arena.play.match import MatchPlan
 from arena.preflight import preflight
 from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.agents.engines.elsewhere import EngineElsewhere
-from tests.arena.test_lab import CONFIG, Quiet
+from tests.factories.elsewhere import EngineElsewhere
+from tests.factories.labs import CONFIG, Quiet
 
 
 def experiment(*changes: str) -> Experiment:

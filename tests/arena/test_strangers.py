@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agents.weights import resolve
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
 
 ESCAPE = "\x1b[31m\x1b]0;owned\x07\u202e"
 LONGEST = 10.0

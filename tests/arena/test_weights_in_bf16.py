@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.evaluate.specs import Contenders, ModelContender
-from tests.arena.test_lab import finished, log, resumed, started_warm, unbroken, warm  # noqa: F401 fixtures
-from tests.arena.tiny import refused
+from tests.factories.commands import refused
+from tests.factories.labs import finished, log, resumed, started_warm
 
 HALF = ("precision=bf16-true", "learn.zero_stage=2")
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
@@ -25,7 +25,7 @@ SHARDED = pytest.param(("learn.zero_stage=3", "learn.offload_optimizer=true"), m
 
 
 @pytest.mark.parametrize("more", [(), SHARDED], ids=str)
-def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:
     given = started_warm(
         warm, *HALF, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"
     )
@@ -42,7 +42,7 @@ def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: 
     assert any(not torch.equal(master, held[name].float()) for name, master in masters.items())
 
 
-def test_all_that_is_served_is_held_in_bfloat16_and_met_again_so(warm: str, tmp_path: Path) -> None:  # noqa: F811
+def test_all_that_is_served_is_held_in_bfloat16_and_met_again_so(warm: str, tmp_path: Path) -> None:
     lab = finished(tmp_path / "run", started_warm(warm, *HALF, LEAGUE, "iterations=2", "learn.lr=0"))
     assert isinstance(lab.engine, InProcessEngine)
     past = [name for name in lab.engine._served if name.startswith("shared@")]

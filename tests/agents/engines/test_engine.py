@@ -2,37 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from agents.engines.base import Completion, Request
+from agents.engines.base import Completion
 from agents.engines.in_process import InProcessEngine, _inverse_cdf
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-
-
-def tiny(vocabulary: int = 24, seed: int = 0) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        initializer_range=0.4,
-        tie_word_embeddings=True,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(config).eval()
+from tests.factories.models import tiny
+from tests.factories.requests import agrees, contexts, generate, request, truncated
 
 
 @pytest.fixture(scope="module")
@@ -44,62 +28,6 @@ def serving(model: Any, **options: Any) -> InProcessEngine:
     engine = InProcessEngine(**options)
     wait(engine.publish("p", 3, ModuleWeights(model)))
     return engine
-
-
-def request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -> Request:
-    fields: dict[str, Any] = {
-        "policy": "p", "ids": tuple(ids), "key": key, "max_tokens": 6, "temperature": 1.0, "top_p": 1.0,
-        "top_k": 0, "stop_ids": frozenset(), "seed": (seed,),
-    }  # fmt: skip
-    return Request(**{**fields, **changes})
-
-
-def generate(engine: InProcessEngine, requests: Sequence[Request]) -> list[Completion]:
-    return asyncio.run(engine.generate(requests))
-
-
-def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
-    """Log-probabilities after temperature, top-k and top-p, one token at a time: the slow, plain way."""
-    p = np.exp((logits - logits.max()) / temperature)
-    order = np.argsort(-p, kind="stable")
-    kept = order[: top_k or len(order)]
-    p = np.where(np.isin(np.arange(len(p)), kept), p, 0.0)
-    p /= p.sum()
-    if top_p < 1:
-        nucleus, mass = [], 0.0
-        for token in kept:
-            if mass >= top_p:
-                break
-            nucleus.append(token)
-            mass += p[token]
-        p = np.where(np.isin(np.arange(len(p)), nucleus), p, 0.0)
-        p /= p.sum()
-    with np.errstate(divide="ignore"):
-        return np.log(p)
-
-
-def forced(model: Any, asked: Request, ids: Sequence[int]) -> list[float]:
-    """What one whole forward says of a completion's ids."""
-    with torch.no_grad():
-        logits = model(input_ids=torch.tensor([[*asked.ids, *ids]])).logits[0].double().numpy()
-    places = range(len(asked.ids) - 1, len(asked.ids) + len(ids) - 1)
-    return [
-        float(truncated(logits[k], asked.temperature, asked.top_k, asked.top_p)[token])
-        for k, token in zip(places, ids, strict=True)
-    ]
-
-
-def agrees(model: Any, asked: Request, got: Completion, atol: float = 1e-4) -> None:
-    np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=atol)
-
-
-def contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
-    """Contexts of uneven length, half of them with a common opening."""
-    rng = np.random.default_rng(seed)
-    opening = rng.integers(0, vocabulary, 20).tolist()
-    return [
-        (opening if i % 2 else []) + rng.integers(0, vocabulary, rng.integers(1, 30)).tolist() for i in range(count)
-    ]
 
 
 @pytest.mark.parametrize(

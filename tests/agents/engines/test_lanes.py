@@ -17,9 +17,8 @@ from agents.published import FolderWeights, on_base
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.agents.engines.test_engine import agrees, contexts, generate, request
-from tests.agents.test_adapter import stirred
-from tests.agents.test_half import model_of
+from tests.factories.models import model_of, stirred
+from tests.factories.requests import agrees, contexts, generate, request
 
 NAMES = ("a", "b", "c", "d")
 

@@ -32,8 +32,8 @@ from agents.published import FolderWeights, ModuleWeights, on_base
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.agents.engines.test_engine import agrees, contexts, request
-from tests.agents.test_adapter import stirred
+from tests.factories.models import stirred
+from tests.factories.requests import agrees, contexts, request
 
 SPEC = EngineSpec(kind="vllm", cache_mb=256, max_batch=64)
 SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_p": 0.7}, {"temperature": 0.0}]

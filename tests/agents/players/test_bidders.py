@@ -7,7 +7,7 @@ import pytest
 
 import games
 from agents.players.bidders import BRAINS, GAMES, likely
-from tests.agents.seated import play, view_of
+from tests.factories.seated import play, view_of
 
 PAIRS = list(itertools.product(range(1, 11), repeat=2))
 HAGGLERS = ("truthful_haggler", "conceding_haggler", "hard_haggler")

@@ -7,7 +7,7 @@ import pytest
 import games
 from agents.errors import BrainError
 from agents.players.brains import BRAINS, check_brain, make_brain
-from tests.agents.seated import play, view_of
+from tests.factories.seated import play, view_of
 
 
 def why(spec, game=None, seat=""):

@@ -13,8 +13,8 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
 from arena.cli.loop import wait
-from tests.agents import server
-from tests.agents.server import completion, lists, says
+from tests.factories import server
+from tests.factories.server import completion, lists, says
 
 KEY = "sk-very-secret"
 CHAT = [{"role": "user", "content": "Your act?"}]

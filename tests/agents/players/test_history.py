@@ -18,8 +18,9 @@ from agents.reply import ReplySpec
 from agents.role import Role
 from agents.stream import Stream
 from arena.cli.loop import wait
-from tests.agents.engines.test_engine import forced, request, tiny
-from tests.agents.families import FAMILIES
+from tests.factories.families import FAMILIES
+from tests.factories.models import tiny
+from tests.factories.requests import forced, request
 
 STRIPPING = (
     "{% for message in messages %}{% set content = message['content'] %}"
@@ -169,7 +170,7 @@ def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
 
 def test_an_engine_goes_on_from_what_two_streams_share() -> None:
     """The next stream costs what is new in it, and says what a fresh pass would."""
-    model = tiny(64)
+    model = tiny(vocabulary=64)
     engine = InProcessEngine()
     wait(engine.publish("p", 3, ModuleWeights(model)))
     rng = np.random.default_rng(0)

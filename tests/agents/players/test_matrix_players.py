@@ -7,7 +7,7 @@ import pytest
 
 import games
 from agents.players.matrix_players import BRAINS, GAMES, GENEROSITY
-from tests.agents.seated import play, view_of
+from tests.factories.seated import play, view_of
 
 
 def match(one, two, game="prisoners_dilemma", seed=0, **options):

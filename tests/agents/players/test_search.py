@@ -10,7 +10,7 @@ from agents.players.brains import check_brain, make_brain
 from agents.players.positions import ClonePosition, SpielPosition
 from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, mcts
 from agents.players.simple import Random
-from tests.agents.seated import play, view_of
+from tests.factories.seated import play, view_of
 
 
 class Plain:

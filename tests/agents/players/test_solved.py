@@ -9,7 +9,7 @@ import games
 from agents.players.search import Minimax
 from agents.players.simple import Random
 from agents.players.solved import Mixed, cfr, cfr_strategy, equilibrium, kuhn_strategy, nash
-from tests.agents.seated import play, view_of
+from tests.factories.seated import play, view_of
 
 KUHN = pyspiel.load_game("kuhn_poker")
 

@@ -14,21 +14,9 @@ import pytest
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
-from tests.arena.tiny import (
-    ITERATIONS,
-    NO_IMITATION,
-    TINY,
-    Hurt,
-    arena,
-    arena_child,
-    assert_same,
-    flip_a_byte,
-    left,
-    refused,
-    unbroken,
-)
-
-__all__ = ["unbroken"]
+from tests.factories.children import Hurt, arena_child
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
+from tests.factories.traces import assert_same, flip_a_byte, left
 
 RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
 
 BROKEN = """
 from games.kuhn_poker import KuhnPoker

@@ -20,22 +20,9 @@ from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
-from tests.arena.tiny import (
-    ITERATIONS,
-    NO_IMITATION,
-    TINY,
-    Child,
-    Hurt,
-    arena,
-    arena_child,
-    assert_same,
-    json_lines,
-    left,
-    refused,
-    unbroken,
-)
-
-__all__ = ["unbroken"]
+from tests.factories.children import Child, Hurt, arena_child
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
+from tests.factories.traces import assert_same, json_lines, left
 
 LINES = [argument for argument in TINY if argument != "--json"]
 ROLE = """

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from arena.store import manifest
-from tests.arena.hostile import at_most
-from tests.arena.tiny import Told, arena, assert_same, flip_a_byte, left
+from tests.factories.commands import Told, arena
+from tests.factories.hostile import at_most
+from tests.factories.traces import assert_same, flip_a_byte, left
 
 LAUNCH = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "3", "--json"]
 SETTINGS = (

@@ -11,8 +11,8 @@ from arena.cli.live import Screen
 from arena.config.layers import endpoint_specs
 from arena.errors import ConfigError
 from arena.store.reader import RunReader
-from tests.agents.server import Server, completion, lists, says
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.server import Server, completion, lists, says
 
 RUN = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", "--json"]
 RUN += [part for s in ("play.matches=4", "play.attempts=1", "learn.regularisers={kl: {weight: 0}}",

@@ -14,8 +14,8 @@ from arena.evaluate import evaluation
 from arena.evaluate.exploitability import Exploitability
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
-from tests.arena.kept_run import kept_run
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.kept_run import kept_run
 
 
 @pytest.fixture

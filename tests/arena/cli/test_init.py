@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arena.cli.init import STARTS
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from arena.evaluate.evaluation import change, evaluate
 from arena.evaluate.specs import Contenders
 from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
-from tests.analysis.made_run import make_run
+from tests.factories.made_run import make_run
 
 
 def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from arena.cli import offered
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:

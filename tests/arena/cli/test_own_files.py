@@ -12,9 +12,9 @@ from agents.weights import resolve
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.adapters import loading
-from tests.arena.kept_run import SHARED
-from tests.arena.tiny import arena, refused
-from tests.games.test_new_game import GUIDE
+from tests.factories.commands import arena, refused
+from tests.factories.kept_run import SHARED
+from tests.pages import ROOT
 
 WORDED = '''
 from pathlib import Path
@@ -53,7 +53,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
     here = tmp_path / "here"
     (here / "roles").mkdir(parents=True)
-    for name, text in re.findall(r"`(race\.py|roles/racer\.yaml)`\n\n```\w+\n(.*?)```\n", GUIDE, re.S):
+    guide = (ROOT / "docs" / "new-game.md").read_text("utf-8")
+    for name, text in re.findall(r"`(race\.py|roles/racer\.yaml)`\n\n```\w+\n(.*?)```\n", guide, re.S):
         (here / name).write_text(text)
     (here / "race.py").write_text((here / "race.py").read_text() + WORDED)
     (here / "roles" / "other.yaml").write_text((here / "roles" / "racer.yaml").read_text().replace("racer", "other"))

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from arena.records import MatchRecord
-from tests.agents.server import Server, completion, says
-from tests.arena.tiny import arena, refused, unbroken
-
-__all__ = ["unbroken"]
+from tests.factories.commands import arena, refused
+from tests.factories.server import Server, completion, says
 
 START = Path(__file__).parents[3] / "docs" / "start.md"
 KUHN = ["--game", "kuhn_poker"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from arena.cli import progress as module
 from arena.cli.live import Screen
 from arena.cli.progress import lasting, left, progress
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
 
 
 def test_an_estimate_is_the_rest_at_the_pace_so_far() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from arena.store.reader import RunReader
-from tests.arena.tiny import ITERATIONS, arena, arena_child, flip_a_byte, refused, unbroken
-
-__all__ = ["unbroken"]
+from tests.factories.children import arena_child
+from tests.factories.commands import ITERATIONS, arena, refused
+from tests.factories.traces import flip_a_byte
 
 
 @pytest.fixture

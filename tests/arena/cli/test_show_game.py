@@ -7,7 +7,7 @@ import pytest
 
 import games
 from arena.cli.show_game import describe
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
 
 SIMULATORS = ("clinic", "desk", "proposer_solver")
 

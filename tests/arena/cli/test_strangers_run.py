@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from arena.store.run import RunFolder
-from tests.arena.kept_run import SHARED
-from tests.arena.store.test_store import record
-from tests.arena.tiny import Told, arena
+from tests.factories.commands import Told, arena
+from tests.factories.kept_run import SHARED
+from tests.factories.store import record
 
 NASTY = "a\x1b]0;owned\x07\x1b[31mred\u202e[/im_end][bold]"
 

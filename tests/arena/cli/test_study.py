@@ -18,7 +18,8 @@ from arena.evaluate.study.plan import plan
 from arena.evaluate.study.record import KeptRun
 from arena.store.reader import RunReader
 from arena.store.run import in_use
-from tests.arena.tiny import SETTINGS, Child, arena, refused
+from tests.factories.children import Child
+from tests.factories.commands import SETTINGS, arena, refused
 
 SECTION = {
     "replicates": "nobody", "claim": "tiny things learn", "published": "none", "family": "negotiation", "minutes": 0.1,

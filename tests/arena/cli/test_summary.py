@@ -10,7 +10,7 @@ from arena.cli.summary import zero_sum
 from arena.cli.tables import verdict
 from arena.statistics import Interval
 from arena.store.reader import RunReader
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
 
 RUN = ["run", "selfplay", "--iterations", "2", "--set", "policies.shared.imitate.matches=16"]
 LEAGUE = "league={opponents: [{play: past, lag: 1}, {play: fixed, policy: nash}], pool: {every: 1}}"

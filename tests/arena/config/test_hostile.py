@@ -13,9 +13,9 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, recipe_names, set_layer, text_layer
 from arena.preflight import preflight
-from tests.arena import hostile
-from tests.arena.hostile import at_most
-from tests.arena.tiny import arena
+from tests.factories import hostile
+from tests.factories.commands import arena
+from tests.factories.hostile import at_most
 
 PATIENCE = 10
 

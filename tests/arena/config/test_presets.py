@@ -8,8 +8,8 @@ from arena.config.layers import compose, to_yaml
 from arena.config.presets import PRESETS
 from arena.config.sources import recipe_layer, set_layer, text_layer
 from arena.errors import ConfigError
-from tests.arena.tiny import arena, refused
-from tests.arena.token_batches import batch, gradient, numbers, tensor
+from tests.factories.commands import arena, refused
+from tests.factories.token_batches import batch, gradient, numbers, tensor
 
 CHANGE = np.array([0.5, -0.5, 0.05, -0.02, 0.3, 0.001])
 """log r of six tokens: a stream of four, and one of two."""

@@ -19,7 +19,7 @@ from arena.credit.critics.speaking import Context, contexts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.arena.credit.test_credit import turn
+from tests.factories.trajectories import turn
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
 ACTS = ("go left", "go right")

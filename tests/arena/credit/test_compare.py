@@ -22,8 +22,8 @@ from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
-from tests.arena.credit.test_credit import turn
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
+from tests.factories.trajectories import turn
 
 CONFIG = """
 name: kept

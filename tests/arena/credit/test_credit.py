@@ -15,27 +15,9 @@ from arena.credit.credited import Credited
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
-from arena.records import MatchRecord, Seating, Trajectory, Turn, trajectories
+from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
-
-
-def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
-    fields: dict[str, Any] = {
-        "index": index, "seat": "opener", "role": "opener", "policy": "shared", "version": 1, "messages": (),
-        "raw": "x", "public": "", "private": "", "action": "x", "valid": True, "rewards": rewards,
-        "finish": "stop", "tokens": 2, "seconds": 0.0,
-    }  # fmt: skip
-    return Turn(**{**fields, **changes})
-
-
-def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
-    """Turns 0, 2, 4, …, each with two sampled tokens in one stream."""
-    turns = tuple(turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
-    stream = Stream()
-    for one in turns:
-        stream.observe([1, 2, 3])
-        stream.wrote([5, 6], [-1.0, -2.0], one.index)
-    return Trajectory(match, "negotiation", role, role, policy, 1, True, turns, (stream,))
+from tests.factories.trajectories import trajectory, turn
 
 
 def credit(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[Credited]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.precision import Precision
-from agents.published import ModuleWeights
 from agents.scoring import pack
-from agents.stream import Stream
 from arena.cli.loop import wait
-from arena.config.experiment import Experiment, LearnSpec
+from arena.config.experiment import Experiment
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
@@ -34,9 +30,10 @@ from arena.lab import Lab
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
-from tests.arena.credit.test_credit import turn
-from tests.arena.learn.test_trainer import VOCABULARY, tiny
-from tests.arena.test_lab import Quiet, experiment, finished, kept, log, start
+from tests.factories.labs import Quiet, experiment, finished, kept, log, start
+from tests.factories.models import tiny
+from tests.factories.policies import Folk
+from tests.factories.trajectories import spoken, turn
 
 NO_CHANCE = np.random.default_rng(0)
 
@@ -204,41 +201,6 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda v: value_loss(v, target, old, 0.5), value)
     (slope,) = torch.autograd.grad(value_loss(value, target, old, 0.5).sum(), value)
     assert slope.tolist() == [-1.0, 1.0, 0.0], "V - R, and nothing where the clipped error is the larger"
-
-
-def spoken(seed: int, count: int = 6) -> list[Credited]:
-    """Trajectories whose reward is the share of token 3 among what they say."""
-    rng, found = np.random.default_rng(seed), []
-    for i in range(count):
-        turns, stream = tuple(turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
-        stream.observe([5, 6, 7])
-        for one in turns:
-            stream.observe(rng.integers(8, VOCABULARY, 2).tolist())
-            said = rng.integers(0, VOCABULARY, int(rng.integers(1, 4))).tolist()
-            stream.wrote(said, [-1.0] * len(said), one.index)
-        first = stream.ids[3]
-        rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
-        one_ = Trajectory(f"m{i}", "g", "opener", "opener", "shared", 1, True, turns, (stream,))
-        found.append(Credited(one_, rewards, np.zeros(len(turns))))
-    return found
-
-
-class Folk(dict[str, Any]):
-    """As much of `Policies` as a critic needs."""
-
-    def __init__(self, model: Any) -> None:
-        def write(folder: Path) -> None:
-            (folder / "tokenizer.json").write_text("{}")
-
-        super().__init__(shared=SimpleNamespace(model=model, tokenizer=SimpleNamespace(save_pretrained=write)))
-        self.precision, self.rule = Precision.FP32, LearnSpec(token_budget=64)
-
-    async def weights(self, name: str) -> ModuleWeights:
-        return ModuleWeights(self[name].model)
-
-    def save_whole(self, name: str, folder: Path, weights: ModuleWeights) -> None:
-        self[name].model.save_pretrained(folder)
-        self[name].tokenizer.save_pretrained(folder)
 
 
 def head(model: Any, **given: Any) -> ValueHead:

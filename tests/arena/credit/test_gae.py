@@ -14,7 +14,7 @@ from arena.credit.batch import TurnBatch
 from arena.credit.estimators.gae import discounts, token_returns, turn_returns
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.arena.credit.test_credit import trajectory, turn
+from tests.factories.trajectories import trajectory, turn
 
 Shape = list[tuple[int, int, float]]
 """Turn by turn: tokens observed before it, tokens sampled in it, reward."""

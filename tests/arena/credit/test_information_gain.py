@@ -31,7 +31,7 @@ from arena.launch import start as launch
 from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet, start
+from tests.factories.labs import Quiet, start
 
 
 def turn(index: int, **rewards: float) -> Turn:

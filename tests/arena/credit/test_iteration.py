@@ -12,8 +12,8 @@ from arena.credit.iteration import Crediting
 from arena.credit.measures import Measures
 from arena.records import MatchRecord, Seating, Trajectory
 from arena.store.reader import LogReader
-from tests.arena.credit.test_selection import trajectory
-from tests.arena.kept_run import SHARED
+from tests.factories.kept_run import SHARED
+from tests.factories.trajectories import scored
 
 ASKS_FOR_ENTROPY = "credit={select: [high_entropy]}"
 
@@ -32,7 +32,7 @@ def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
         assert needs == {"entropy"}
         return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns)) for t in found]}
 
-    first, second = (trajectory(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
+    first, second = (scored(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
     experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])
     crediting = Crediting(experiment.credit, None, measured, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2)
     wait(crediting.due(1, [record(first)], deals=1))

@@ -18,9 +18,9 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.store.run import RunFolder
 from games.adapters import loading
-from tests.arena.credit.test_selection import groups
-from tests.arena.kept_run import SHARED
-from tests.arena.tiny import NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.kept_run import SHARED
+from tests.factories.trajectories import groups
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "new-estimator.md").read_text("utf-8")
 

@@ -27,10 +27,11 @@ from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
-from tests.arena.learn.test_trainer import VOCABULARY, near, plain_scores, tiny, weights
-from tests.arena.learn.updating import updated
-from tests.arena.test_lab import FILES, Quiet, log
-from tests.arena.token_batches import batch, numbers, tensor
+from tests.factories.labs import FILES, Quiet, log
+from tests.factories.models import VOCABULARY, near, tiny, weights
+from tests.factories.samples import plain_scores
+from tests.factories.token_batches import batch, numbers, tensor
+from tests.factories.updating import updated
 
 # -- returns -----------------------------------------------------------------------------------------------
 

@@ -26,12 +26,11 @@ from arena.records import MatchRecord, Seating, Trajectory, trained
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
-from tests.arena.credit.test_selection import credited, groups, trajectory
-from tests.arena.learn.test_trainer import same, samples, tiny, weights
-from tests.arena.learn.updating import updated
-from tests.arena.test_lab import Quiet, finished, kept, log, started_warm, unbroken, warm
-
-__all__ = ["unbroken", "warm"]
+from tests.factories.labs import Quiet, finished, kept, log, started_warm
+from tests.factories.models import same, tiny, weights
+from tests.factories.samples import samples
+from tests.factories.trajectories import credited, groups, scored
+from tests.factories.updating import updated
 
 
 def logged(folder: Path, *found: Trajectory, seal: bool = True) -> LogReader:
@@ -55,7 +54,7 @@ def fresh(found: list[Trajectory], k: int = 2) -> tuple[TurnBatch, np.ndarray]:
     return batch, batch.column(lambda turn: sum(turn.rewards.values()))
 
 
-OLD = trajectory(1.0, seed=77, match="0001-0005", turns=2, raw="old")
+OLD = scored(1.0, seed=77, match="0001-0005", turns=2, raw="old")
 KEY = '["g", "buyer", "buyer", "shared"]'
 KNOWN = ["0001-0005", "buyer", "shared", KEY, 1.0]
 
@@ -114,7 +113,7 @@ def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> Non
     memory: dict[str, Any] = {}
     replay = Success(memory, logged(tmp_path), keep=2, by=ANY_DEAL)
     found = groups([0.0, 0.1, 0.11, 1.0], [0.5])
-    found += [trajectory(1.0, match="0002-0009", role="seller")]
+    found += [scored(1.0, match="0002-0009", role="seller")]
     batch, rewards = fresh(found)
     assert replay.again(batch, rewards, []) == []
     seller = KEY.replace("buyer", "seller")
@@ -147,7 +146,7 @@ def test_a_match_that_was_removed_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_what_is_recalled_is_what_was_played(tmp_path: Path) -> None:
-    found = [*groups([0.0, 1.0, 2.0], turns=3), trajectory(5.0, match="0002-0000")]
+    found = [*groups([0.0, 1.0, 2.0], turns=3), scored(5.0, match="0002-0000")]
     entries = [Entry(t.match, t.seat, t.policy, "", 0.0) for t in (found[3], found[1], found[1])]
     assert recalled(logged(tmp_path, *found), entries) == [
         replace(t, replayed=True) for t in (found[3], found[1], found[1])
@@ -174,7 +173,7 @@ def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Tr
 
 
 def played(k: int, scores: list[float], **changes: Any) -> list[Trajectory]:
-    return [trajectory(score, i, f"{k:04d}-{i:04d}", **changes) for i, score in enumerate(scores)]
+    return [scored(score, i, f"{k:04d}-{i:04d}", **changes) for i, score in enumerate(scores)]
 
 
 def test_a_trajectory_is_worth_what_it_is_above_the_median_by_now(tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_the_old_the_many_and_the_unfitting_are_left_out(tmp_path: Path) -> None
     drawn = iteration(replay, 1, [0.0] * 6 + [1.0] * 5)
     assert len(drawn) == len(set(drawn)) == 3 and all(a == 1.0 for _, a in drawn)
     assert iteration(imitation(tmp_path / "few", *many, threshold=5), 1, [0.0] * 6 + [1.0] * 5) == []
-    calls = [*played(1, [0.0, 0.0, 1.0]), trajectory(1.0, 3, "0001-0003", raw="tool: look")]
+    calls = [*played(1, [0.0, 0.0, 1.0]), scored(1.0, 3, "0001-0003", raw="tool: look")]
     replay = imitation(tmp_path / "calls", *calls, pattern=r"tool:\s")
     assert iteration(replay, 1, [0.0, 0.0, 1.0, 1.0], calls) == [("0001-0003", 0.5)]
 

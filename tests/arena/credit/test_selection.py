@@ -7,50 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.stream import Stream
-from arena.credit.assign import assign, select, turn_rewards
+from arena.credit.assign import select, turn_rewards
 from arena.credit.batch import TurnBatch
-from arena.credit.credited import Credited
 from arena.credit.samples import samples_of
 from arena.credit.selection import SELECTORS, Selection, lost_deals
 from arena.credit.settings import CreditSpec
-from arena.records import Trajectory, Turn
+from arena.records import Trajectory
+from tests.factories.trajectories import credited, groups, scored
 
 GROUPED: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}
 """With this estimator groups are compared within a deal, as selection does by default."""
-
-
-def trajectory(
-    score: float, seed: int = 0, match: str = "0001-0000", role: str = "buyer", turns: int = 1, **changes: Any
-) -> Trajectory:
-    """`turns` turns of two tokens each; the last earns the score, `changes` are the first's."""
-    plain: dict[str, Any] = {
-        "seat": role, "role": role, "policy": "shared", "version": 1, "messages": (), "raw": "say: x",
-        "public": "", "private": "", "action": "x", "valid": True, "finish": "stop", "tokens": 2, "seconds": 0.0,
-    }  # fmt: skip
-    found, stream = [], Stream()
-    for k in range(turns):
-        earned = {"deal": score} if k == turns - 1 else {}
-        found.append(Turn(index=k, rewards=earned, **{**plain, **(changes if k == 0 else {})}))
-        stream.observe([1])
-        stream.wrote([5, 6], [-1.0, -2.0], k)
-    return Trajectory(match, "g", role, role, "shared", 1, True, tuple(found), (stream,), seed)
-
-
-def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
-    """A group of matches for each list of scores, a deal each."""
-    numbered = [(seed, score) for seed, own in enumerate(scores) for score in own]
-    return [trajectory(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)]
 
 
 def left(found: list[Trajectory], *rules: Any, measures: dict[str, Any] | None = None, **credit: Any) -> Selection:
     batch = TurnBatch(found, measures=measures or {})
     spec = CreditSpec(select=list(rules), **credit)
     return select(batch, turn_rewards(batch, spec), spec)
-
-
-def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[Credited]:
-    return assign(TurnBatch(found), CreditSpec(select=list(rules), **credit))
 
 
 def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]:
@@ -64,7 +36,7 @@ def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]
 def test_out_of_the_loss_keeps_the_statistics() -> None:
     """SimpleTIR: the void trajectory has no token in the loss, and the others' baseline still knows its reward."""
     found = groups([0.0, 3.0, 6.0])
-    found[0] = trajectory(0.0, match="0001-0000", action=" ", valid=False)
+    found[0] = scored(0.0, match="0001-0000", action=" ", valid=False)
     one = credited(found, "void_turns", **GROUPED)
     # mean (0 + 3 + 6) / 3 = 3
     assert [c.advantages.tolist() for c in one] == [[-3], [0], [3]]
@@ -94,7 +66,7 @@ def test_dropped_is_as_if_never_played() -> None:
 
 def test_overlong_can_leave_both_loss_and_statistics() -> None:
     found = groups([0.0, 3.0, 9.0], turns=2)
-    found[2] = trajectory(9.0, match="0001-0002", turns=2, finish="length")
+    found[2] = scored(9.0, match="0001-0002", turns=2, finish="length")
     for settings, turns, counted in (
         ({}, [False, False], True),
         ({"unit": "turn"}, [False, True], True),
@@ -115,9 +87,9 @@ def test_overlong_can_leave_both_loss_and_statistics() -> None:
 @pytest.mark.parametrize(("void", "expected"), [("empty", [False, True, True]), ("invalid", [False, False, True])])
 def test_what_is_void(void: str, expected: list[bool]) -> None:
     found = [
-        trajectory(1.0, match="0001-0000", turns=2, action="", valid=False),
-        trajectory(1.0, match="0001-0001", turns=2, action="fly", valid=False),
-        trajectory(1.0, match="0001-0002", turns=2),
+        scored(1.0, match="0001-0000", turns=2, action="", valid=False),
+        scored(1.0, match="0001-0001", turns=2, action="fly", valid=False),
+        scored(1.0, match="0001-0002", turns=2),
     ]
     selection = left(found, {"void_turns": {"void": void}})
     assert selection.learned.reshape(3, 2).all(1).tolist() == expected, "the whole trajectory, not the void turn alone"
@@ -135,7 +107,7 @@ def test_zero_variance_drops_the_groups_that_teach_nothing() -> None:
 
 def test_zero_variance_looks_at_the_named_reward_alone() -> None:
     found = groups([1.0, 1.0], [0.0, 1.0])
-    found[0] = trajectory(1.0, 0, "0001-0000", valid=False)
+    found[0] = scored(1.0, 0, "0001-0000", valid=False)
     stages = [{"valid_act": {"bonus": 0.5}}]
     assert kept_deals(found, "zero_variance", stages=stages) == [0, 1]
     assert kept_deals(found, {"zero_variance": {"of": "deal"}}, stages=stages) == [1]
@@ -144,7 +116,7 @@ def test_zero_variance_looks_at_the_named_reward_alone() -> None:
 def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
     pairs = [(0.0, 1.0), (0.0, 2.0)]
     found = [
-        trajectory(score, match=f"0001-{i:04d}", role=role)
+        scored(score, match=f"0001-{i:04d}", role=role)
         for i, pair in enumerate(pairs)
         for role, score in zip(("buyer", "seller"), pair, strict=True)
     ]
@@ -169,7 +141,7 @@ def test_bands_by_hand() -> None:
 def test_groups_are_ranked_among_their_own_role() -> None:
     """Sellers earn tens, buyers ones: by share over all, no buyer would be left."""
     small = groups([0.0, 1.0], [0.0, 0.5])
-    large = [trajectory(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in small]
+    large = [scored(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in small]
     own = left(small + large, {"std_band": {"top": 0.5}}).kept.tolist()
     pooled = left(small + large, {"std_band": {"top": 0.5, "among": []}}).kept.tolist()
     assert own == [True, True, False, False] * 2
@@ -202,7 +174,7 @@ def test_the_control_takes_its_fraction_of_what_is_left(unit: str, count: int) -
 
 def test_later_rules_judge_by_what_earlier_ones_left() -> None:
     found = groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    found[2] = trajectory(0.0, 0, "0001-0002", finish="length")
+    found[2] = scored(0.0, 0, "0001-0002", finish="length")
     assert kept_deals(found, "zero_variance", {"overlong": {"counted": False}}) == [0, 1]
     assert kept_deals(found, {"overlong": {"counted": False}}, "zero_variance") == [1]
 
@@ -233,7 +205,7 @@ lots = st.lists(
 
 def drawn(lot: list[tuple[int, float, str, bool]]) -> list[Trajectory]:
     return [
-        trajectory(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
+        scored(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
         for i, (seed, score, finish, valid) in enumerate(lot)
     ]
 
@@ -272,8 +244,8 @@ def test_the_order_of_matches_does_not_matter(name: str, lot: list[Any], data: s
 def test_other_groups_stay_as_they_are(name: str, lot: list[Any], more: list[Any]) -> None:
     """What is added in other deals, or for another role, changes nothing here."""
     found = drawn(lot)
-    others = [trajectory(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(more)]
-    others += [trajectory(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(more)]
+    others = [scored(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(more)]
+    others += [scored(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(more)]
     alone, among = left(found, name), left(found + others, name)
     for what in ("learned", "counted", "kept"):
         assert getattr(among, what)[: len(found)].tolist() == getattr(alone, what).tolist()

@@ -18,7 +18,7 @@ from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from games.nim import Nim
-from tests.arena.kept_run import SEPARATE, kept_run
+from tests.factories.kept_run import SEPARATE, kept_run
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 

@@ -19,10 +19,10 @@ from arena.store.contents import PANEL
 from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from tests.arena import test_lab as small
-from tests.arena.kept_run import SEPARATE, SHARED, kept_run
-from tests.arena.test_lab import Quiet
-from tests.arena.tiny import Left, arena, assert_same, json_lines, left, refused
+from tests.factories.commands import arena, refused
+from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.labs import Quiet, experiment
+from tests.factories.traces import Left, assert_same, json_lines, left
 
 TALKS = "{panel: talks, game: {name: negotiation}, members: [random, fair_split], deals: 3}"
 ASKED = f"evaluate={{panel: {TALKS}, every: 2}}"
@@ -36,7 +36,7 @@ COMMAND += [
 
 
 def lab_of(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
-    asked = small.experiment(*RUN, *assignments)
+    asked = experiment(*RUN, *assignments)
     run = RunFolder.open(folder) if folder.exists() else None
     if run is None:
         run = RunFolder.create(folder, to_yaml(asked), {})

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,19 @@ from arena.config.sources import text_layer
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate.fork import fork
 from arena.evaluate.specs import Contenders
-from arena.play.contenders import BrainContender, Contender, play_one
+from arena.play.contenders import BrainContender, play_one
 from arena.play.joining import Joining, Parting
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord
 from arena.statistics import ANY, mean_ci
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from tests.agents.server import Server, completion, says
-from tests.arena.kept_run import SHARED
-from tests.arena.tiny import arena, refused, unbroken
+from tests.factories.commands import arena, refused
+from tests.factories.kept_run import SHARED
+from tests.factories.matches import played
+from tests.factories.server import Server, completion, says
 
-__all__ = ["unbroken"]
 N = 200
-
-
-def played(game: str, seed: int, brains: Mapping[str, str], **options: Any) -> MatchRecord:
-    """A match between brains, as a run would log it."""
-    plan = MatchPlan(f"0001-{seed:04d}", 1, game, options, seed, {})
-    contenders: dict[str, Contender] = {seat: BrainContender(name) for seat, name in brains.items()}
-    seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
-    return wait(play_one(replace(plan, seats=seats), contenders, 7, Limits()))
 
 
 def logged(folder: Path, *records: MatchRecord) -> Path:

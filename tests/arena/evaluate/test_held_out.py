@@ -11,8 +11,8 @@ from arena.evaluate.held_out import FILE, held_out
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import EvaluateSpec
 from arena.play.settings import GameSpec
-from tests.arena.kept_run import SHARED, kept_run
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.kept_run import SHARED, kept_run
 
 ASKED = """
 evaluate:

@@ -16,8 +16,8 @@ from arena.evaluate.matrix_plot import drawn
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
-from tests.agents.server import Server, lists
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
+from tests.factories.server import Server, lists
 from tests.legible import complaints
 
 FAULTY = """

@@ -30,7 +30,7 @@ from arena.statistics import mean_ci, paired_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
 from games.contracts import BestResponse
 from games.kuhn_poker import KuhnPoker
-from tests.arena.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, kept_run
 
 PANEL = Panel.model_validate(
     {"panel": "small", "game": {"name": "kuhn_poker", "options": {}}, "members": ["random", "nash"], "deals": 6}

@@ -20,8 +20,9 @@ from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.league.pool import version_of
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet, kept, log
-from tests.arena.tiny import Hurt, arena_child, assert_same, left
+from tests.factories.children import Hurt, arena_child
+from tests.factories.labs import Quiet, kept, log
+from tests.factories.traces import assert_same, left
 
 ROLE = """\
 role: {name}

@@ -10,7 +10,7 @@ from arena.errors import StoreError
 from arena.league.pool import Pool, past_weights, version_name, version_of
 from arena.league.settings import PoolSpec
 from arena.store import checkpoints
-from tests.arena.tiny import flip_a_byte
+from tests.factories.traces import flip_a_byte
 
 
 def save(policy: str, folder: Path) -> None:

@@ -15,7 +15,7 @@ from arena.config.experiment import LearnSpec
 from arena.learn.batches import TokenBatch, token_batch
 from arena.learn.samples import Sample
 from arena.parts.schedules import Clock
-from tests.arena.learn.test_trainer import VOCABULARY, tiny
+from tests.factories.models import VOCABULARY, tiny
 
 pytest.importorskip("trl")
 

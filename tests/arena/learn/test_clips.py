@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from arena.config.kinds import choose
 from arena.learn.clips import CLIPS
 from arena.learn.losses import policy_gradient
-from tests.arena.token_batches import batch, gradient, tensor
+from tests.factories.token_batches import batch, gradient, tensor
 
 BOUNDS = {"low": 0.1, "high": 0.3}
 

@@ -16,9 +16,10 @@ from arena.learn.batches import TokenBatch
 from arena.learn.corrections import CORRECTIONS
 from arena.learn.losses import policy_gradient
 from arena.learn.trainer import PolicyTrainer
-from tests.arena.learn.test_trainer import samples, tiny
-from tests.arena.learn.updating import updated
-from tests.arena.token_batches import batch, numbers, tensor
+from tests.factories.models import tiny
+from tests.factories.samples import samples
+from tests.factories.token_batches import batch, numbers, tensor
+from tests.factories.updating import updated
 
 UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
 EVERY: tuple[dict[str, Any], ...] = tuple(

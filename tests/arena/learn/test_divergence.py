@@ -15,10 +15,13 @@ from arena.credit.estimators.gae import Discounts
 from arena.errors import DivergedError
 from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
-from tests.arena.credit.test_critics import Folk, spoken
-from tests.arena.learn.test_trainer import STAGES, same, samples, tiny, weights
-from tests.arena.learn.updating import imitated, updated
-from tests.arena.tiny import TINY, arena, left
+from tests.factories.commands import TINY, arena
+from tests.factories.models import same, tiny, weights
+from tests.factories.policies import Folk
+from tests.factories.samples import STAGES, samples
+from tests.factories.traces import left
+from tests.factories.trajectories import spoken
+from tests.factories.updating import imitated, updated
 
 SLOW_DOWN = ["--set", "learn.lr=1e30", "--set", "checkpoint={every: 1, keep: 1}"]
 

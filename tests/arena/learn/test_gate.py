@@ -21,10 +21,9 @@ from arena.config.experiment import LearnSpec
 from arena.errors import GateError
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
-from tests.agents.engines.test_engine import contexts, request
-from tests.agents.test_adapter import stirred
-from tests.agents.test_half import model_of
-from tests.arena.learn.updating import updated
+from tests.factories.models import model_of, stirred
+from tests.factories.requests import contexts, request
+from tests.factories.updating import updated
 
 
 def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:

@@ -27,7 +27,7 @@ from arena.credit.settings import CreditSpec
 from arena.errors import GateError
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
-from tests.arena.learn.updating import updated
+from tests.factories.updating import updated
 
 TURNS, STREAMS, UPDATES = 3, 96, 15
 CUES = (7, 8)

@@ -13,7 +13,7 @@ from arena.config.kinds import choose
 from arena.learn.batches import TokenBatch
 from arena.learn.clips import CLIPS
 from arena.learn.losses import TokenLoss, importance_ratio, likelihood, policy_gradient
-from tests.arena.token_batches import batch, gradient, numbers, tensor
+from tests.factories.token_batches import batch, gradient, numbers, tensor
 
 LEVELS = ("token", "turn", "sequence")
 CORRECTIONS: tuple[dict[str, Any], ...] = (

@@ -26,7 +26,8 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ShownSpec
 from arena.learn.watch import Watch
 from arena.parts.schedules import Clock
-from tests.arena.learn.test_trainer import samples, terms, tiny
+from tests.factories.models import tiny
+from tests.factories.samples import samples, terms
 
 RANKS = [1, 2, 3]
 AGGREGATES: list[Any] = [

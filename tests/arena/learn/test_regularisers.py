@@ -19,9 +19,10 @@ from arena.learn.losses import TokenLoss, policy_gradient
 from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3, memories
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
-from tests.arena.learn.test_trainer import samples, tiny
-from tests.arena.learn.updating import updated
-from tests.arena.token_batches import batch, gradient, numbers, tensor
+from tests.factories.models import tiny
+from tests.factories.samples import samples
+from tests.factories.token_batches import batch, gradient, numbers, tensor
+from tests.factories.updating import updated
 
 P, Q = tensor(0.5, 0.3, 0.15, 0.05), tensor(0.1, 0.2, 0.3, 0.4)
 

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from arena.cli.loop import wait
-from arena.config.experiment import Experiment, LearnSpec
+from arena.config.experiment import LearnSpec
 from arena.config.layers import compose, to_yaml
-from arena.config.sources import set_layer, text_layer
+from arena.config.sources import text_layer
 from arena.errors import ConfigError, GateError
 from arena.lab import Lab
 from arena.learn.samples import Sample
@@ -21,10 +21,12 @@ from arena.learn.settings import ShownSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 from arena.store.run import RunFolder
-from tests.arena.babble import FRAME
-from tests.arena.learn.test_trainer import plain_scores, same, samples, terms, tiny, weights
-from tests.arena.learn.updating import updated
-from tests.arena.test_lab import FILES, Quiet, log
+from tests.factories.babble import FRAME
+from tests.factories.demonstrations import experiment, said, started
+from tests.factories.labs import Quiet, kept, log
+from tests.factories.models import same, tiny, weights
+from tests.factories.samples import plain_scores, samples, terms
+from tests.factories.updating import updated
 
 # -- one update --------------------------------------------------------------------------------------------
 
@@ -123,40 +125,7 @@ def test_the_gate_does_not_look_at_what_is_shown() -> None:
 
 # -- what is shown -----------------------------------------------------------------------------------------
 
-CONFIG = """\
-name: mixed
-iterations: 2
-threads: 1
-game: {name: negotiation, options: {illegal: retry, max_turns: 4, talk: false}}
-policies: {shared: {model: nano}}
-seats:
-  opener: {role: nano_opener, policy: shared}
-  responder: {role: nano_responder, policy: random}
-play: {matches: 6, in_flight: 4}
-learn: {lr: 1e-3, minibatches: 2, regularisers: {}, gate_tolerance: 0.01}
-"""
 BRAINS = "learn.shown={brains: [conceder, random], matches: 6, weight: {linear: {start: 1, end: 0, over: 2}}}"
-
-
-def experiment(*assignments: str) -> Experiment:
-    return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
-
-
-def started(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
-    given = experiment(*assignments)
-    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
-
-
-def kept(folder: Path, iteration: int) -> list[bytes]:
-    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / "shared"
-    return [(where / name).read_bytes() for name in FILES]
-
-
-def said(sample: Sample) -> list[str]:
-    """The text of each of the sample's own turns."""
-    stream = sample.stream
-    turns = sorted({turn for turn in stream.turns if turn >= 0})
-    return [FRAME.decode([i for i, t in zip(stream.ids, stream.turns, strict=True) if t == turn]) for turn in turns]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
@@ -18,62 +18,9 @@ from arena.errors import GateError
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
-from arena.parts.chosen import Chosen
-from tests.arena.learn.updating import imitated, updated
-
-VOCABULARY = 24
-STAGES = [0, 1, 2, 3]
-
-
-def tiny(seed: int = 0) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        initializer_range=0.3,
-        tie_word_embeddings=True,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(config).eval()
-
-
-def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
-    """Streams with a common opening whose behaviour is the model's own."""
-    rng = np.random.default_rng(seed)
-    opening = rng.integers(0, VOCABULARY, 18).tolist()
-    streams = []
-    for _ in range(count):
-        stream = Stream()
-        stream.observe(opening)
-        for turn in range(rng.integers(1, 4)):
-            stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
-            said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.wrote(said, [0.0] * len(said), turn)
-        streams.append(stream)
-    heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
-    behaviour = score_streams(StreamScorer(model), streams, heat)
-    drawn = [rng.normal(size=s.sampled) if advantage is None else np.full(s.sampled, advantage) for s in streams]
-    return [sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
-
-
-def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
-    """All of a stream's sampled tokens in the loss."""
-    turns = [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
-    places = np.unique(turns, return_inverse=True)[1]
-    return Sample(stream, advantages, behaviour, temperature, places, np.ones(len(turns), bool))
-
-
-def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities and entropies of a sample's own tokens, by one whole forward."""
-    ids = sample.stream.ids
-    logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0].float() / sample.temperature, -1)
-    places = [k for k, own in enumerate(sample.stream.mask) if own]
-    entropy = -(logprobs.exp() * logprobs).sum(-1)
-    return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
+from tests.factories.models import VOCABULARY, near, same, tiny, weights
+from tests.factories.samples import STAGES, plain_scores, samples, terms
+from tests.factories.updating import imitated, updated
 
 
 def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnSpec) -> torch.Tensor:
@@ -107,25 +54,6 @@ def plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: Lear
                 plain_loss(model, [given[i] for i in part], [old[i] for i in part], rule).backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_clip)
                 optimizer.step()
-
-
-def terms(**weight: float) -> dict[str, Chosen]:
-    return {name: choose("regulariser", name, weight=value) for name, value in weight.items()}
-
-
-def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
-
-
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(value, other[name]) for name, value in one.items())
-
-
-def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
-    """Equal up to what rounding does to Adam, which enlarges gradients of nearly nothing."""
-    theirs = weights(other)
-    off = torch.cat([(p - theirs[n]).abs().flatten() for n, p in weights(model).items()]) / lr
-    assert off.mean() < 0.01 and (off > 0.1).float().mean() < 0.01, f"{off.mean()=} {off.max()=}"
 
 
 @pytest.mark.parametrize("advantage", [1.0, -1.0])

@@ -30,7 +30,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.parts.schedules import Clock
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet
+from tests.factories.labs import Quiet
 
 CONFIG = """\
 name: elsewhere

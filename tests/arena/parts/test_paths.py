@@ -9,7 +9,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
 from arena.parts.paths import anchored
-from tests.arena.kept_run import kept_run
+from tests.factories.kept_run import kept_run
 
 TEXT = """\
 name: paths

@@ -22,8 +22,8 @@ from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.plans import branch_plans
 from arena.records import MatchRecord, trajectories
-from tests.agents.server import Server, completion, says
-from tests.arena.babble import Babbler, Nobody, lineup, plan, untimed
+from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
+from tests.factories.server import Server, completion, says
 
 BOTH = {"opener": "p", "responder": "p"}
 NEGOTIATION = {"illegal": "retry", "max_turns": 6}

@@ -25,8 +25,8 @@ from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import GameSpec
 from arena.play.tables import Table
-from tests.agents.server import Server, lists
-from tests.arena.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.server import Server, lists
 
 
 @pytest.fixture

@@ -2,94 +2,17 @@
 
 import asyncio
 from threading import Barrier
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
-from agents.player import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
-from agents.stream import Stream
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
-from games.base import IllegalAct, TextGame
 from games.negotiation import Negotiation
-
-Pays = dict[int, list[tuple[str, str, float]]]
-
-
-class Beats(TextGame):
-    """Two seats take turns; `pays` names who gets what at which step."""
-
-    name = "beats"
-    seats = ("a", "b")
-    metadata: ClassVar[dict[str, Any]] = {"name": "beats_v0"}
-
-    def __init__(self, pays: Pays | None = None, length: int = 4, fault: str = "", **options: Any) -> None:
-        super().__init__(**options)
-        self.pays, self.length, self.fault = pays or {}, length, fault
-
-    def set_up(self, rng: np.random.Generator, options: Any) -> None:
-        self.deal = int(rng.integers(10**9))
-        if self.fault == "deal":
-            raise RuntimeError("no cards")
-
-    def rules(self) -> str:
-        return "say anything"
-
-    def public(self) -> dict[str, Any]:
-        return {"deal": self.deal}
-
-    def private(self, seat: str) -> dict[str, Any]:
-        return {"name": seat}
-
-    def play(self, seat: str, act: str) -> str:
-        if act == "bad":
-            raise IllegalAct("it is bad")
-        if self.fault == "step":
-            raise RuntimeError("the table broke")
-        for who, part, value in self.pays.get(self.turns, []):
-            self.pay(who, part, value)
-        if self.turns + 1 == self.length:
-            self.end("over", "That was it.")
-        return act
-
-    def payoffs(self) -> dict[str, float]:
-        if self.fault == "payoffs":
-            raise ZeroDivisionError("nobody to pay")
-        return super().payoffs()
-
-    def report(self) -> dict[str, float | bool | str]:
-        if self.fault == "report":
-            raise ValueError("nothing to say")
-        return super().report()
-
-
-class Scripted:
-    """Says what it is told, in order, then "fine"; may tire, or fail."""
-
-    def __init__(self, *lines: str, tokens: int = 0, slow: float = 0.0, fails: bool = False) -> None:
-        self.lines, self.tokens, self.slow, self.fails = list(lines), tokens, slow, fails
-        self.streams: list[Stream] = []
-        self.version = 5
-        self.views: list[View] = []
-
-    async def act(self, view: View) -> Act:
-        self.views.append(view)
-        await asyncio.sleep(self.slow)
-        if self.fails:
-            raise LookupError("lost the thread")
-        line = self.lines.pop(0) if self.lines else "fine"
-        return Act(line, line, "", "", "script", self.tokens)
-
-
-def match(
-    game: Any, players: dict[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
-) -> MatchRecord:
-    players = players or {"a": Scripted(), "b": Scripted()}
-    plan = MatchPlan("0002-0003", 2, "beats", {}, seed, {s: Seating("r" + s, "p", 0, False, "brain") for s in players})
-    return asyncio.run(play_match(plan, game, players, limits or Limits()))
+from tests.factories.matches import Beats, Pays, Scripted, match
 
 
 def earned(record: MatchRecord) -> list[tuple[str, dict[str, float]]]:

@@ -5,7 +5,7 @@ from collections import Counter
 from arena.config.experiment import Experiment
 from arena.config.seating import set_tables
 from arena.play.plans import iteration_plans
-from tests.arena.test_lab import experiment
+from tests.factories.labs import experiment
 
 
 def seeds(given: Experiment, k: int, **more: int) -> list[int]:

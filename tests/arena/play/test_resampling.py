@@ -17,9 +17,7 @@ from arena.play.match import MatchPlan
 from arena.play.source import Play, Played
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet, finished, kept, log, start, started_warm, unbroken, warm
-
-__all__ = ["unbroken", "warm"]
+from tests.factories.labs import Quiet, finished, kept, log, start, started_warm
 
 
 class Dealt(Play):

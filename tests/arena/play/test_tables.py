@@ -13,7 +13,7 @@ from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet, kept, log
+from tests.factories.labs import Quiet, kept, log
 
 ROLE = """\
 role: {name}

@@ -16,9 +16,9 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from arena.store.reader import RunReader
 from games.negotiation import Negotiation
-from tests.arena.babble import FRAME
-from tests.arena.learn.test_shown import said, started
-from tests.arena.tiny import arena
+from tests.factories.babble import FRAME
+from tests.factories.commands import arena
+from tests.factories.demonstrations import said, started
 
 ACT = re.compile(r"(OFFER \d \d \d|ACCEPT)( \| \S.{0,58}\S)?")
 ROLES = ("seats.opener.role=opener", "seats.responder.role=responder", "seats.responder.policy=shared")

@@ -24,7 +24,7 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
-from tests.arena.tiny import arena, refused
+from tests.factories.commands import arena, refused
 
 ASK: Any = [{"role": "user", "content": "your turn"}]
 RECIPE = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])

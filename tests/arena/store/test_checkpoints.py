@@ -16,15 +16,7 @@ from hypothesis import strategies as st
 from arena.errors import StoreError
 from arena.store import checkpoints, manifest
 from arena.store.checkpoints import Checkpoint
-
-
-def fill(folder: Path, mark: str = "a") -> None:
-    weights = folder / "policies" / "shared"
-    weights.mkdir(parents=True)
-    (weights / "model.safetensors").write_bytes(mark.encode() * 300)
-    (weights / "config.json").write_text('{"hidden": 8}')
-    (folder / "state.json").write_text(json.dumps({"mark": mark}))
-    (folder / "empty.json").write_bytes(b"")
+from tests.factories.store import fill
 
 
 @pytest.fixture
@@ -171,7 +163,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> Non
         import sys
         from pathlib import Path
         sys.path[:0] = sys.argv[2:]
-        from tests.arena.store.test_checkpoints import fill
+        from tests.factories.store import fill
         from arena.store import checkpoints
         for iteration in range(1, 10**6):
             checkpoints.write(Path(sys.argv[1]), iteration, fill)

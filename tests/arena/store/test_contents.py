@@ -10,8 +10,8 @@ from arena.errors import StoreError
 from arena.store import contents
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from tests.arena.store.test_store import CONFIG, record
-from tests.arena.tiny import flip_a_byte
+from tests.factories.store import CONFIG, record
+from tests.factories.traces import flip_a_byte
 
 
 @pytest.fixture

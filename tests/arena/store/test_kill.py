@@ -11,21 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.arena.tiny import (
-    ITERATIONS,
-    TINY,
-    Child,
-    Hurt,
-    Left,
-    Told,
-    arena_child,
-    assert_same,
-    flip_a_byte,
-    left,
-    unbroken,
-)
-
-__all__ = ["unbroken"]
+from tests.factories.children import Child, Hurt, arena_child
+from tests.factories.commands import ITERATIONS, TINY, Told
+from tests.factories.traces import Left, assert_same, flip_a_byte, left
 
 KILLED = -signal.SIGKILL
 

@@ -11,9 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 
 from agents.stream import Stream
 from arena.errors import StoreError
-from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
+from arena.records import MatchRecord, RecordError, trajectories
 from arena.store import files, matchlog
 from arena.store.files import inside, make_folder, safe_name, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines
@@ -29,31 +27,8 @@ from arena.store.matchlog import MatchLog
 from arena.store.metrics import MetricsLog
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
-from arena.store.schema import MATCHES, SCHEMA_VERSION, schema_at
-
-CONFIG = "game: negotiation\n"
-
-
-def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
-    turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
-    fields: dict[str, object] = {
-        "id": f"{iteration:04d}-{number:04d}",
-        "iteration": iteration,
-        "game": "negotiation",
-        "options": {"max_turns": 10},
-        "seed": 2**63 + number,
-        "seats": {"opener": Seating("opener", "shared", 1, True, "model")},
-        "status": "finished",
-        "reason": "",
-        "payoffs": {"opener": 4.0},
-        "report": {"deal": False, "end": "walk"},
-        "turns": (turn,),
-        "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),)},
-        "attempt": 0,
-        "started": "2026-01-01T00:00:00+00:00",
-        "seconds": 1.5,
-    }
-    return MatchRecord(**{**fields, **changes})  # type: ignore[arg-type]
+from arena.store.schema import MATCHES, SCHEMA_VERSION
+from tests.factories.store import CONFIG, record, write_as
 
 
 def ids(rows: list[dict[str, object]]) -> list[object]:
@@ -98,7 +73,7 @@ def test_every_match_is_on_the_disk_before_append_returns(tmp_path: Path) -> Non
         import os, signal, sys
         sys.path[:0] = sys.argv[2:]
         from pathlib import Path
-        from tests.arena.store.test_store import record
+        from tests.factories.store import record
         from arena.store.matchlog import MatchLog
         log = MatchLog(Path(sys.argv[1]))
         for number in range(5):
@@ -280,17 +255,6 @@ def at_a_place(record: MatchRecord) -> MatchRecord:
     return replace(record, turns=tuple(turn._replace(situation="here") for turn in record.turns))
 
 
-def write_as(table: Any, version: int, path: Path) -> None:
-    """A sealed file as an earlier Arena wrote it."""
-    schema = schema_at(MATCHES, version)
-    known = [field.name for field in schema.field("turns").type.value_type]
-    rows = table.to_pylist()
-    for row in rows:
-        row["turns"] = [{name: turn[name] for name in known} for turn in row["turns"]]
-    older = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(older.replace_schema_metadata({"arena.schema_version": str(version)}), path)
-
-
 def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
@@ -375,7 +339,7 @@ FILL_THE_DISK = """
     import resource, signal, sys
     sys.path[:0] = sys.argv[2:]
     from pathlib import Path
-    from tests.arena.store.test_store import record
+    from tests.factories.store import record
     from arena.store import checkpoints
     from arena.store.files import StoreError
     from arena.store.run import RunFolder

@@ -1,0 +1,129 @@
+"""The command line in forked children of one warm process: real processes that start at once and may be killed."""
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from arena.cli import main as cli
+from tests.factories.commands import Told
+
+
+@dataclass(frozen=True)
+class Hurt:
+    """What befalls a child: SIGKILL at its n-th durable step (fsync or rename), or files of at most so many bytes."""
+
+    kill_at_step: int = 0
+    file_limit: int = 0
+    count_steps: Path | None = None
+
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    [
+        "arena.cli.main",
+        "arena.launch",
+        "arena.cli.summary",
+        "deepspeed.monitor.monitor",
+        "games.negotiation",
+        "torch._dynamo",
+        "torch.distributed.nn",
+        "torch.utils.tensorboard",
+        "transformers.models.auto.modeling_auto",
+        "transformers.models.auto.tokenization_auto",
+        "transformers.models.llama.modeling_llama",
+    ]
+)
+
+
+class Child:
+    """The command line in a process of its own, which may be killed."""
+
+    def __init__(self, folder: Path, *arguments: str | Path, hurt: Hurt | None = None) -> None:
+        """Starts it; what it says is kept in files in `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._said = folder / "out", folder / "err"
+        self.process: BaseProcess = _CONTEXT.Process(
+            target=_child, args=([str(a) for a in arguments], *self._said, hurt or Hurt())
+        )
+        self.process.start()
+        self.begun = time.monotonic()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; nothing happens if it has ended."""
+        assert self.process.pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+
+    def until(self, what: Callable[[], bool], limit: float = 120) -> bool:
+        """Wait until something is so; false if the process ended first."""
+        deadline = time.monotonic() + limit
+        while not what():
+            if not self.process.is_alive():
+                return what()
+            assert time.monotonic() < deadline, "the child is stuck"
+            time.sleep(0.001)
+        return True
+
+    def end(self, limit: float = 240) -> Told:
+        """Wait for its end."""
+        self.process.join(limit)
+        if self.process.exitcode is None:
+            self.process.kill()
+            pytest.fail("the child is stuck")
+        out, err = (file.read_text() if file.exists() else "" for file in self._said)
+        return Told(self.process.exitcode, out, err)
+
+
+def arena_child(folder: Path, *arguments: str | Path, hurt: Hurt | None = None) -> Told:
+    """The command line in a process of its own, to its end."""
+    return Child(folder, *arguments, hurt=hurt).end()
+
+
+def _child(arguments: list[str], out: Path, err: Path, hurt: Hurt) -> NoReturn:
+    for descriptor, path in ((1, out), (2, err)):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(opened, descriptor)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    sys.argv = ["arena", *arguments]
+    steps = _count_steps(hurt.kill_at_step)
+    if hurt.file_limit:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hurt.file_limit, resource.RLIM_INFINITY))
+    try:
+        code: Any = cli.run_cli()
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if hurt.count_steps:
+        hurt.count_steps.write_text(str(steps[0]))
+    os._exit(int(code or 0))
+
+
+def _count_steps(kill_at: int) -> list[int]:
+    """Counts what makes files durable; SIGKILL before the step of this number."""
+    steps = [0]
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **keywords: Any) -> Any:
+            steps[0] += 1
+            if steps[0] == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **keywords)
+
+        return step
+
+    for name in ("fsync", "replace", "unlink"):
+        setattr(os, name, counted(getattr(os, name)))
+    return steps

@@ -1,0 +1,110 @@
+"""A lab small enough to run in a second, a watcher that stops it, and what its run folder keeps."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
+from arena.lab import Lab
+from arena.records import MatchRecord
+from arena.store.run import RunFolder
+
+CONFIG = """\
+name: small
+iterations: 2
+threads: 1
+game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
+policies:
+  shared:
+    model: nano
+    imitate: {brains: [random], matches: 24, epochs: 3, minibatches: 4, lr: 3e-3}
+seats:
+  opener: {role: nano_opener, policy: shared}
+  responder: {role: nano_responder, policy: shared}
+play: {matches: 6, in_flight: 4}
+credit:
+  stages: [{length: {penalty: 0.1, free: 2}}]
+learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_tolerance: 0.01}
+"""
+FILES = ("model.safetensors", "optimizer.safetensors")
+
+
+class Quiet:
+    """A watcher that records a run's phases and metrics, and raises KeyboardInterrupt where `stop` says so."""
+
+    def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:
+        self.stop = stop
+        self.phases: list[tuple[int, str]] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def phase(self, iteration: int, name: str) -> None:
+        self.phases.append((iteration, name))
+        self._look("phase", (iteration, name))
+
+    def note(self, text: str) -> None:
+        self.phases.append((0, text))
+
+    def match(self, record: MatchRecord) -> None:
+        self._look("match", record.id)
+
+    def iteration(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        self._look("iteration", row["iteration"])
+
+    def _look(self, what: str, value: Any) -> None:
+        if self.stop(what, value):
+            raise KeyboardInterrupt(f"stopped at {what} {value}")
+
+
+def experiment(*assignments: str) -> Experiment:
+    """`CONFIG` with assignments such as `iterations=1` applied to it."""
+    return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
+
+
+def start(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
+    """A lab with a new run folder, before its first iteration."""
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
+
+
+def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
+    """A lab that has run to its end."""
+    lab = start(folder, given, watcher)
+    wait(lab.run())
+    return lab
+
+
+def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:
+    """A run of three iterations, kept in `whole`, and copies that went on after the first and after the second."""
+    finished(tmp_path / "whole", given)
+    for done in (1, 2):
+        folder = tmp_path / f"broken{done}"
+        shutil.copytree(tmp_path / "whole", folder)
+        for later in range(done + 1, 4):
+            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
+        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
+        yield folder
+
+
+def log(folder: Path) -> list[dict[str, Any]]:
+    """All rows of the match log, without clock times."""
+    rows = list(RunFolder.open(folder).log.rows())
+    for row in rows:
+        row.update(started="", seconds=0.0)
+        for turn in row["turns"]:
+            turn["seconds"] = 0.0
+    return rows
+
+
+def kept(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
+    """The bytes of a policy's weights and optimiser in the checkpoint of an iteration."""
+    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
+    return [(where / name).read_bytes() for name in FILES]
+
+
+def started_warm(warm: str, *assignments: str) -> Experiment:
+    """The experiment, begun from the weights in the folder `warm` instead of imitation."""
+    return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)

@@ -1,0 +1,82 @@
+"""Small models with random weights, and what tests compare of them."""
+
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    GPT2Config,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen3MoeConfig,
+)
+
+from agents.adapter import low_rank_layers
+
+VOCABULARY = 24
+
+
+def tiny(seed: int = 0, *, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
+    """A Llama of two layers, in float32, whose random weights are wide enough to prefer some tokens to others."""
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.3,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config).eval()
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "initializer_range": 0.4,
+}  # fmt: skip
+CONFIGS = {
+    "tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
+    "untied": LlamaConfig(**SIZES, tie_word_embeddings=False),
+    "biases": Qwen2Config(**SIZES),
+    "capped logits": Gemma2Config(**SIZES),
+    "no linear layers": GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, initializer_range=0.4),
+    "experts": Qwen3MoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8),
+}
+
+
+def model_of(name: str) -> Any:
+    """Small random weights of the architecture of this name in `CONFIGS`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
+
+
+def stirred(model: Any, seed: int = 1) -> Any:
+    """The same model, the B of all its low-rank layers drawn at random: an adapter that changes what it computes."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for _, layer in low_rank_layers(model):
+            layer.b.normal_(std=0.3, generator=generator)
+    return model
+
+
+def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Copies of all parameters by name."""
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether two models' parameters are equal bit by bit."""
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
+    """Assert that parameters are equal up to what rounding does to Adam, which enlarges gradients of nearly nothing."""
+    theirs = weights(other)
+    off = torch.cat([(p - theirs[n]).abs().flatten() for n, p in weights(model).items()]) / lr
+    assert off.mean() < 0.01 and (off > 0.1).float().mean() < 0.01, f"{off.mean()=} {off.max()=}"

@@ -1,0 +1,54 @@
+"""Samples for a trainer, and their scores by one whole forward."""
+
+import numpy as np
+import torch
+
+from agents.scoring import StreamScorer, score_streams
+from agents.stream import Stream
+from arena.config.kinds import choose
+from arena.learn.samples import Sample
+from arena.parts.chosen import Chosen
+from tests.factories.models import VOCABULARY
+
+STAGES = [0, 1, 2, 3]
+"""Of ZeRO."""
+
+
+def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
+    """Streams with a common opening whose behaviour is the model's own."""
+    rng = np.random.default_rng(seed)
+    opening = rng.integers(0, VOCABULARY, 18).tolist()
+    streams = []
+    for _ in range(count):
+        stream = Stream()
+        stream.observe(opening)
+        for turn in range(rng.integers(1, 4)):
+            stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
+            said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
+            stream.wrote(said, [0.0] * len(said), turn)
+        streams.append(stream)
+    heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
+    behaviour = score_streams(StreamScorer(model), streams, heat)
+    drawn = [rng.normal(size=s.sampled) if advantage is None else np.full(s.sampled, advantage) for s in streams]
+    return [sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
+
+
+def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
+    """All of a stream's sampled tokens in the loss."""
+    turns = [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
+    places = np.unique(turns, return_inverse=True)[1]
+    return Sample(stream, advantages, behaviour, temperature, places, np.ones(len(turns), bool))
+
+
+def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities and entropies of a sample's own tokens, by one whole forward."""
+    ids = sample.stream.ids
+    logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0].float() / sample.temperature, -1)
+    places = [k for k, own in enumerate(sample.stream.mask) if own]
+    entropy = -(logprobs.exp() * logprobs).sum(-1)
+    return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
+
+
+def terms(**weight: float) -> dict[str, Chosen]:
+    """Regularisers by name, with these weights."""
+    return {name: choose("regulariser", name, weight=value) for name, value in weight.items()}

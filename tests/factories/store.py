@@ -1,0 +1,58 @@
+"""Records and checkpoints as small as can be, for the store's own tests."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agents.stream import Stream
+from arena.records import MatchRecord, Seating, Turn
+from arena.store.schema import MATCHES, schema_at
+
+CONFIG = "game: negotiation\n"
+
+
+def fill(folder: Path, mark: str = "a") -> None:
+    """Write what a checkpoint holds, of a few hundred bytes that say `mark`."""
+    weights = folder / "policies" / "shared"
+    weights.mkdir(parents=True)
+    (weights / "model.safetensors").write_bytes(mark.encode() * 300)
+    (weights / "config.json").write_text('{"hidden": 8}')
+    (folder / "state.json").write_text(json.dumps({"mark": mark}))
+    (folder / "empty.json").write_bytes(b"")
+
+
+def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
+    """A finished match of one turn, but for what is changed."""
+    turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
+    fields: dict[str, object] = {
+        "id": f"{iteration:04d}-{number:04d}",
+        "iteration": iteration,
+        "game": "negotiation",
+        "options": {"max_turns": 10},
+        "seed": 2**63 + number,
+        "seats": {"opener": Seating("opener", "shared", 1, True, "model")},
+        "status": "finished",
+        "reason": "",
+        "payoffs": {"opener": 4.0},
+        "report": {"deal": False, "end": "walk"},
+        "turns": (turn,),
+        "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),)},
+        "attempt": 0,
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": 1.5,
+    }
+    return MatchRecord(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def write_as(table: Any, version: int, path: Path) -> None:
+    """A sealed file as an earlier Arena wrote it."""
+    schema = schema_at(MATCHES, version)
+    known = [field.name for field in schema.field("turns").type.value_type]
+    rows = table.to_pylist()
+    for row in rows:
+        row["turns"] = [{name: turn[name] for name in known} for turn in row["turns"]]
+    older = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(older.replace_schema_metadata({"arena.schema_version": str(version)}), path)

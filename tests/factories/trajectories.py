@@ -1,0 +1,78 @@
+"""Trajectories made by hand: turns with given rewards, two sampled tokens each."""
+
+from typing import Any
+
+import numpy as np
+
+from agents.stream import Stream
+from arena.credit.assign import assign
+from arena.credit.batch import TurnBatch
+from arena.credit.credited import Credited
+from arena.credit.settings import CreditSpec
+from arena.records import Trajectory, Turn
+from tests.factories.models import VOCABULARY
+
+
+def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
+    """A valid turn of the opener, but for what is changed."""
+    fields: dict[str, Any] = {
+        "index": index, "seat": "opener", "role": "opener", "policy": "shared", "version": 1, "messages": (),
+        "raw": "x", "public": "", "private": "", "action": "x", "valid": True, "rewards": rewards,
+        "finish": "stop", "tokens": 2, "seconds": 0.0,
+    }  # fmt: skip
+    return Turn(**{**fields, **changes})
+
+
+def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
+    """Turns 0, 2, 4, …, each with two sampled tokens in one stream."""
+    turns = tuple(turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
+    stream = Stream()
+    for one in turns:
+        stream.observe([1, 2, 3])
+        stream.wrote([5, 6], [-1.0, -2.0], one.index)
+    return Trajectory(match, "negotiation", role, role, policy, 1, True, turns, (stream,))
+
+
+def spoken(seed: int, count: int = 6) -> list[Credited]:
+    """Trajectories whose reward is the share of token 3 among what they say."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(count):
+        turns, stream = tuple(turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
+        stream.observe([5, 6, 7])
+        for one in turns:
+            stream.observe(rng.integers(8, VOCABULARY, 2).tolist())
+            said = rng.integers(0, VOCABULARY, int(rng.integers(1, 4))).tolist()
+            stream.wrote(said, [-1.0] * len(said), one.index)
+        first = stream.ids[3]
+        rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
+        one_ = Trajectory(f"m{i}", "g", "opener", "opener", "shared", 1, True, turns, (stream,))
+        found.append(Credited(one_, rewards, np.zeros(len(turns))))
+    return found
+
+
+def scored(
+    score: float, seed: int = 0, match: str = "0001-0000", role: str = "buyer", turns: int = 1, **changes: Any
+) -> Trajectory:
+    """`turns` turns of two tokens each; the last earns the score, `changes` are the first's."""
+    plain: dict[str, Any] = {
+        "seat": role, "role": role, "policy": "shared", "version": 1, "messages": (), "raw": "say: x",
+        "public": "", "private": "", "action": "x", "valid": True, "finish": "stop", "tokens": 2, "seconds": 0.0,
+    }  # fmt: skip
+    found, stream = [], Stream()
+    for k in range(turns):
+        earned = {"deal": score} if k == turns - 1 else {}
+        found.append(Turn(index=k, rewards=earned, **{**plain, **(changes if k == 0 else {})}))
+        stream.observe([1])
+        stream.wrote([5, 6], [-1.0, -2.0], k)
+    return Trajectory(match, "g", role, role, "shared", 1, True, tuple(found), (stream,), seed)
+
+
+def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
+    """A group of matches for each list of scores, a deal each."""
+    numbered = [(seed, score) for seed, own in enumerate(scores) for score in own]
+    return [scored(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)]
+
+
+def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[Credited]:
+    """The trajectories after selection by `rules` and credit."""
+    return assign(TurnBatch(found), CreditSpec(select=list(rules), **credit))
