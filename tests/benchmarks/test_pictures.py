@@ -80,6 +80,11 @@ def test_every_picture_has_numbers_to_be_drawn_from() -> None:
     assert {path.stem for path in RESULTS.glob("*.png")} == drawn
 
 
+def test_every_picture_is_small() -> None:
+    kept = [*RESULTS.glob("*.png"), *(RESULTS.parents[1] / "docs").rglob("*.png")]
+    assert {path.name: path.stat().st_size for path in kept if path.stat().st_size > 100_000} == {}
+
+
 @pytest.mark.parametrize("study", [*STUDIES, *(f"claims-{name}" for name in CLAIMS)])
 def test_a_picture_is_drawn_from_what_is_kept_and_can_be_read(study: str) -> None:
     found, figure = redrawn(study)
