@@ -34,6 +34,7 @@ from arena.lab import Lab
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
+from games.contracts import Message
 from tests.arena.credit.test_credit import turn
 from tests.arena.learn.test_trainer import VOCABULARY, tiny
 from tests.arena.test_lab import Quiet, experiment, finished, kept, log, start
@@ -44,8 +45,7 @@ NO_CHANCE = np.random.default_rng(0)
 def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> Credited:
     """A trajectory whose mover heard these texts, with what each turn earned."""
     turns = tuple(
-        turn(2 * k, {}, role=role, seat=role, messages=({"sender": "they", "text": text},))
-        for k, text in enumerate(texts)
+        turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
     one = Trajectory(match, "g", role, role, "shared", 1, True, turns, ())
     return Credited(one, np.array(rewards, float), np.zeros(len(turns)))

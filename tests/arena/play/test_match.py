@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from agents.player import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from agents.stream import Stream
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
 from games.base import IllegalAct, TextGame
+from games.contracts import Act, Game, Message, View
 from games.negotiation import Negotiation
 
 Pays = dict[int, list[tuple[str, str, float]]]
@@ -85,7 +85,7 @@ class Scripted:
 
 
 def match(
-    game: Any, players: dict[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
+    game: Game, players: dict[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
 ) -> MatchRecord:
     players = players or {"a": Scripted(), "b": Scripted()}
     plan = MatchPlan("0002-0003", 2, "beats", {}, seed, {s: Seating("r" + s, "p", 0, False, "brain") for s in players})
@@ -205,7 +205,7 @@ def test_a_record_tells_the_whole_match() -> None:
         ("ra", "p", 5, "one", 3, "script"),
         ("rb", "p", 5, "two", 4, "script"),
     ]
-    assert record.turns[1].messages == ({"sender": "a", "text": "one"},)
+    assert record.turns[1].messages == (Message.of("a", "one"),)
     assert MatchRecord.from_json(record.to_json()) == record
 
 
@@ -213,7 +213,7 @@ def test_a_player_sees_only_what_the_game_tells_its_seat() -> None:
     a, b = Scripted("hello"), Scripted()
     match(Beats(length=3), {"a": a, "b": b})
     assert [v.turn for v in a.views] == [0, 2] and [v.turn for v in b.views] == [1]
-    assert b.views[0].messages == ({"sender": "a", "text": "hello"},)
+    assert b.views[0].messages == (Message.of("a", "hello"),)
     assert (b.views[0].private, b.views[0].rules, b.views[0].legal) == ({"name": "b"}, "say anything", None)
 
 
