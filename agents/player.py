@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+from games.contracts import Act, View
 
 PREFIXES = ("endpoint:", "endpoint@")
 """What a model behind an OpenAI-compatible endpoint begins with: endpoint:MODEL, or endpoint@SERVER:MODEL."""
-
-
-class Message(TypedDict):
-    """One public line: a seat's name (or "referee") and what it said, kept apart so that nobody is forged."""
-
-    sender: str
-    text: str
-
-
-class View(NamedTuple):
-    """All a player may know when it is to move; `turn` is the index of this act in the match, from 0."""
-
-    seat: str
-    turn: int
-    messages: tuple[Message, ...]
-    rules: str
-    public: Mapping[str, Any]
-    private: Mapping[str, Any]
-    legal: tuple[str, ...] | None
-
-
-class Act(NamedTuple):
-    """What a player answers: `action` is read by the game, `public` heard by others, `private` by nobody."""
-
-    action: str
-    raw: str
-    public: str
-    private: str
-    finish: Literal["stop", "length", "script"]
-    tokens: int = 0
 
 
 class Brain(Protocol):

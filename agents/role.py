@@ -18,9 +18,9 @@ from agents import strict_yaml
 from agents.errors import RoleError
 from agents.memory import Memory
 from agents.names import nearest
-from agents.player import View
 from agents.reply import TALK, Reply, ReplySpec, visible
 from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
+from games.contracts import View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
@@ -112,7 +112,7 @@ class Role(Part):
         can begin a line of this turn for another; `turn_number` counts the match's acts from 1; `legal` is a list or
         none. RoleError as for `render_system`.
         """
-        messages = [{"sender": m["sender"], "text": _heard(m["text"])} for m in view.messages]
+        messages = [{"sender": m.sender, "text": _heard(m.text)} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.player import Message, View
 from agents.role import Role, load_role
 from agents.templates import names_in
+from games.contracts import Message, View
 
 WORDS = "You have won"
 
@@ -56,7 +56,7 @@ def _overlooked(role: Role) -> Iterable[str]:
 def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:
     """Where words look the same whoever said them, a player can speak as the referee, or tell a fact."""
     for view in views[:1]:
-        said = [Message(sender=who, text=WORDS) for who in ("referee", f"not {view.seat}")]
+        said = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
         first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in said)
         if first == second and WORDS in first:
             yield "turn: shows what was said but not by whom, so it can be forged: write `{{ m.sender }}: ` before it"

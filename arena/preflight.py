@@ -45,6 +45,8 @@ from arena.store import checkpoints
 from arena.store.contents import check_newest
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
+from games.abilities import Pictures
+from games.contracts import Image
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ async def preflight(
     check_shown(played.learn.shown, tables, [name for name, policy in played.policies.items() if policy.train])
     check_log(experiment, trusted)
     check_engine(played.engine)
-    notes = [*await check_endpoints(played, doing), *_check_weights(played, doing)]
+    notes = [*await check_endpoints(played, doing), *_check_weights(played, doing), *_unseen(tables)]
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
 
@@ -228,6 +230,13 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
+
+
+def _unseen(tables: Sequence[Table]) -> list[str]:
+    """A note for each game whose messages hold images: policies read text."""
+    names = dict.fromkeys(table.game.name for table in tables if isinstance(table.make_game(), Pictures))
+    placeholder = Image("0" * 64, "image/png", 64, 48).text
+    return [f"{name} shows images, which no policy sees: each reads {placeholder} in its place" for name in names]
 
 
 _TRIAL = Limits(turns=1000, seconds=10.0)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from agents.player import PREFIXES, Message
+from agents.player import PREFIXES
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
+from games.contracts import Message
 
 if TYPE_CHECKING:
     from agents.policy import Policy
@@ -205,7 +206,7 @@ class MatchRecord:
         row = {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
-        row["turns"] = [dict(zip(_KEPT, turn, strict=False)) for turn in self.turns]
+        row["turns"] = [_turn_row(turn) for turn in self.turns]
         row["streams"] = {seat: [_stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
         return row
 
@@ -267,16 +268,21 @@ def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
-def _checked_row(turn: Turn) -> dict[str, Any]:
+def _turn_row(turn: Turn) -> dict[str, Any]:
     row = dict(zip(_KEPT, turn, strict=False))
+    row["messages"] = [message.plain() for message in turn.messages]
+    return row
+
+
+def _checked_row(turn: Turn) -> dict[str, Any]:
+    row = _turn_row(turn)
     row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
     row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
-    row["messages"] = [{"sender": m["sender"], "text": m["text"]} for m in turn.messages]
     return row
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:
-    messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in row["messages"])
+    messages = tuple([Message(m["sender"], (m["text"],)) for m in row["messages"]])
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
 
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.player import Message
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.batch import Floats, TurnBatch
 from arena.doctor import environment
 from arena.records import Trajectory, Turn
+from games.contracts import Message
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, BATCHES = 4, (2, 4, 6)
@@ -131,7 +131,7 @@ def trajectory(rewards: tuple[float, ...], places: tuple[str, ...], match: int) 
     for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
         stream.observe([1 + k])
         stream.wrote([9], [-1.0], k)
-        told = (Message(sender="referee", text=place),)
+        told = (Message.of("referee", place),)
         turns.append(Turn(k, "a", "a", "p", 1, told, "x", "", "", "x", True, {"r": reward}, "stop", 1, 0.0, place))
     return Trajectory(f"m{match}", "g", "a", "a", "p", 1, True, tuple(turns), (stream,), seed=0)
 

@@ -23,7 +23,6 @@ import torch
 from timing import seconds_of, take_turns
 
 import agents.scoring
-from agents.player import Message
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
@@ -41,6 +40,7 @@ from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
+from games.contracts import Message
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 0
@@ -66,7 +66,7 @@ def played(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Traj
         for k in range(turns):
             stream.observe(rng.integers(5, vocabulary, HEARD).tolist())
             stream.wrote(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
-            heard = (Message(sender="referee", text=f"state {rng.integers(50)}"),)
+            heard = (Message.of("referee", f"state {rng.integers(50)}"),)
             rewards = {"deal": float(rng.integers(0, 3))} if k % 3 == 2 else {}
             said = f"OFFER {rng.integers(9)}"
             own.append(

@@ -16,7 +16,6 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
-from agents.player import Message, View
 from agents.players.model import ChatPlayer, spoken
 from agents.reply import ReplySpec
 from agents.role import Role
@@ -24,6 +23,7 @@ from agents.scoring import pack
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import environment
+from games.contracts import Message, View
 
 TURNS, MATCHES, BUDGET = (5, 20, 100), 8, 4096
 SHOWN, THOUGHT, SAID = 24, 64, 12
@@ -65,7 +65,7 @@ def played(frame: ChatFrame, history: str, turns: int, seed: int) -> tuple[list[
 
     async def play() -> None:
         for turn in range(turns):
-            shown = Message(sender="b", text=text(rng, SHOWN))
+            shown = Message.of("b", text(rng, SHOWN))
             await player.act(View("a", turn, (shown,), "", {}, {}, None))
 
     asyncio.run(play())

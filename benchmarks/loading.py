@@ -27,13 +27,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agents.player import Message
 from agents.stream import Stream
 from arena.doctor import environment
 from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from arena.store.schema import CREDIT, MATCHES
+from games.contracts import Message
 
 RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
@@ -134,7 +134,7 @@ def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRe
         seat = SEATS[index % 2]
         talk, act = words(rng, 12), f"OFFER {rng.integers(3)} {rng.integers(3)} {rng.integers(3)}"
         thought = words(rng, 10) if rng.random() < 0.3 else ""
-        messages = (Message(sender="referee", text="Your turn."), Message(sender=SEATS[index % 2 - 1], text=heard))
+        messages = (Message.of("referee", "Your turn."), Message.of(SEATS[index % 2 - 1], heard))
         size = int(rng.integers(12, 36))
         streams[seat].observe(rng.integers(5, 49_000, 16).tolist())
         streams[seat].wrote(rng.integers(5, 49_000, size).tolist(), rng.normal(-1, 0.3, size).tolist(), index)

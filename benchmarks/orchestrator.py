@@ -31,7 +31,6 @@ from pettingzoo.classic import connect_four_v3
 from timing import ratios
 
 import games
-from agents.player import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from arena.doctor import environment
@@ -39,6 +38,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
+from games.contracts import Act, View
 
 RESULTS = Path(__file__).parent / "results"
 GAMES = {"kuhn_poker": 6000, "connect_four": 1000, "negotiation": 3000}

@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 
-from agents.player import Act, View
 from agents.precision import Precision
 from arena.cli.loop import wait
 from arena.doctor import environment
@@ -36,6 +35,7 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import SHARE, mean_ci, rate_ci
+from games.contracts import Act, Game, View
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
 from simulators.extractor import Reading
@@ -63,7 +63,7 @@ class Said:
 class Dialogue:
     """A match that is over."""
 
-    game: Any
+    game: Game
     opening: str
     acts: tuple[Said, ...]
     report: dict[str, Any]
@@ -113,7 +113,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
     return [found[n] for n in range(dialogues)], time.process_time() - began
 
 
-def dialogue(game: Any, record: MatchRecord, watched: Watched, seats: list[str]) -> Dialogue:
+def dialogue(game: Game, record: MatchRecord, watched: Watched, seats: list[str]) -> Dialogue:
     """What was said, from the record of turns; what the person said last, as the talk ended, nobody heard."""
     _, person = seats
     noted, pending, opening = iter(watched.noted), list[tuple[str, str, str]](), ""
@@ -122,7 +122,7 @@ def dialogue(game: Any, record: MatchRecord, watched: Watched, seats: list[str])
         if turn.seat == person:
             pending.append(next(noted))
             continue
-        heard = [message["text"] for message in turn.messages if message["sender"] == person]
+        heard = [message.text for message in turn.messages if message.sender == person]
         if pending:
             acts.append(Said(pending[0][0], pending[0][1], tuple(text for _, _, text in pending), heard[0]))
         elif not acts and heard:
@@ -135,7 +135,7 @@ def dialogue(game: Any, record: MatchRecord, watched: Watched, seats: list[str])
 # -- before: what the model wrote ------------------------------------------------------------------------------
 
 
-def faults(name: str, game: Any, said: Said, text: str) -> dict[str, bool]:
+def faults(name: str, game: Game, said: Said, text: str) -> dict[str, bool]:
     """How the simulator's extractor reads a text, against what was due."""
     read, due = reading(name, game, said, text), reading(name, game, said, said.template)
     return {
@@ -146,7 +146,7 @@ def faults(name: str, game: Any, said: Said, text: str) -> dict[str, bool]:
     }
 
 
-def reading(name: str, game: Any, said: Said, text: str) -> Reading:
+def reading(name: str, game: Game, said: Said, text: str) -> Reading:
     """The simulator's own reading."""
     if name == "clinic":
         return game.table.words.understand(text, said.act.partition(" ")[2])  # type: ignore[no-any-return]

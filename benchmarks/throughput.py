@@ -34,7 +34,6 @@ from timing import ratios
 from workload import open_lab
 
 import games
-from agents.player import Act, View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from arena.cli.loop import wait
@@ -45,6 +44,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
+from games.contracts import Act, View
 
 RESULTS = Path(__file__).parent / "results"
 WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -14,6 +14,7 @@ from games.adapters import loading
 
 if TYPE_CHECKING:
     from games.base import TextGame
+    from games.contracts import Deal
 
 CLASSES = {
     "tic_tac_toe": "games.tic_tac_toe:TicTacToe",
@@ -110,6 +111,13 @@ def make(name: str, **options: Any) -> TextGame:
         if fixed := re.search("multiple values for keyword argument '(.*)'", str(error)):
             raise ValueError(f"the option '{fixed[1]}' is not to choose in {name}: it sets it itself") from None
         raise
+
+
+def deal(dealt: Deal) -> TextGame:
+    """A new game with this deal's options, reset by its seed; ValueError as from `make`."""
+    game = make(dealt.game, **dealt.options)
+    game.reset(seed=dealt.seed)
+    return game
 
 
 @functools.cache

@@ -13,14 +13,16 @@ import copy
 import functools
 import math
 import unicodedata
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-REFEREE = "referee"
+from games.abilities import Pictures
+from games.contracts import MOST_PIXELS, REFEREE, Image, Message, View
+
 ILLEGAL = "illegal"
 STAKE = "stake"
 ACTION_LENGTH = 4000
@@ -30,13 +32,6 @@ MOST = 10**9
 """The largest number that an option may be, unless it says otherwise: sums of payoffs stay finite."""
 TALK = " Talk may follow after |."
 """What rules say of talk, in these words: roles that write replies in another format are told of theirs instead."""
-
-
-class Message(TypedDict):
-    """One line that a seat receives: from a seat's name or "referee"."""
-
-    sender: str
-    text: str
 
 
 class IllegalAct(Exception):
@@ -131,6 +126,8 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """
 
     name: ClassVar[str]
+    title: str = ""
+    """What messages call it, where its name is its library's."""
     seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
     reward_parts: Mapping[str, str] = {}
@@ -144,9 +141,11 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     """What a seat can lose in this game at most, as a number >= 0."""
     rules_version: ClassVar[int] = 1
     """Raised whenever the same deal and acts come out otherwise than before; kept with every match in the log."""
-    blocks: bool = False
-    """Whether a step waits for something outside of this process (code that runs, a document that is fetched): then it
-    is taken off the event loop, so that other matches go on. What is played does not depend on it."""
+    players: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {}
+    """Scripted players that come with the game, by name: each takes the match's own game, which may not be reset yet,
+    and a seed, and answers views."""
+    faults: Sequence[str] = ()
+    """What went wrong in another library's rules, over this object's life."""
     whole_acts: bool = False
     """Whether a "|" is a part of the act (of code, say), and nobody can talk beside it."""
 
@@ -203,12 +202,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Who moves after this seat: the next one in order, round and round."""
         return self.seats[(self.seats.index(seat) + 1) % len(self.seats)]
 
-    def situation(self, seat: str) -> str:
-        """The situation of a seat that is to move, the same text whenever it comes again, clocks left out.
-
-        Credit compares turns of equal situations (GiGPO). "": those in which the seat was shown the same.
-        """
-        return ""
+    def lies_open(self) -> bool:
+        """Whether nothing is hidden from any seat, so that a search player may look ahead without cheating."""
+        return self.perfect_information
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Options for two resets whose deals differ only in what others know and this seat never learns in play.
@@ -230,17 +226,13 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Ends the match with a one-word reason; the referee announces the rest after the current act."""
         self.ended, self._announcement = reason, announcement
 
-    def tell(self, text: str, *seats: str, sender: str = REFEREE) -> None:
+    def tell(self, text: str, *seats: str, sender: str = REFEREE, images: Sequence[Image] = ()) -> None:
         """Says something to these seats, without any to all; what is told within `play` follows the act.
 
-        The referee speaks, unless the rules know another voice that has no seat, such as a tool.
+        The referee speaks, unless the rules know another voice that has no seat, such as a tool. Images need a game
+        that has their content (`games.abilities.Pictures`).
         """
-        if self._playing:
-            self._told.append((text, seats, sender))
-            return
-        self._transcript.append(f"{sender}: {text}")
-        for seat in seats or self.seats:
-            self._inboxes[seat].append({"sender": sender, "text": text})
+        self._tell(Message.of(sender, text, images), seats)
 
     # What the world sees: PettingZoo's methods and ours.
 
@@ -256,7 +248,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._totals: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._parts: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._paid = self._playing = False
-        self._told: list[tuple[str, tuple[str, ...], str]] = []
+        self._told: list[tuple[Message, tuple[str, ...]]] = []
         self._transcript: list[str] = []
         self._cumulative_rewards = dict.fromkeys(self.seats, 0.0)
         self.terminations = dict.fromkeys(self.seats, False)
@@ -287,12 +279,20 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         if self._paid:
             self._accumulate_rewards()
 
-    def observe(self, agent: str) -> dict[str, tuple[Message, ...]]:
+    def messages(self, seat: str) -> tuple[Message, ...]:
         """What is new for this seat since it last acted, oldest first."""
-        return {"messages": tuple([message.copy() for message in self._inboxes[agent]])}
+        return tuple(self._inboxes[seat])
+
+    def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
+        """The same as a value of the observation space."""
+        lines: list[dict[str, Any]] = [message.plain() for message in self._inboxes[agent]]
+        if isinstance(self, Pictures):
+            for line, message in zip(lines, self._inboxes[agent], strict=True):
+                line["images"] = tuple(dict(vars(image)) for image in message.images)
+        return {"messages": tuple(lines)}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Dict(messages=Sequence(Dict(sender, text)))."""
+        """Dict(messages=Sequence(Dict(sender, text))); with `images` beside their placeholders where there are any."""
         return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> UnicodeText:
@@ -303,6 +303,10 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     def _spaces(self) -> dict[str, tuple[spaces.Space[Any], UnicodeText]]:
         """Made when first asked for: a match needs none, and making them takes longer than a short match."""
         line = spaces.Dict({"sender": UnicodeText(64), "text": UnicodeText(ACTION_LENGTH)})
+        if isinstance(self, Pictures):
+            size = spaces.Discrete(MOST_PIXELS, start=1)
+            image = {"hash": UnicodeText(64), "media": UnicodeText(64), "width": size, "height": size}
+            line["images"] = spaces.Sequence(spaces.Dict(image))
         return {
             seat: (spaces.Dict({"messages": spaces.Sequence(copy.deepcopy(line))}), UnicodeText(ACTION_LENGTH))
             for seat in self.seats
@@ -352,14 +356,23 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         said = f"{heard} | {remark}" if heard and remark else heard or (remark and f"| {remark}")
         self._transcript.append(f"{seat}: {said}" if heard else f"{seat}: ({one_line(act)}) {said}")
         if said:
+            message = Message(seat, (said,))
             for other in self.seats:
                 if other != seat:
-                    self._inboxes[other].append({"sender": seat, "text": said})
+                    self._inboxes[other].append(message)
         if self._told:
-            for news, seats, sender in self._told:
-                self.tell(news, *seats, sender=sender)
+            for news, seats in self._told:
+                self._tell(news, seats)
             self._told = []
         self.agent_selection = self.next_seat(seat)
+
+    def _tell(self, message: Message, seats: tuple[str, ...]) -> None:
+        if self._playing:
+            self._told.append((message, seats))
+            return
+        self._transcript.append(f"{message.sender}: {message.text}")
+        for seat in seats or self.seats:
+            self._inboxes[seat].append(message)
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
         self._valid[seat] = False

@@ -1,40 +1,183 @@
-"""What a game may offer beyond its rules, as protocols: who asks for it finds out by `isinstance`."""
+"""What games, players and the arena say to each other, as types: messages, views, acts, deals, and the game itself.
 
+A game shows a seat a `View`, the seat answers with an `Act`. What only some games can do is in `games.abilities`.
+Nothing of ours is imported here.
+"""
+
+from __future__ import annotations
+
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+REFEREE = "referee"
+"""Who speaks where no seat does."""
+MOST_PIXELS = 2**16
+"""Of an image's width and of its height."""
+
+# -- what is said -----------------------------------------------------------------------------------------------------
 
 
-@runtime_checkable
-class BestResponse(Protocol):
-    """A game that knows what the best play against a given opponent is worth."""
-
-    def best_response(self, seat: str, chances: Callable[[Any], Mapping[str, float]]) -> float:
-        """What the best play of `seat` earns on this deal, on average over chance. The game was just reset.
-
-        All other seats answer a view with these chances of their acts. NaN where it is not known with these options.
-        """
-        ...
+Text = str
+"""Words, as a part of a message."""
 
 
-@runtime_checkable
-class Tells(Protocol):
-    """A game that says to people, in plain words, what players are told as facts and acts.
+@dataclass(frozen=True)
+class Image:
+    """An image as a part of a message, by its content's hash; the bytes lie elsewhere (`games.abilities.Pictures`).
 
-    Each seat is told what it may know and no more, until the match has ended.
+    ValueError for a `hash` that is not a SHA-256 in 64 hex digits, a `media` type such as image/png that is none, or a
+    `width` or `height`, in pixels, that is not from 1 to `MOST_PIXELS`: so nothing of it can forge words.
     """
 
-    def introduction(self, seat: str) -> str:
-        """What the match is about, and how to type an act, with an example; the same throughout a match."""
-        ...
+    hash: str
+    media: str
+    width: int
+    height: int
 
-    def in_words(self, seat: str) -> str:
-        """What lies before this seat, which is to move."""
-        ...
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{64}", self.hash):
+            raise ValueError(f"an image's hash is a SHA-256 in 64 hex digits, not {self.hash[:80]!r}")
+        if not re.fullmatch(r"image/[a-z0-9.+-]{1,32}", self.media):
+            raise ValueError(f"an image's media type is one like image/png, not {self.media[:80]!r}")
+        if not (1 <= self.width <= MOST_PIXELS and 1 <= self.height <= MOST_PIXELS):
+            raise ValueError(f"an image is 1 to {MOST_PIXELS} pixels wide and high, not {self.width}x{self.height}")
 
-    def act_in_words(self, act: str) -> str:
-        """What another seat does by this act, as the game read it; "" where it has no words for that."""
-        ...
+    @property
+    def text(self) -> str:
+        """What stands in its place for those who cannot see, such as [image png 64x48 1a2b3c4d]."""
+        return f"[image {self.media[6:]} {self.width}x{self.height} {self.hash[:8]}]"
 
-    def epilogue(self, people: Sequence[str]) -> tuple[Sequence[Sequence[str]], str]:
-        """Of an ended match, for the people at these seats: a table, its heads first, and what it comes to."""
-        ...
+
+ContentPart = Text | Image
+
+
+class Message(NamedTuple):
+    """What one seat, or the referee, said: the sender is a field of its own, so that nobody is forged."""
+
+    sender: str
+    parts: tuple[ContentPart, ...]
+
+    @classmethod
+    def of(cls, sender: str, text: str, images: Sequence[Image] = ()) -> Self:
+        """A message of a text, and of images after it; a text of "" beside images is no part."""
+        if not images:
+            return cls(sender, (text,))
+        return cls(sender, (text, *images) if text else tuple(images))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself, as nothing of it can change: games are cloned with all that was said."""
+        return self
+
+    @property
+    def text(self) -> str:
+        """All of it as one text, with a placeholder for each image."""
+        parts = self.parts
+        if len(parts) == 1 and isinstance(parts[0], Text):
+            return parts[0]
+        return " ".join([part if isinstance(part, Text) else part.text for part in parts])
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Its images, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Image))
+
+    def plain(self) -> dict[str, Any]:
+        """Sender and text alone, as observations and logs have them."""
+        return {"sender": self.sender, "text": self.text}
+
+
+class View(NamedTuple):
+    """All that a player may know when it is to move."""
+
+    seat: str
+    turn: int
+    """Index of the act in the match, from 0."""
+    messages: tuple[Message, ...]
+    """What is new to the seat since it last acted, oldest first."""
+    rules: str
+    public: Mapping[str, Any]
+    private: Mapping[str, Any]
+    legal: tuple[str, ...] | None
+    """The acts that may be played; None where they cannot be listed."""
+
+    @classmethod
+    def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
+        """What the game shows a seat that is to move."""
+        info = game.infos[seat]
+        legal = info.get("legal")
+        return cls(
+            seat,
+            turn,
+            game.messages(seat),
+            info.get("rules", ""),
+            info.get("public", {}),
+            info.get("private", {}),
+            None if legal is None else tuple(legal),
+        )
+
+
+class Act(NamedTuple):
+    """A player's answer to a view."""
+
+    action: str
+    """What the game reads."""
+    raw: str
+    """What was written, as it was."""
+    public: str
+    """What the others read of it besides the act."""
+    private: str
+    """What nobody else reads."""
+    finish: Literal["stop", "length", "script"]
+    """Why the writing ended: by itself, at the limit of tokens, or as it was not sampled."""
+    tokens: int = 0
+
+
+class Deal(NamedTuple):
+    """What was dealt: with the same acts it is the same match, as long as the game's `rules_version` is the same."""
+
+    game: str
+    options: Mapping[str, Any]
+    seed: int
+
+
+# -- games ------------------------------------------------------------------------------------------------------------
+
+
+class Game(Protocol):
+    """A match of a text game: a PettingZoo AECEnv whose observations and actions are text, and what it says of itself.
+
+    `messages(seat)` are those that are new to the seat, typed; `observe(seat)` has the same as PettingZoo's spaces do.
+    `infos[seat]` has the last step's named `rewards` and whether the seat's last act was `valid`; of the seat to move
+    also `rules`, `public` and `private` facts, and `legal`, its acts or None.
+    """
+
+    name: str
+    title: str
+    rules_version: int
+    reward_parts: Mapping[str, str]
+    theory: Mapping[str, float]
+    perfect_information: bool
+    cooperative: bool
+    players: Mapping[str, Callable[[Any, int], Callable[[View], str]]]
+    talk: bool
+    ended: str
+
+    possible_agents: list[str]
+    agents: list[str]
+    agent_selection: str
+    terminations: dict[str, bool]
+    truncations: dict[str, bool]
+    infos: dict[str, dict[str, Any]]
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None: ...
+    def messages(self, seat: str) -> tuple[Message, ...]: ...
+    def observe(self, agent: str) -> Mapping[str, Any]: ...
+    def step(self, action: str | None) -> None: ...
+    def legal(self, seat: str) -> Sequence[str] | None: ...
+    def lies_open(self) -> bool: ...
+    def clone(self) -> Self: ...
+    def payoffs(self) -> dict[str, float]: ...
+    def report(self) -> dict[str, float | bool | str]: ...
+    def render(self) -> str: ...

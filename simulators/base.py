@@ -7,12 +7,13 @@ customer, a task); train and test are split by that entity, never by row, so tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import Message, TextGame
+from games.base import TextGame
+from games.contracts import View
 
 MIXED = "mixed"
 TEST_SHARE = 5
@@ -25,22 +26,7 @@ class SimulatorFault(Exception):
     """A fault of the simulator itself. Raised out of `step` it fails the match with this reason: never a score of 0."""
 
 
-class Seen(Protocol):
-    """What a player is shown when it is to move."""
-
-    @property
-    def seat(self) -> str: ...
-    @property
-    def messages(self) -> Sequence[Message]: ...
-    @property
-    def public(self) -> Mapping[str, Any]: ...
-    @property
-    def private(self) -> Mapping[str, Any]: ...
-    @property
-    def legal(self) -> Sequence[str] | None: ...
-
-
-Answer = Callable[[Seen], str]
+Answer = Callable[[View], str]
 """A scripted player of one seat in one match: from what it is shown to its act."""
 
 
@@ -55,7 +41,7 @@ class Simulator(TextGame):
     most 0.02), `random` (a success rate near `floor`) and `oracle` (who knows the record: always 1).
     """
 
-    players: ClassVar[Mapping[str, Callable[[Any, int], Answer]]] = {}
+    split: Literal["train", "test", "all"]
     personas: ClassVar[tuple[str, ...]] = ()
     """The first is the default."""
 

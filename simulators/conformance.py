@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from games.base import Message
 from games.conformance import kit
 from games.conformance.fuzz import Broken
 from games.conformance.kit import Finding, Unchecked, found
+from games.contracts import View
 from games.families.book import fold
 from simulators.base import Simulator
 
@@ -23,19 +21,6 @@ NOOP_SCORE = 0.02
 """What a player who does nothing may score on average."""
 DEVIATIONS = 4.0
 """How far the random player's share of successes may be from its floor, in standard deviations."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a player is shown: `agents.player.View`, for those who may not know of agents."""
-
-    seat: str
-    turn: int
-    messages: tuple[Message, ...]
-    rules: str
-    public: dict[str, Any]
-    private: dict[str, Any]
-    legal: tuple[str, ...] | None
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
@@ -52,7 +37,7 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
     return findings
 
 
-def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[Shown]:
+def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Iterator[View]:
     """Plays a match to its end, yielding what the seat to move is shown before each act.
 
     The first seat is played by `player`, every other by `others`, both names in `game.players`.
@@ -68,19 +53,9 @@ def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Ite
         turn += 1
 
 
-def shown(game: Simulator, turn: int = 0) -> Shown:
+def shown(game: Simulator, turn: int = 0) -> View:
     """What the seat to move is shown now."""
-    seat, info = game.agent_selection, game.infos[game.agent_selection]
-    legal = info["legal"]
-    return Shown(
-        seat,
-        turn,
-        tuple(game.observe(seat)["messages"]),
-        info["rules"],
-        info["public"],
-        info["private"],
-        None if legal is None else tuple(legal),
-    )
+    return View.of(game, game.agent_selection, turn)
 
 
 def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> dict[str, float | bool | str]:
@@ -155,7 +130,7 @@ def _leaks(make: Make, seeds: int) -> str:
             for view in walk(game, seed, player):
                 if view.seat != game.seats[0]:
                     continue
-                heard += "".join(f" {fold(message['text'])} ." for message in view.messages)
+                heard += "".join(f" {fold(message.text)} ." for message in view.messages)
                 seen = f"{heard} {fold(repr([view.public, view.private]))}"
                 views += 1
                 for secret, texts in game.hidden().items():

@@ -156,6 +156,35 @@ def test_no_test_is_imported() -> None:
     assert not [str(file.relative_to(ROOT)) for file in files if taken.search(file.read_text("utf-8"))]
 
 
+def test_games_are_typed_and_asked_by_isinstance() -> None:
+    """No room or measure takes a game for anything at all, and none probes it for attributes."""
+    files = [file for room in (*ROOMS, "tests", "benchmarks") for file in (ROOT / room).rglob("*.py")]
+    untyped, probe = re.compile(r"\bgame: " + "Any"), re.compile(r"\b(get|has)attr\((self\.)?_?game\b")
+    found = [
+        f"{file.relative_to(ROOT)}:{number} {line.strip()}"
+        for file in files
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+        if untyped.search(line) or (probe.search(line) and file.relative_to(ROOT).parts[0] in ROOMS)
+    ]
+    assert len(files) > 500 and not found
+
+
+def test_every_room_ships_its_types() -> None:
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
+    assert "py.typed" in shipped["*"] and all((ROOT / room / "py.typed").is_file() for room in ROOMS)
+
+
+def test_a_message_exists_once() -> None:
+    """And so do views, acts and games: all rooms speak of the same ones."""
+    homes: dict[str, list[str]] = {name: [] for name in ("Message", "View", "Image", "Game")}
+    for room in ROOMS:
+        for file in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.ClassDef) and node.name in homes:
+                    homes[node.name].append(str(file.relative_to(ROOT)))
+    assert homes == {name: ["games/contracts.py"] for name in homes}
+
+
 def test_the_top_of_the_arena_is_a_page() -> None:
     assert len(list((ROOT / "arena").glob("*.py"))) <= 15
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from agents.player import Brain, View
+from agents.player import Brain
+from games.contracts import View
 
 AUCTIONS = ("first_price_auction", "second_price_auction")
 

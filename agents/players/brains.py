@@ -9,11 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import BrainError
 from agents.names import nearest
-from agents.player import Brain, Chances, View
+from agents.player import Brain, Chances
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved
 from agents.players.positions import begun, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
+from games.contracts import Game, View
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Kind:
     """Whether it picks among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
     """From the argument's text, None if there is none, to its value; ValueError says what is expected."""
-    unfit: Callable[[Any, Any], str] = lambda game, argument: ""
+    unfit: Callable[[Game, Any], str] = lambda game, argument: ""
     """From (game, argument) to why it cannot play that game, "" if it can."""
 
     @property
@@ -40,7 +41,7 @@ class Kind:
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
-    def __call__(self, seed: int, game: Any = None, argument: Any = None) -> Brain:
+    def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> Brain:
         """A brain for one seat of one match."""
         return self.make(seed, game, argument) if self.read else self.make(seed)
 
@@ -85,7 +86,7 @@ class StatedAnswer(Chances, Protocol):
 def _own(name: str, games: str) -> Kind:
     """The row of players that come with their games."""
 
-    def make(seed: int, game: Any, argument: None) -> Brain:
+    def make(seed: int, game: Game, argument: None) -> Brain:
         answer = game.players[name](game, seed)
         return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
 
@@ -93,17 +94,11 @@ def _own(name: str, games: str) -> Kind:
         if argument is not None:
             raise ValueError("takes no argument")
 
-    def unfit(game: Any, argument: None) -> str:
-        return "" if name in _players(game) else f"{name} plays {games}, not {game.name}"
+    def unfit(game: Game, argument: None) -> str:
+        return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
     make.__doc__ = Scripted.__doc__
     return Kind(make, games, read=none, unfit=unfit)
-
-
-def _players(game: Any) -> Mapping[str, Any]:
-    """The players that come with a game."""
-    players: Mapping[str, Any] = getattr(game, "players", {})
-    return players
 
 
 def _for_games(makers: Mapping[str, Callable[[int], Brain]], games: Mapping[str, tuple[str, ...]]) -> dict[str, Kind]:
@@ -116,7 +111,7 @@ BARGAINERS = (*negotiators.BRAINS, "nash_bargaining", "subgame_perfect")
 """Who can argue in words, as `talkative:NAME`."""
 
 
-def _talkative(seed: int, game: Any, name: str) -> Brain:
+def _talkative(seed: int, game: Game, name: str) -> Brain:
     """The same bargainer, but it says a few true words beside its acts, where the game lets it talk."""
     brain = make_brain(name, seed, game)
     return remarks.Talkative(brain, seed) if game.talk else brain
@@ -131,14 +126,14 @@ def _bargainer(name: str | None) -> str:
     return name
 
 
-def _unfit_to_talk(game: Any, name: str) -> str:
+def _unfit_to_talk(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
         return f"{TALKATIVE}:{_shown(name)} plays {NEGOTIATION}, not {game.name}"
     kind, argument = _found(name, game)
     return kind.unfit(game, argument)
 
 
-def talking(spec: str, game: Any) -> str:
+def talking(spec: str, game: Game) -> str:
     """The spec of the same brain with remarks, where it has any to make in this game; else the spec as it is.
 
     Remarks are asked for, by whoever wants words to be read or learned: a brain's plain name stays silent, so that
@@ -170,7 +165,7 @@ def names_brain(spec: str) -> bool:
     return spec.partition(":")[0] in {name.partition(":")[0] for name in BRAINS}
 
 
-def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
+def check_brain(spec: str, game: Game | None = None, seat: str = "") -> None:
     """Raises BrainError when the spec names no brain, its argument is malformed, or it cannot play `game`.
 
     `game` is an AEC text game, reset or not; it is left as it is. With a seat, that seat's acts must be listed
@@ -188,16 +183,16 @@ def check_brain(spec: str, game: Any = None, seat: str = "") -> None:
             raise BrainError(f"{_shown(spec)} picks among the legal acts that a game lists: {who}: {instead}")
 
 
-def make_brain(spec: str, seed: int, game: Any) -> Brain:
+def make_brain(spec: str, seed: int, game: Game) -> Brain:
     """The brain of this spec for one seat of one match; `game` is the match's own game, for those that search it."""
     kind, argument = _found(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
-def _found(spec: str, game: Any = None) -> tuple[Kind, Any]:
+def _found(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """The row that a spec names, and its argument's value; a game's own player goes before others of that name."""
-    if spec in _players(game):
+    if game is not None and spec in game.players:
         return _own(spec, game.name), None
     name, colon, text = (spec, "", "") if spec in BRAINS else spec.partition(":")
     if name not in BRAINS or (colon and not BRAINS[name].read):
@@ -212,7 +207,7 @@ def _found(spec: str, game: Any = None) -> tuple[Kind, Any]:
         raise BrainError(f"brain '{_shown(spec)}': {expected}") from None
 
 
-def _check_fit(spec: str, kind: Kind, argument: Any, game: Any) -> None:
+def _check_fit(spec: str, kind: Kind, argument: Any, game: Game) -> None:
     if kind.games is not None and game.name not in kind.games:
         raise BrainError(f"{_shown(spec)} plays {' and '.join(kind.games)}, not {game.name}")
     if why := kind.unfit(game, argument):

@@ -23,11 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agents.errors import EndpointError
 from agents.memory import plan
 from agents.names import nearest
-from agents.player import Act, View
 from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
 from agents.role import Role, Sampling
 from agents.stream import Stream
+from games.contracts import Act, View
 
 BODY_BYTES = 1_000_000
 REPLY_LENGTH = 20_000

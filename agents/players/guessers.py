@@ -10,7 +10,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from agents.player import Brain, View
+from agents.player import Brain
+from games.contracts import View
 
 Cell = tuple[int, int]
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}

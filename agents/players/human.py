@@ -10,17 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.names import nearest
-from agents.player import Act, Message, View
 from agents.reply import one_line, visible
 from agents.stream import Stream
-from games.contracts import Tells
+from games.abilities import Tells
+from games.contracts import REFEREE, Act, Message, View
 
 SHOWN = 40  # acts that are listed without being asked
 LISTED = 1000
 TALK_LENGTH = 400
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
-REFEREE = "referee"
 QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
 """What could end a quotation before its end."""
 
@@ -117,14 +116,14 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells
     """What is new, each line with its sender; what other seats did in words, where the game has them."""
     for message in messages:
         words = in_words(message, teller) if teller else None
-        line = words or Text.assemble((f"{visible(message['sender'])}: ", "cyan"), visible(message["text"]))
+        line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
         console.print(line, soft_wrap=not (words and console.is_terminal))
 
 
 def in_words(message: Message, teller: Tells) -> Text | None:
     """What another seat said and did: `They: "Deal?" They want 2 hats.`; None for the referee, and without words."""
-    act, _, talk = message["text"].partition("|")
-    did = teller.act_in_words(act) if message["sender"] != REFEREE else ""
+    act, _, talk = message.text.partition("|")
+    did = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not did:
         return None
     said = one_line(talk, TALK_LENGTH).translate(QUOTES)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from agents.player import Brain, View
+from agents.player import Brain
+from games.contracts import View
 
 Rule = Callable[[Sequence[bool], Sequence[bool], random.Random], bool]  # (own, other's past, chance) -> cooperate?
 

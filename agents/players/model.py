@@ -7,9 +7,10 @@ from typing import Literal, Protocol
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
 from agents.memory import plan
-from agents.player import Act, Brain, View
+from agents.player import Brain
 from agents.role import Role
 from agents.stream import Stream
+from games.contracts import Act, View
 
 
 class Writer(Protocol):

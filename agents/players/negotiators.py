@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.player import Brain, View
+from agents.player import Brain
+from games.contracts import View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
 Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> the least own value to settle for

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random
 from collections.abc import Hashable, Sequence
 from time import process_time
 from typing import Any, Protocol
+
+from games.abilities import SpielRules
+from games.contracts import Game
 
 SMALL = 20_000  # positions of a game that is searched to its end: tic-tac-toe has 5,478
 PATIENCE = 5.0  # seconds of the processor to look at all of them once: a search looks far longer
@@ -32,7 +34,7 @@ class Position(Protocol):
 class SpielPosition:
     """A position of OpenSpiel's; `game` words the acts of the position that it is at itself."""
 
-    def __init__(self, state: Any, game: Any = None) -> None:
+    def __init__(self, state: Any, game: SpielRules | None = None) -> None:
         self.state, self.game = state, game
         self.mover: int = -1 if state.is_terminal() else state.current_player()
 
@@ -44,7 +46,8 @@ class SpielPosition:
         return list(self.state.legal_actions())
 
     def word(self, act: int) -> str:
-        return str(self.game.word(act))
+        assert self.game is not None, "no game of its own words the acts of a later position"
+        return self.game.word(act)
 
     def after(self, act: int) -> SpielPosition:
         return SpielPosition(self.state.child(act))
@@ -56,9 +59,9 @@ class SpielPosition:
 class ClonePosition:
     """A position of any game that can be cloned."""
 
-    def __init__(self, game: Any) -> None:
+    def __init__(self, game: Game) -> None:
         self.game = game
-        self.seats: list[str] = list(game.possible_agents)
+        self.seats = list(game.possible_agents)
         self.mover = -1 if game.ended else self.seats.index(game.agent_selection)
 
     @property
@@ -91,33 +94,34 @@ class ClonePosition:
         return ClonePosition(game).earned()
 
 
-def position(game: Any) -> Position:
+def position(game: Game) -> Position:
     """Where a game is now."""
-    return SpielPosition(game.state, game) if hasattr(game, "spiel") else ClonePosition(game)
+    return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
-def begun(game: Any) -> Any:
+def begun(game: Game) -> Game:
     """A copy of a game, reset or not, at the beginning of a match of its own."""
-    fresh = game.clone() if hasattr(game, "agent_selection") else copy.deepcopy(game)
+    fresh = game.clone()
     fresh.reset(seed=0)
     return fresh
 
 
-def titled(game: Any) -> str:
+def titled(game: Game) -> str:
     """What to call a game in a message: a wrapped one by its own name, not its library's."""
-    return str(getattr(game, "title", game.name))
+    return game.title or game.name
 
 
 _KNOWN: dict[Hashable, bool] = {}
 """What was found out about games, by question and title."""
 
 
-def _title(game: Any) -> tuple[str, ...]:
+def _title(game: Game) -> tuple[str, ...]:
     """What tells a game that was reset from the same game with other options."""
-    return game.name, str(getattr(game, "spiel", "")), game.infos[game.agent_selection]["rules"]
+    spiel = str(game.spiel) if isinstance(game, SpielRules) else ""
+    return game.name, spiel, game.infos[game.agent_selection]["rules"]
 
 
-def is_contest(game: Any) -> bool:
+def is_contest(game: Game) -> bool:
     """Whether what is better for one of two seats was worse for the other in all of ten games played at random."""
     trial, ends = begun(game), []
     name = ("contest", *_title(trial))
@@ -130,7 +134,7 @@ def is_contest(game: Any) -> bool:
     return _KNOWN[name]
 
 
-def is_small(game: Any) -> bool:
+def is_small(game: Game) -> bool:
     """Whether the game has few enough positions, and fast enough ones, to look at all of them."""
     trial = begun(game)
     name = ("small", *_title(trial))

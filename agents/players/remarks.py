@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.player import Brain, View
+from agents.player import Brain
 from agents.players.negotiators import WORTH, Triple, rest, table, worth
+from games.contracts import View
 
 LONGEST = 60
 """Characters of a remark."""

@@ -11,8 +11,10 @@ import random
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from agents.player import Brain, View
+from agents.player import Brain
 from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position, titled
+from games.abilities import SpielRules
+from games.contracts import Game, View
 
 SOONER = 0.999  # of a value is left one act later, so that a win now is better than a later one
 ALIKE = 1e-9
@@ -30,10 +32,11 @@ _WHOLE: dict[str, Bounds] = {}
 class Minimax:
     """Alpha-beta to the end of the game, or `minimax:4` acts deep; the seed picks among equally good acts."""
 
-    def __init__(self, seed: int, game: Any, depth: int | None = None) -> None:
+    def __init__(self, seed: int, game: Game, depth: int | None = None) -> None:
         self.rng, self.game, self.depth = random.Random(seed), game, depth
-        whole = depth is None and hasattr(game, "spiel")
-        self.table: Bounds = _WHOLE.setdefault(str(game.spiel), {}) if whole else {}
+        self.table: Bounds = {}
+        if depth is None and isinstance(game, SpielRules):
+            self.table = _WHOLE.setdefault(str(game.spiel), {})
 
     def act(self, view: View) -> str:
         """A best act."""
@@ -86,7 +89,7 @@ class Minimax:
 class SpielMcts:
     """Monte Carlo tree search by OpenSpiel, with proven wins and losses."""
 
-    def __init__(self, seed: int, game: Any, simulations: int, rollouts: int) -> None:
+    def __init__(self, seed: int, game: SpielRules, simulations: int, rollouts: int) -> None:
         import pyspiel
 
         self.game, seed = game, seed % 2**31  # OpenSpiel takes 32 bits with a sign
@@ -97,7 +100,7 @@ class SpielMcts:
 
     def act(self, view: View) -> str:
         """The act that was looked at most, or that is proven to win."""
-        return str(self.game.word(self.bot.step(self.game.state)))
+        return self.game.word(self.bot.step(self.game.state))
 
 
 class Node:
@@ -111,7 +114,7 @@ class Node:
 class CloneMcts:
     """Monte Carlo tree search (UCT) through clones: every seat is taken to seek its own payoff."""
 
-    def __init__(self, seed: int, game: Any, simulations: int, rollouts: int) -> None:
+    def __init__(self, seed: int, game: Game, simulations: int, rollouts: int) -> None:
         self.rng, self.game, self.simulations, self.rollouts = random.Random(seed), game, simulations, rollouts
         self.least, self.most = math.inf, -math.inf
 
@@ -149,9 +152,9 @@ class CloneMcts:
         return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
 
 
-def mcts(seed: int, game: Any, effort: tuple[int, int]) -> Brain:
+def mcts(seed: int, game: Game, effort: tuple[int, int]) -> Brain:
     """Monte Carlo tree search: `mcts:100` simulations of 10 random rollouts each; `mcts:100x1` of one."""
-    return (SpielMcts if hasattr(game, "spiel") else CloneMcts)(seed, game, *effort)
+    return SpielMcts(seed, game, *effort) if isinstance(game, SpielRules) else CloneMcts(seed, game, *effort)
 
 
 # What they can play, and how their arguments are written.
@@ -177,25 +180,25 @@ def _count(text: str, expected: str) -> int:
     return int(text)
 
 
-def unfit_for_mcts(game: Any, effort: tuple[int, int]) -> str:
+def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
     """Why tree search cannot play a game; "" if it can."""
     return _hidden("mcts", game)
 
 
-def _hidden(player: str, game: Any) -> str:
+def _hidden(player: str, game: Game) -> str:
     """Why a player that looks at the whole state would cheat; "" where nothing is hidden."""
-    if game.perfect_information or getattr(game, "lies_open", lambda: False)():
+    if game.lies_open():
         return ""
     return f"{player} looks at the whole state: {titled(game)} hides something, or nobody can tell: it would cheat"
 
 
-def unfit_for_minimax(game: Any, depth: int | None) -> str:
+def unfit_for_minimax(game: Game, depth: int | None) -> str:
     """Why minimax cannot play a game; "" if it can."""
     if hidden := _hidden("minimax", game):
         return hidden
     if len(game.possible_agents) != 2:
         return f"minimax plays for two seats: {game.name} has {len(game.possible_agents)}"
-    if hasattr(game, "spiel") and (kind := game.spiel.get_type()).chance_mode != kind.ChanceMode.DETERMINISTIC:
+    if isinstance(game, SpielRules) and (kind := game.spiel.get_type()).chance_mode != kind.ChanceMode.DETERMINISTIC:
         return f"minimax plays games without chance: {game.name} has some"
     if not is_contest(game):
         return f"minimax takes what one side wins for the other's loss: in {game.name} it is not"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from agents.player import View
+from games.contracts import View
 
 
 class Random:

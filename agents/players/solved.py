@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.player import Brain, View
+from agents.player import Brain
 from agents.players.search import Minimax, unfit_for_minimax
+from games.abilities import SpielRules
+from games.contracts import Game, View
 
 SMALL = 50_000  # histories of a game that is solved here: Leduc hold'em has 9,457
 ITERATIONS = 1000
@@ -29,25 +31,26 @@ Strategy = Mapping[str, Sequence[tuple[int, float]]]
 class Mixed:
     """Plays a mixed strategy; the seed draws."""
 
-    def __init__(self, seed: int, game: Any, strategy: Strategy) -> None:
+    def __init__(self, seed: int, game: SpielRules, strategy: Strategy) -> None:
         self.rng, self.game, self.strategy = random.Random(seed), game, strategy
 
     def act(self, view: View) -> str:
         """An act, drawn by the strategy at what this seat knows."""
         player = self.game.possible_agents.index(view.seat)
         actions, chances = zip(*self.strategy[self.game.state.information_state_string(player)], strict=True)
-        return str(self.game.word(self.rng.choices(actions, chances)[0]))
+        return self.game.word(self.rng.choices(actions, chances)[0])
 
 
-def cfr(seed: int, game: Any, iterations: int) -> Brain:
+def cfr(seed: int, game: SpielRules, iterations: int) -> Brain:
     """The average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
     return Mixed(seed, game, cfr_strategy(str(game.spiel), iterations))
 
 
-def nash(seed: int, game: Any, alpha: float | None) -> Brain:
+def nash(seed: int, game: Game, alpha: float | None) -> Brain:
     """A Nash equilibrium: of Kuhn poker that of `nash:ALPHA` in [0, 1/3], a bluff's chance; minimax on open boards."""
     if game.perfect_information:
         return Minimax(seed, game)
+    assert isinstance(game, SpielRules), "unfit_for_nash lets no other here"
     if is_kuhn(game):
         return Mixed(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
     return Mixed(seed, game, equilibrium(str(game.spiel)))
@@ -193,19 +196,19 @@ def bluffs(text: str | None) -> float | None:
     return alpha
 
 
-def is_kuhn(game: Any) -> bool:
+def is_kuhn(game: Game) -> bool:
     """Whether this is Kuhn poker for two."""
-    return (
-        hasattr(game, "spiel") and game.spiel.get_type().short_name == "kuhn_poker" and len(game.possible_agents) == 2
-    )
+    if not isinstance(game, SpielRules) or len(game.possible_agents) != 2:
+        return False
+    return bool(game.spiel.get_type().short_name == "kuhn_poker")
 
 
-def unfit_for_cfr(game: Any, iterations: int) -> str:
+def unfit_for_cfr(game: Game, iterations: int) -> str:
     """Why a game cannot be solved by CFR; "" if it can."""
     return _unsolvable(game, "cfr")
 
 
-def unfit_for_nash(game: Any, alpha: float | None) -> str:
+def unfit_for_nash(game: Game, alpha: float | None) -> str:
     """Why a game's equilibrium cannot be found; "" if it can."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
@@ -214,8 +217,8 @@ def unfit_for_nash(game: Any, alpha: float | None) -> str:
     return _unsolvable(game, "nash")
 
 
-def _unsolvable(game: Any, brain: str) -> str:
-    if not hasattr(game, "spiel"):
+def _unsolvable(game: Game, brain: str) -> str:
+    if not isinstance(game, SpielRules):
         return f"{brain} solves games whose rules are OpenSpiel's: {game.name} is not one"
     kind = game.spiel.get_type()
     if len(game.possible_agents) != 2 or kind.utility != kind.Utility.ZERO_SUM:

@@ -16,10 +16,10 @@ from agents.names import nearest
 from arena.config.presets import PRESETS, Preset
 from arena.errors import ConfigError
 from games.adapters import loading
+from games.contracts import View
 from games.sources import docstring
 
 if TYPE_CHECKING:
-    from agents.player import View
     from agents.role_check import RolePreview
 
 PARTS = (
@@ -193,19 +193,10 @@ def sample_views(game: str, seat: str, role: str) -> list[View]:
     for turn in range(_SAMPLE_ACTS):
         if not env.agents or all(len(seen) >= _SAMPLE_TURNS for seen in views.values()):
             break
-        mover, (observation, _, over, cut, info) = env.agent_selection, env.last()
-        if over or cut:
+        mover = env.agent_selection
+        if env.terminations[mover] or env.truncations[mover]:
             break
         if len(views.get(mover, [()] * _SAMPLE_TURNS)) < _SAMPLE_TURNS:
-            views[mover].append(view_of(mover, turn, observation, info))
-        env.step((info["legal"] or [""])[0])
+            views[mover].append(View.of(env, mover, turn))
+        env.step((env.infos[mover]["legal"] or [""])[0])
     return [view for seen in views.values() for view in seen]
-
-
-def view_of(seat: str, turn: int, observation: Any, info: Any) -> View:
-    """What a seat sees when it is to move."""
-    from agents.player import Message, View
-
-    messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in observation["messages"])
-    legal = tuple(info["legal"]) if info["legal"] else None
-    return View(seat, turn, messages, info["rules"], info["public"], info["private"], legal)

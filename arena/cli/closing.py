@@ -83,14 +83,14 @@ def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
     from arena.cli.loop import wait
     from arena.config.kept import experiment_of
     from arena.evaluate import specs
-    from arena.evaluate.evaluation import cooperative, make_game
+    from arena.evaluate.evaluation import make_game
     from arena.evaluate.exploitability import Known, checked, exploitability_of
 
     told, known, experiment = {}, Known(), experiment_of(run)
     loader = specs.Contenders()
     for table in experiment.all_tables():
         game = make_game(table.game)
-        if cooperative(game) or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
+        if game.cooperative or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
             continue
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # it cannot be known exactly: nothing is told
             checked(game, AT_CLOSE)

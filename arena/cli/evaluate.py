@@ -323,12 +323,12 @@ def make_known(spec: GameSpec) -> None:
 
 async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
     """Nobody in a game of one seat; else the given ones, or itself where all are paid the same, or random."""
-    from arena.evaluate.evaluation import cooperative, make_game
+    from arena.evaluate.evaluation import make_game
 
     game = make_game(spec)
     if len(game.possible_agents) == 1:
         return []
-    return given or ([who] if cooperative(game) else await loader.load("random"))
+    return given or ([who] if game.cooperative else await loader.load("random"))
 
 
 def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:

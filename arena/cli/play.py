@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
     from arena.records import MatchRecord
+    from games.contracts import Game
 
 HUMAN = "human"
 NARROWEST = 36
@@ -105,7 +106,7 @@ def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[
     return {}
 
 
-def make_game(name: str, options: dict[str, Any]) -> Any:
+def make_game(name: str, options: dict[str, Any]) -> Game:
     """A new game; ConfigError with the nearest name, or with what is wrong with an option."""
     if complaint := games.complaint(name):
         raise ConfigError(f"{complaint} (arena list games)")
@@ -115,7 +116,7 @@ def make_game(name: str, options: dict[str, Any]) -> Any:
         raise ConfigError(f"--option: {error}") from None
 
 
-def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
+def holders(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     """From `SEAT=WHO` to who sits at each seat, in the game's order; ConfigError for seats that cannot be filled so."""
     names: list[str] = list(game.possible_agents)
     assigned: dict[str, str] = {}
@@ -136,7 +137,7 @@ def holders(game: Any, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
     """Everybody but the people, found, loaded and checked for their seats; brains that can argue in words do."""
     from agents.players.brains import talking
     from arena.cli.loop import wait
@@ -153,10 +154,10 @@ def seat_others(title: str, game: Any, who: Mapping[str, str], loader: Contender
     return others
 
 
-def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchRecord) -> None:
+def _show_end(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
     """What people have not read yet, or the whole match where nobody took part; and how it ended."""
     from agents.players.human import HumanLeft, show_messages
-    from games.contracts import Tells
+    from games.abilities import Tells
 
     teller = game if isinstance(game, Tells) else None
     if record.status == "failed":
@@ -164,7 +165,7 @@ def _show_end(console: Console, game: Any, people: Sequence[str], record: MatchR
         console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
         return
     if people:
-        show_messages(console, game.observe(people[0])["messages"], teller)
+        show_messages(console, game.messages(people[0]), teller)
     else:
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:

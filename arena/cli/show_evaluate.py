@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,7 +12,9 @@ from arena.cli.tables import bare_table, print_table, verdict
 from arena.evaluate.evaluation import Result, change
 from arena.evaluate.exploitability import Exploitability
 from arena.evaluate.tournament import Standings
+from arena.panels.settings import PanelGame
 from arena.plain import printable
+from arena.play.settings import GameSpec
 from arena.statistics import Interval
 
 
@@ -29,11 +30,13 @@ def shortened(names: Iterable[str]) -> dict[str, str]:
     return short if len(set(short.values())) == len(short) else {n: n for n in short}
 
 
-def titled(game: Any) -> str:
+def titled(game: GameSpec | PanelGame) -> str:
     """A game with its options as one types them: `kuhn_poker (illegal=end, talk=false)`."""
-    typed = {name: value if isinstance(value, str) else json.dumps(value) for name, value in game.options.items()}
+    typed = {
+        name: value if isinstance(value, str) else json.dumps(value) for name, value in (game.options or {}).items()
+    }
     options = ", ".join(f"{name}={value}" for name, value in typed.items())
-    return f"{game.name} ({options})" if options else str(game.name)
+    return f"{game.name} ({options})" if options else game.name
 
 
 def show_results(console: Console, results: Sequence[Result]) -> None:
@@ -138,7 +141,7 @@ def _show_cycles(console: Console, s: Standings) -> None:
         _say(console, f"  and {len(report.cycles) - 10} more (--json lists them)", "dim")
 
 
-def show_exploitabilities(console: Console, game: Any, exploitabilities: Mapping[str, Exploitability]) -> None:
+def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Mapping[str, Exploitability]) -> None:
     """A line per contender."""
     first, short = next(iter(exploitabilities.values())), shortened(exploitabilities)
     one, *_ = seats = list(first.gains)

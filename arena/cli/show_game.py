@@ -15,6 +15,7 @@ import games
 from agents.errors import BrainError
 from arena.cli.catalogue import entries, sample_views
 from arena.errors import ConfigError
+from games.contracts import Game
 
 SHOWN_ACTS = 8
 
@@ -36,8 +37,8 @@ def describe(name: str) -> dict[str, Any]:
         "private": {seat: dict(views[seat].private) for seat in seats if seat in views},
         "acts": {seat: list(views[seat].legal or ()) for seat in seats if seat in views},
         "options": {option: list(told) for option, *told in _options(factory)},
-        "rewards": dict(getattr(game, "reward_parts", {})),
-        "theory": {name: float(value) for name, value in getattr(game, "theory", {}).items()},
+        "rewards": dict(game.reward_parts),
+        "theory": {name: float(value) for name, value in game.theory.items()},
         "players": _players(game),
         "roles": [row["role"] for row in entries("roles") if row["game"] == name],
     }
@@ -58,14 +59,14 @@ def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
         yield name, kind, "needed" if default is inspect.Parameter.empty else json.dumps(default, default=str)
 
 
-def _players(game: Any) -> list[str]:
+def _players(game: Game) -> list[str]:
     """The brains that can take some seat of this game, as they are named; of a search, one of a certain depth."""
     from agents.players.brains import BRAINS, check_brain
 
     # whether all of a game can be searched may take minutes to find out
     searched = {"minimax": "minimax:4", "nash": "" if game.perfect_information else "nash"}
     able = []
-    for name in dict.fromkeys([*BRAINS, *getattr(game, "players", {})]):
+    for name in dict.fromkeys([*BRAINS, *game.players]):
         if spec := searched.get(name, name):
             with suppress(BrainError):
                 check_brain(spec, game)

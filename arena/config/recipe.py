@@ -6,6 +6,7 @@ import games
 from agents.role import written_for
 from agents.weights import DEFAULT
 from arena.config.sources import Layer, recipe_layer, recipe_names, text_layer
+from games.abilities import Split
 
 
 def recipe_of(game: str) -> Layer:
@@ -19,7 +20,7 @@ def recipe_of(game: str) -> Layer:
     made = games.make(game)
     roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
     seats = "\n".join(f"  {seat}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
-    split = ", split: train" if hasattr(made, "split") else ""  # `arena eval` deals the others
+    split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` deals the others
     return text_layer(f"recipe for {game}", _ANY.format(name=name, game=game, split=split, model=DEFAULT, seats=seats))
 
 

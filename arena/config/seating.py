@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agents.errors import BrainError, EndpointError
 from agents.names import nearest
@@ -14,6 +13,7 @@ from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.play.settings import TableSpec
 from arena.play.tables import Table, lay_table
+from games.contracts import Game
 
 
 def set_tables(experiment: Experiment) -> list[Table]:
@@ -58,7 +58,7 @@ def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> N
                 _check_brain(opponent.policy, table.make_game(), seat, where, experiment.policies)
 
 
-def _check_brain(spec: str, game: Any, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
+def _check_brain(spec: str, game: Game, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
     """ConfigError for no brain, or one that cannot play; with `policies`, it may be one of those or an endpoint."""
     try:
         if policies is not None and spec.startswith(PREFIXES):

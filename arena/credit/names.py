@@ -5,7 +5,6 @@ are checked before a run begins, others by what came in its first iteration.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 from agents.names import nearest
 from arena.credit.assign import named_rewards
@@ -14,9 +13,10 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen
 from games.base import ILLEGAL, STAKE
+from games.contracts import Game
 
 
-def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Any]) -> None:
+def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game]) -> None:
     """ConfigError for a reward that credit names and neither game nor stage pays, where all games say what they pay."""
     if not declared(games):
         return
@@ -29,9 +29,9 @@ def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Any]
     check_names(rule, replay, made.union(*(game.reward_parts for game in games)))
 
 
-def declared(games: Sequence[Any]) -> bool:
+def declared(games: Sequence[Game]) -> bool:
     """Whether all of these games say what they pay."""
-    return all(getattr(game, "reward_parts", {}) for game in games)
+    return all(game.reward_parts for game in games)
 
 
 def check_came(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:

@@ -29,6 +29,8 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
+from games.abilities import Split
+from games.contracts import Game
 
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
@@ -123,7 +125,7 @@ def change(before: Result, after: Result, figure: str) -> Interval:
     return paired_ci(old, new, before.ranges.get(figure, ANY) if same else ANY)
 
 
-def make_game(spec: GameSpec) -> Any:
+def make_game(spec: GameSpec) -> Game:
     """The game; ConfigError with the nearest name, or for an option that it does not take."""
     if complaint := games.complaint(spec.name):
         raise ConfigError(f"{complaint} (arena list games)")
@@ -136,7 +138,7 @@ def make_game(spec: GameSpec) -> Any:
 def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
     """The game with hidden entities of this split only; unless asked otherwise, of the one that its options name, or
     of `test`, whom learners of `train` never met. ConfigError where a game without splits is asked for one."""
-    if not hasattr(make_game(spec), "split"):
+    if not isinstance(make_game(spec), Split):
         if asked:
             raise ConfigError(f"--split {asked}: {spec.name} has no splits: leave it out")
         return spec
@@ -144,11 +146,6 @@ def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
     split_spec = GameSpec(name=spec.name, options={**spec.options, "split": split})
     make_game(split_spec)
     return split_spec
-
-
-def cooperative(game: Any) -> bool:
-    """Whether all seats are always paid the same."""
-    return bool(getattr(game, "cooperative", False))
 
 
 def check(contenders: Sequence[Contender], spec: GameSpec) -> None:
@@ -225,7 +222,7 @@ async def _result(
     played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
-    scored = contender.name != other.name and not cooperative(make_game(spec))
+    scored = contender.name != other.name and not make_game(spec).cooperative
     outcomes = Counter(p.score(own) for p, own in flat)
     offended = [p.offender in own for p, own in flat if p.offender]
     figures, ranges = _figures(played, held, scored)

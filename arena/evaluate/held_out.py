@@ -16,7 +16,6 @@ from arena.evaluate.evaluation import (
     Result,
     change,
     check_met,
-    cooperative,
     evaluate,
     make_game,
     matches_of,
@@ -83,7 +82,7 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
     made = make_game(game)
     seats = list(made.possible_agents)
     theirs = [seat for seat in seats if any(seat != own for own in held or seats)]
-    for name in filter(names_brain, () if cooperative(made) else spec.against):
+    for name in filter(names_brain, () if made.cooperative else spec.against):
         try:
             for seat in theirs:
                 check_brain(name, made, seat)
@@ -116,4 +115,4 @@ def _met(who: Contender, game: GameSpec, others: list[Contender]) -> list[Conten
     made = make_game(game)
     if len(made.possible_agents) == 1:
         return []
-    return [who] if cooperative(made) or not others else others
+    return [who] if made.cooperative or not others else others

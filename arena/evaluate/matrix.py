@@ -27,6 +27,7 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
+from games.abilities import Peopled
 
 SCRIPT = "script"
 ATTEMPTS = 2
@@ -124,7 +125,8 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
 
     All personas, scripted, where there are no texts; ConfigError for a persona that the game does not have.
     """
-    personas: Sequence[str] = getattr(make_game(game), "personas", ())
+    made = make_game(game)
+    personas = made.personas if isinstance(made, Peopled) else ()
     if not personas:
         raise ConfigError(f"{game.name} simulates no person: use arena eval")
     persons = []

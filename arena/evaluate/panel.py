@@ -23,7 +23,7 @@ from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import BrainContender, Contender
 from arena.play.settings import GameSpec
 from arena.store.evaluations import Cell, Evaluation
-from games.contracts import BestResponse
+from games.abilities import BestResponse
 
 MOST = 10**6
 """Matches of one evaluation: all of them are planned at once."""
@@ -126,7 +126,7 @@ def _best(place: Place, spec: GameSpec, seeds: Sequence[int]) -> list[float | No
         brain = make_brain(place.member.name, 0, game)
         if not isinstance(brain, Chances):
             return []
-        game.reset(seed=seed)  # type: ignore[attr-defined]
+        game.reset(seed=seed)
         worth = float(game.best_response(place.seat, brain.chances))
         found.append(worth if math.isfinite(worth) else None)
     return found if any(worth is not None for worth in found) else []

@@ -20,7 +20,7 @@ from openskill.models import PlackettLuce
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.alpha_rank import alpha_rank
 from arena.evaluate.bradley_terry import bootstrap_elo
-from arena.evaluate.evaluation import Played, check, cooperative, deals_for, make_game, play
+from arena.evaluate.evaluation import Played, check, deals_for, make_game, play
 from arena.evaluate.transitivity import Transitivity, transitivity
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
@@ -98,7 +98,7 @@ async def tournament(
     if len(names) < 2:
         raise ConfigError("a tournament needs at least two contenders")
     sample = make_game(game)
-    seats, together = tuple(sample.possible_agents), cooperative(sample)
+    seats, together = tuple(sample.possible_agents), sample.cooperative
     if len(seats) != 2:
         raise ConfigError(f"a tournament is for games of two seats, {game.name} has {len(seats)}: use arena eval")
     check(contenders, game)
@@ -120,7 +120,7 @@ async def tournament(
 
 def pair_count(contenders: int, game: GameSpec) -> int:
     """How many pairs meet."""
-    return contenders * (contenders + (1 if cooperative(make_game(game)) else -1)) // 2
+    return contenders * (contenders + (1 if make_game(game).cooperative else -1)) // 2
 
 
 def standings(

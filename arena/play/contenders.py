@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from arena.errors import ConfigError
 from arena.play.failures import tell
 from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import Failure, MatchRecord, Seating
-from games.contracts import Tells
+from games.abilities import Tells
+from games.contracts import Game
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,13 +37,13 @@ class Contender(Protocol):
     def name(self) -> str:
         """What a plan and the log call it."""
 
-    def check(self, name: str, game: Any, seat: str) -> None:
+    def check(self, name: str, game: Game, seat: str) -> None:
         """ConfigError when it cannot play this seat of `game`, called `name`."""
 
     def seating(self, game: str, seat: str) -> Seating:
         """How a record names it."""
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Its player at one seat of one match; all its chance comes from `chance(seed, plan, seat)`.
 
         In a branch it says again what was said at the seat until the branch parts from its match.
@@ -70,7 +71,7 @@ async def play_one(
     limits: Limits,
     keep_turns: bool = True,
     on_turn: OnTurn | None = None,
-    game: Any = None,
+    game: Game | None = None,
 ) -> MatchRecord:
     """One match between the contenders, by seat, of `game` or else of one made for it; see `play_match`.
 
@@ -98,7 +99,7 @@ class BrainContender:
     role: str = "brain"
     """What the log calls its part: it reads no role."""
 
-    def check(self, name: str, game: Any, seat: str) -> None:
+    def check(self, name: str, game: Game, seat: str) -> None:
         """Whether the brain plays this game."""
         try:
             check_brain(self.name, game, seat)
@@ -109,7 +110,7 @@ class BrainContender:
         """A brain has no version."""
         return Seating.of(self.role, self.name, None)
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """The brain, made for this seat and match.
 
         In a branch it is asked again, so that it is in the right state at the parting: its chance is that of the match
@@ -136,7 +137,7 @@ class ModelContender:
     engine: Engine
     cast: Cast
 
-    def check(self, name: str, game: Any, seat: str) -> None:
+    def check(self, name: str, game: Game, seat: str) -> None:
         """Whether there are weights and a role for this seat."""
         self.cast(name, seat)
 
@@ -145,7 +146,7 @@ class ModelContender:
         policy, role = self.cast(game, seat)
         return Seating.of(role.role, self.name, policy)
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """A player that speaks through the policy's chat frame."""
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
@@ -169,7 +170,7 @@ class EndpointContender:
     role: Callable[[str, str], Role]
     """By the game's name and the seat."""
 
-    def check(self, name: str, game: Any, seat: str) -> None:
+    def check(self, name: str, game: Game, seat: str) -> None:
         """It plays whatever can be told in words."""
         self.role(name, seat)
 
@@ -177,7 +178,7 @@ class EndpointContender:
         """The role; nobody knows the version."""
         return Seating.of(self.role(game, seat).role, self.name, None)
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """A player that asks the endpoint."""
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
@@ -195,14 +196,14 @@ class HumanContender:
     console: Console
     name: str = HUMAN
 
-    def check(self, name: str, game: Any, seat: str) -> None:
+    def check(self, name: str, game: Game, seat: str) -> None:
         """People play whatever they can read."""
 
     def seating(self, game: str, seat: str) -> Seating:
         """People have no role and no version."""
         return Seating(HUMAN, HUMAN, 0, False, "human")
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """A player that asks whoever sits there."""
         from agents.players.human import Human
 

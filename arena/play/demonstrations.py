@@ -31,6 +31,7 @@ from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.contents import check_newest
 from arena.store.reader import RunReader
+from games.contracts import Game
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class _Demonstrator(ModelContender):
 
     brain: str
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """A player whose replies the brain writes, in the role's format, with words where the game lets it talk."""
         policy, role = self.cast(plan.game, seat)
         place = chance(seed, plan, seat)

@@ -16,6 +16,7 @@ from agents.players.human import HumanLeft
 from arena.errors import BugError
 from arena.plain import bounded, without_secrets
 from arena.records import Failure, Kind, MatchRecord
+from games.contracts import Deal, Game
 
 LONGEST = 8000
 """Characters of a traceback, and of an act, that are kept."""
@@ -37,7 +38,7 @@ class LimitReached(Exception):
     """A match used up its turns, tokens or seconds."""
 
 
-def failure_of(error: Exception, game: Any, draws: Sequence[int], seat: str, act: str | None) -> Failure:
+def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
     """What is to be known of an exception that ended a match of `game`, which `seat` was to move in or had just."""
     frames = list(traceback.walk_tb(error.__traceback__))
     kind, at = _kind(error, frames, type(game))
@@ -75,10 +76,9 @@ def with_place(record: MatchRecord) -> str:
     return f"{record.reason} ({place})" if place else record.reason
 
 
-def again(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Any:
+def again(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
     """The game as it stood when a match failed, its deal and acts played again; or it raises what it raised then."""
-    made = games.make(game, **options)
-    made.reset(seed=seed)
+    made = games.deal(Deal(game, options, seed))
     for act in (*acts, None):
         while made.agents and (made.terminations[made.agent_selection] or made.truncations[made.agent_selection]):
             made.step(None)

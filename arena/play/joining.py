@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion
-from agents.player import Act, Message, View
 from agents.players.endpoint import Answer, EndpointPlayer
 from agents.players.human import Human
 from agents.players.model import ChatPlayer, recalled, spoken
@@ -23,6 +21,7 @@ from agents.stream import Stream
 from arena.play.contenders import Contender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import MatchRecord, Seating, Turn, place_of
+from games.contracts import Act, Game, Message, View
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,11 @@ def _put(turn: Turn, act: str) -> Turn:
     return turn._replace(role="", raw=act, action=act, public=public, private="", finish="script", tokens=0, version=0)
 
 
-def strayed(parting: Parting, game: Any) -> str:
+def strayed(parting: Parting, game: Game) -> str:
     """What the game shows other than the log says, in one line; "" where all seats see what they saw up to the fork."""
     record = parting.match
-    rules = getattr(game, "rules_version", 1)
-    which = f" (rules {record.rules} then, {rules} now)" if record.rules not in (0, rules) else ""
+    then, now = record.rules, game.rules_version
+    which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
     game.reset(seed=record.seed)
     for turn in record.turns[: parting.turn + 1]:
         _skip_dead(game)
@@ -65,14 +64,19 @@ def strayed(parting: Parting, game: Any) -> str:
         seat = game.agent_selection
         if seat != turn.seat:
             return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{which}"
-        if [*game.observe(seat)["messages"]] != [*turn.messages]:
+        if _said(View.of(game, seat).messages) != _said(turn.messages):
             return f"at turn {turn.index + 1} {seat} now sees something else than it did{which}"
         if turn.index < parting.turn:
             game.step(turn.action)
     return ""
 
 
-def _skip_dead(game: Any) -> None:
+def _said(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """Who said what, as a log keeps it."""
+    return [(message.sender, message.text) for message in messages]
+
+
+def _skip_dead(game: Game) -> None:
     while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
         game.step(None)
 
@@ -84,7 +88,7 @@ class Joining:
     contender: Contender
     parting: Parting
 
-    def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> SeatedPlayer:
+    def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Its player, who has seen and said what the seat has."""
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
@@ -105,7 +109,7 @@ class Joining:
         """The contender's."""
         return self.contender.name
 
-    def check(self, name: str, game: Any, seat: str) -> None:
+    def check(self, name: str, game: Game, seat: str) -> None:
         """As the contender does."""
         self.contender.check(name, game, seat)
 

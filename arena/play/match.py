@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Protocol
 
-from agents.player import Act, Player, View
+from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, reason_of, tell
 from arena.records import MatchRecord, Seating, Turn
+from games.abilities import Blocks, Situated
+from games.contracts import Act, Game, View
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class _Turns:
 
 async def play_match(
     plan: MatchPlan,
-    game: Any,
+    game: Game,
     players: Mapping[str, SeatedPlayer],
     limits: Limits,
     keep_turns: bool = True,
@@ -111,7 +113,7 @@ async def play_match(
 ) -> MatchRecord:
     """Play one match to its end. A match that cannot be finished is returned as failed, with its reason.
 
-    `game` is a text AEC environment (design: Game contract), not yet reset. Model trouble, limits and
+    `game` is not yet reset. Model trouble, limits and
     faults of the game itself end this match alone; they never raise into the caller. Without `keep_turns`
     the record holds the outcome alone, no turns and no streams. `on_turn` hears of each turn as it is taken.
     """
@@ -141,7 +143,7 @@ async def play_match(
         attempt=plan.attempt,
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
-        rules=getattr(game, "rules_version", 1),
+        rules=game.rules_version,
         failure=failure,
     )
     tell(record)
@@ -156,7 +158,7 @@ def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[s
 
 async def _walk(
     plan: MatchPlan,
-    game: Any,
+    game: Game,
     players: Mapping[str, SeatedPlayer],
     limits: Limits,
     clock: float,
@@ -165,7 +167,8 @@ async def _walk(
 ) -> None:
     """Plays; `now` hears how far it is, `turns` all about each turn."""
     count = tokens = 0
-    blocks, named = getattr(game, "blocks", False), getattr(game, "situation", None)
+    blocks = isinstance(game, Blocks) and game.blocks
+    situation_of = game.situation if turns and isinstance(game, Situated) else None
     game.reset(seed=plan.seed)
     while game.agents:
         seat = now.seat = game.agent_selection
@@ -176,8 +179,8 @@ async def _walk(
             continue
         begun = monotonic()
         _check(limits, count, tokens, begun - clock)
-        view = view_of(seat, count, game.observe(seat), game.infos[seat])
-        situation = named(seat) if named and turns else ""
+        view = View.of(game, seat, count)
+        situation = situation_of(seat) if situation_of else ""
         player = players[seat]
         if getattr(player, "waits", True):
             act = await _in_time(player, view, limits.turn_seconds)
@@ -218,17 +221,3 @@ def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
         raise LimitReached(f"token limit: {tokens} tokens written of {limits.tokens}")
     if limits.seconds is not None and seconds >= limits.seconds:
         raise LimitReached(f"time limit: {seconds:.1f} s of {limits.seconds:g} s")
-
-
-def view_of(seat: str, turn: int, observation: Mapping[str, Any], info: Mapping[str, Any]) -> View:
-    """What a seat sees when it is to move, of what the game shows it."""
-    legal = info.get("legal")
-    return View(
-        seat,
-        turn,
-        tuple(observation["messages"]),
-        info.get("rules", ""),
-        info.get("public", {}),
-        info.get("private", {}),
-        None if legal is None else tuple(legal),
-    )

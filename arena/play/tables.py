@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import games
 from agents.errors import RoleError
@@ -11,6 +10,7 @@ from agents.role import Role, load_role
 from arena.errors import ConfigError
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
+from games.contracts import Game
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Table:
     share: float = 1.0
     """Of a run's matches, relative to its other tables."""
 
-    def make_game(self) -> Any:
+    def make_game(self) -> Game:
         """A new game, not yet reset."""
         return games.make(self.game.name, **self.game.options)
 

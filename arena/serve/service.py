@@ -28,12 +28,11 @@ from starlette.routing import Route
 
 import games
 from agents.engines.base import Engine, Request
-from agents.player import View
 from agents.policy import Policy
 from agents.role import Role, Sampling, load_role
 from arena.config.experiment import Experiment
-from arena.play.match import view_of
 from arena.play.settings import TableSpec
+from games.contracts import Deal, View
 
 BODY_BYTES = 4 << 20
 PIECE = 16
@@ -56,18 +55,18 @@ class Refused(Exception):
         return JSONResponse({"error": error}, self.status)
 
 
-class Text(BaseModel):
+class TextPart(BaseModel):
     """A part of a message."""
 
     type: Literal["text"]
     text: str
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """One message; other fields, such as names, say nothing to a policy."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Text]
+    content: str | list[TextPart]
 
     @property
     def text(self) -> str:
@@ -81,7 +80,7 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -343,7 +342,7 @@ async def _read(asked: Asked) -> ChatRequest:
         raise Refused(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
 
 
-def _turns(messages: Sequence[Message]) -> tuple[str | None, list[tuple[str, str]], str]:
+def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str, str]], str]:
     """System text if there is one, (see, say) pairs, and what the reply answers; neighbours of one role are joined."""
     joined: list[tuple[str, str]] = []
     for message in messages:
@@ -402,9 +401,7 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
     """What a seat sees of a newly dealt match."""
-    game = games.make(table.game.name, **table.game.options)
-    game.reset(seed=deal)
-    return view_of(seat, 0, game.observe(seat), game.infos[seat])
+    return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
 
 
 def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:

@@ -42,7 +42,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.player import Message
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
@@ -53,6 +52,7 @@ from arena.credit.settings import CreditSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
+from games.contracts import Message
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -115,7 +115,7 @@ class Matches:
         matches, seen, actions = self._sample(seat, states, rows, self._indices)
         for m, state, action in zip(matches, seen, actions.tolist(), strict=True):
             text, said = self.world.text(state), str(action)
-            told = (Message(sender="world", text=text),)
+            told = (Message.of("world", text),)
             turn = Turn(int(self._indices[m]), seat, role, policy, self.iteration, told, said, said, "", said, True, {},
                         "stop", 1, 0.0, text)  # fmt: skip
             self._turns[seat][m].append(turn)

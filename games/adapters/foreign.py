@@ -80,6 +80,8 @@ class ForeignGame(TextGame):
 
     def lies_open(self) -> bool:
         """Whether trial matches, played once per environment, have shown that nothing is hidden (see `openness`)."""
+        if self.perfect_information:
+            return True
         known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
         if known not in _OPEN:
             _OPEN[known] = lies_open(self)

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
-from games.base import ACTION_LENGTH, IllegalAct, Message, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
+from games.contracts import Message
 
 OUTCOME = "outcome"
 MOST_PLAYERS = 15
@@ -179,7 +180,7 @@ class TextArenaGame(ForeignGame):
                 self.tell(text, *readers)
                 continue
             for seat in readers:
-                self._inboxes[seat].append(Message(sender=self.seats[sender], text=text))
+                self._inboxes[seat].append(Message.of(self.seats[sender], text))
 
 
 def _harmless(text: str) -> str:

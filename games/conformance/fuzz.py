@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from games.abilities import SpielRules
 from games.base import ILLEGAL, STAKE, TextGame
 from games.conformance.random_acts import filled, garbage, legal_act, mutated
 
@@ -43,7 +44,7 @@ def fuzz(make: Make, acts: int) -> str:
                 raise Broken(f"seed {seed}: the match did not end in {LONGEST} acts")
         if game.ended:
             _settled(game, f"seed {seed}")
-        if faults := getattr(game, "faults", []):
+        if faults := game.faults:
             raise Broken(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
     unfound = f"; {groped} times no legal act was found among guesses" if groped > played // 20 else ""
     return f"{played} acts ({illegal} illegal) in {matches} matches{unfound}"
@@ -92,8 +93,8 @@ def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
 
 
 def _last_words(game: TextGame, seat: str) -> str:
-    messages = game.observe(seat)["messages"]
-    return messages[-1]["text"] if messages else "without a word"
+    messages = game.messages(seat)
+    return messages[-1].text if messages else "without a word"
 
 
 def _settled(game: TextGame, where: str) -> None:
@@ -111,8 +112,7 @@ def _settled(game: TextGame, where: str) -> None:
 
 def _zero_sum(game: TextGame) -> bool:
     """Whether OpenSpiel says that these rules are zero-sum, and no option changed that."""
-    spiel = getattr(game, "spiel", None)
-    return spiel is not None and spiel.get_type().utility.name == "ZERO_SUM" and not getattr(game, "draw", 0)
+    return isinstance(game, SpielRules) and game.spiel.get_type().utility.name == "ZERO_SUM" and not game.draw
 
 
 def told(error: BaseException) -> str:

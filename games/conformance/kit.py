@@ -6,6 +6,7 @@ findings = check(lambda: games.make("kuhn_poker"), seeds=50, acts=5000)
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import itertools
 import math
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from pettingzoo.test import api_test, seed_test
 
+from games.abilities import Pictures
 from games.base import TextGame
 from games.conformance.fuzz import LONGEST, Broken, Make, fuzz, plain, told
 from games.conformance.openness import lies_open
@@ -283,10 +285,13 @@ def _facts(make: Make, seeds: int) -> str:
 
 def _harmless(game: TextGame, where: str) -> None:
     for seat in game.seats:
-        for message in game.observe(seat)["messages"]:
-            bad = [c for c in message["text"] if c != "\n" and unicodedata.category(c)[0] == "C"]
-            if bad or (message["sender"] in game.seats and "\n" in message["text"]):
-                raise Broken(f"{where}: {seat} reads control characters or forged lines: {message['text'][:80]!r}")
+        for message in game.messages(seat):
+            bad = [c for c in message.text if c != "\n" and unicodedata.category(c)[0] == "C"]
+            if bad or (message.sender in game.seats and "\n" in message.text):
+                raise Broken(f"{where}: {seat} reads control characters or forged lines: {message.text[:80]!r}")
+            for image in message.images:
+                if not isinstance(game, Pictures) or hashlib.sha256(game.picture(image.hash)).hexdigest() != image.hash:
+                    raise Broken(f"{where}: {seat} is shown {image.text}, of which picture() has other bytes")
 
 
 PROMISES = {

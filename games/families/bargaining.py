@@ -11,9 +11,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
+from games.contracts import View
 from games.families.pools import Triple, frontier, rest, splits, worth
 
 Deal = tuple[int, int]
@@ -150,34 +152,17 @@ def best_response(
     )
 
 
-class Seen(Protocol):
-    """What a player is shown when it is to move."""
-
-    @property
-    def seat(self) -> str: ...
-    @property
-    def public(self) -> Mapping[str, Any]: ...
-
-
-class Facts(NamedTuple):
-    """What a side sees when it is to move, of a table that was set up to ask what it would do there."""
-
-    seat: str
-    turn: int
-    public: Mapping[str, Any]
-    private: Mapping[str, Any]
-
-
-class Rule(NamedTuple):
+@dataclass(frozen=True)
+class Rule:
     """A player without memory and without chance."""
 
-    act: Callable[[Seen], str]
+    act: Callable[[View], str]
 
-    def __call__(self, seen: Seen) -> str:
+    def __call__(self, seen: View) -> str:
         """Its act."""
         return self.act(seen)
 
-    def chances(self, seen: Seen) -> dict[str, float]:
+    def chances(self, seen: View) -> dict[str, float]:
         """All on that act."""
         return {self.act(seen): 1.0}
 
@@ -217,7 +202,7 @@ class _Table(NamedTuple):
         return "OFFER {} {} {}".format(*plain_share(self.pool, self.own, self.other, deal))
 
 
-def _table(seen: Seen) -> _Table:
+def _table(seen: View) -> _Table:
     facts = seen.public
     pool, own = tuple(facts["pool"]), tuple(facts["values"][seen.seat])
     (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != seen.seat)
@@ -226,7 +211,7 @@ def _table(seen: Seen) -> _Table:
     return _Table(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
 
 
-def _perfect_act(seen: Seen) -> str:
+def _perfect_act(seen: View) -> str:
     table = _table(seen)
     me = table.turn % 2
     sides = (table.own, table.other) if me == 0 else (table.other, table.own)
@@ -238,7 +223,7 @@ def _perfect_act(seen: Seen) -> str:
     return table.offer((stage.offer[me], stage.offer[1 - me]))
 
 
-def _nash_act(seen: Seen) -> str:
+def _nash_act(seen: View) -> str:
     table = _table(seen)
     deals = nash_deals(table.deals)
     least = 0 if table.turn + 1 == table.turns else (1 - table.breakdown) * min(own for own, _ in deals)
@@ -247,5 +232,8 @@ def _nash_act(seen: Seen) -> str:
     return table.offer(max(deals))
 
 
-PLAYERS = {"nash_bargaining": nash_bargaining_player, "subgame_perfect": subgame_perfect_player}
+PLAYERS: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {
+    "nash_bargaining": nash_bargaining_player,
+    "subgame_perfect": subgame_perfect_player,
+}
 """Of `negotiation` with public values, by name."""

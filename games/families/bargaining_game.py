@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from games.base import IllegalAct, TextGame
+from games.contracts import View
 from games.families import bargaining, bargaining_words
 from games.families.pools import Triple, frontier, rest
 
@@ -51,10 +51,10 @@ class BargainingGame(TextGame):
         deals, perfect = self._theory()
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
-    def best_response(self, seat: str, chances: Callable[[Any], Mapping[str, float]]) -> float:
+    def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
         """What best play earns this seat on this deal, on average over breakdown and the other side's `chances`.
 
-        Those are of its acts at what it sees (`bargaining.Facts`); it must not remember anything else.
+        Those are of its acts at the facts that it sees; it must not remember anything else.
         """
         (other,) = (each for each in self.seats if each != seat)
         table = self.clone()
@@ -62,7 +62,8 @@ class BargainingGame(TextGame):
         def answers(turn: int, offer: Triple | None) -> dict[bargaining.Answer, float]:
             table.turns, table.offer = turn, offer
             found = dict[bargaining.Answer, float]()
-            for act, p in chances(bargaining.Facts(other, turn, table.public(), table.private(other))).items():
+            view = View(other, turn, (), "", table.public(), table.private(other), None)
+            for act, p in chances(view).items():
                 said = read(act)
                 found[said] = found.get(said, 0.0) + p
             return found

@@ -96,13 +96,17 @@ class OpenSpielGame(TextGame):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {OUTCOME: "what OpenSpiel pays at the state's change"}
     seats: tuple[str, ...] = ()
+    spiel: Any
+    state: Any
+    draw: float = 0.0
+    """What both sides are paid for a draw, which OpenSpiel's best responses take for 0."""
 
     def __init__(self, spiel: str, **options: Any) -> None:
         self.spiel = load(spiel)
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
         self.stakes = at_stake(spiel) or self.stakes
         self.cooperative = self.cooperative or paid_alike(spiel)
-        self.state: Any = None
+        self.state = None
         super().__init__(**options)
 
     # What a subclass says in words.

@@ -64,7 +64,7 @@ class Clinic(Simulator):
         "secret": "the patient told a secret unasked", "unread": "the patient's answer cannot be read",
     }  # fmt: skip
     personas = tuple(PERSONAS)
-    players: ClassVar[Mapping[str, Callable[[Clinic, int], Answer]]] = players.PLAYERS
+    players: Mapping[str, Callable[[Clinic, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (DOCTOR,)
 
     def __init__(

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from simulators.base import Answer, Seen
+from games.contracts import View
+from simulators.base import Answer
 from simulators.clinic import acts
 from simulators.clinic.patient import SHORT
 from simulators.clinic.visit import Visit
@@ -36,7 +37,7 @@ def at_random(game: Visit, seed: int) -> Answer:
 def oracle(game: Visit, seed: int) -> Answer:
     """Knows the record: the doctor names the disease at once, the patient answers by the book."""
 
-    def answer(view: Seen) -> str:
+    def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return str(view.private["template"])
         return acts.written("d", game.patient.record.disease, game.table, game.terse)
@@ -75,7 +76,7 @@ def _solver(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]
     """Who asks what `choose` gives while it may and something is given, then names the likeliest disease."""
     patient = at_random(game, seed)
 
-    def answer(view: Seen) -> str:
+    def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return patient(view)
         chosen = choose() if game.left else None

@@ -61,7 +61,7 @@ class Desk(Simulator):
         "secret": "the customer told a secret unasked", "unread": "the customer's answer cannot be read",
     }  # fmt: skip
     personas = tuple(PERSONAS)
-    players: ClassVar[Mapping[str, Callable[[Desk, int], Answer]]] = players.PLAYERS
+    players: Mapping[str, Callable[[Desk, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (AGENT,)
     whole_acts = True
 

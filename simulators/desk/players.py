@@ -10,7 +10,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from simulators.base import Answer, Seen
+from games.contracts import View
+from simulators.base import Answer
 from simulators.desk.customer import Customer
 from simulators.desk.goals import Goal
 from simulators.desk.policy import Rule
@@ -61,7 +62,7 @@ def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
     """Who knows what is wanted, and denies what `denies` says."""
     looked: set[str] = set()
 
-    def answer(view: Seen) -> str:
+    def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return str((game.terse and view.private.get("answer")) or view.private["template"])
         listed = {act: code for code, act in game.listed().items()}

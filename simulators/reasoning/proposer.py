@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, whole_number
-from simulators.base import Answer, Seen, Simulator, SimulatorFault
+from games.contracts import View
+from simulators.base import Answer, Simulator, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.tasks import RIGHT, one_of
 from simulators.reasoning.typed import Family, Proposed, families_of, same_number
@@ -254,7 +255,7 @@ def _random(game: ProposerSolver, seed: int) -> Answer:
     """Proposes any task; answers with the answer to another."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def answer(seen: Seen) -> str:
+    def answer(seen: View) -> str:
         if seen.seat == PROPOSER:
             return game.unseen(rng).text
         return replies.write_answer(str(game.drawn(rng).answer), game.answer)
@@ -266,7 +267,7 @@ def _oracle(game: ProposerSolver, seed: int) -> Answer:
     """Proposes any task, as the random player does; knows the answers."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def answer(seen: Seen) -> str:
+    def answer(seen: View) -> str:
         if seen.seat == PROPOSER:
             return game.unseen(rng).text
         return replies.write_answer(str(game.proposed.answer) if game.proposed else "", game.answer)

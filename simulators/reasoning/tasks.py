@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from games.base import IllegalAct, flag, number, whole_number
+from games.contracts import View
 from games.families.book import fold
-from simulators.base import Answer, Seen, Simulator
+from simulators.base import Answer, Simulator
 from simulators.confine.code import available, run_python
 from simulators.reasoning import gym, replies
 from simulators.reasoning.typed import bare
@@ -234,8 +235,8 @@ def _oracle(game: Reasoning, seed: int) -> Answer:
 def _coder(game: Reasoning, seed: int) -> Answer:
     """Has Python work out what is asked, where it may, and answers what it is shown; else knows the answer."""
 
-    def act(seen: Seen) -> str:
-        shown = [message["text"] for message in seen.messages if message["sender"] == TOOL]
+    def act(seen: View) -> str:
+        shown = [message.text for message in seen.messages if message.sender == TOOL]
         if game.protocol != "code":
             return replies.write_answer(game.task.answer, game.answer)
         if shown:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from simulators.base import Answer, Seen
+from games.contracts import View
+from simulators.base import Answer
 from simulators.recommender import yardstick
 from simulators.recommender.acts import Act, written
 from simulators.recommender.catalogue import Item
@@ -53,7 +54,7 @@ def at_random(game: Match, seed: int) -> Answer:
     rng = random.Random(seed)
     choose = yardstick.at_random(rng)
 
-    def answer(view: Seen) -> str:
+    def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return rng.choice(view.legal) if view.legal else str(view.private["template"])
         return _written(game, Act("show", tuple(choose(game.service)[0])))
@@ -131,7 +132,7 @@ def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0
 def _player(game: Match, serve: Serve) -> Answer:
     """Who serves so; at the user's seat, who says the truth."""
 
-    def answer(view: Seen) -> str:
+    def answer(view: View) -> str:
         if view.seat == game.seats[0]:
             return _written(game, serve(game.service))
         return str((game.terse and view.private["answer"]) or view.private["template"])

@@ -74,7 +74,7 @@ class Recommender(Simulator):
         "reading": "the user's words said something else than they should",
     }  # fmt: skip
     personas = MANNERS
-    players: ClassVar[Mapping[str, Callable[[Recommender, int], Answer]]] = players.PLAYERS
+    players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
     whole_acts = True
     rules_version = 2

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from games.base import IllegalAct, whole_number
-from simulators.base import Answer, Seen, Simulator
+from games.contracts import View
+from simulators.base import Answer, Simulator
 from simulators.confine.code import available, run_python
 
 ENGINEER, TOOL = "engineer", "tool"
@@ -249,7 +250,7 @@ def _random(game: Repair, seed: int) -> Answer:
         runs = rng.integers(2) == 0 and game.max_turns > game.count + 1 + todo.count("RUN")
         todo += ["RUN", n] if runs else [n]
 
-    def act(seen: Seen) -> str:
+    def act(seen: View) -> str:
         one = todo.pop(0) if todo else "SUBMIT"
         return one if isinstance(one, str) else f"EDIT {seen.public['names'][one]}: {rng.choice(CANDIDATES)}"
 
@@ -260,7 +261,7 @@ def _oracle(game: Repair, seed: int) -> Answer:
     """Knows what is right."""
     todo = list(range(game.count))
 
-    def act(seen: Seen) -> str:
+    def act(seen: View) -> str:
         name = seen.public["names"][todo.pop(0)] if todo else ""
         return f"EDIT {name}: {BANK[name].right}" if name else "SUBMIT"
 

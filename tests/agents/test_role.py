@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.errors import RoleError
-from agents.player import Message, View
 from agents.role import BUILT_IN, Role, list_roles, load_role, read_role
 from agents.role_check import check_role
+from games.contracts import Message, View
 
 FACTS: dict[str, Any] = {"pool": [1, 2, 3], "items": ["books", "hats", "balls"], "offer": None}
 OWN: dict[str, Any] = {"values": [4, 0, 2], "offered": None}
@@ -24,7 +24,7 @@ VIEW = View("opener", 0, (), "The rules.", FACTS, OWN, ("OFFER 1 0 2", "WALK"))
 
 def heard(*lines: tuple[str, str], turn: int = 1, offered: int = 2) -> View:
     """The responder's, with an offer on the table that is worth so much to it."""
-    messages = tuple(Message(sender=sender, text=text) for sender, text in lines)
+    messages = tuple(Message.of(sender, text) for sender, text in lines)
     public, private = FACTS | {"offer": "1 0 2"}, OWN | {"offered": offered}
     return VIEW._replace(seat="responder", turn=turn, messages=messages, public=public, private=private)
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
-from agents.player import Message
 from analysis.report import report, shade
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
+from games.contracts import Message
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run, match
 from tests.factories.spoken_run import recorded, spoken
@@ -57,7 +57,7 @@ def hostile(number: int) -> MatchRecord:
     turns = tuple(
         turn._replace(
             seat=rename[turn.seat], role=bad, policy=ALL if number % 2 else bad, raw=ALL, public=ALL, private=ALL,
-            action=bad, rewards={ALL: 1.0, bad: -1.0}, messages=(Message(sender=bad, text=ALL),),
+            action=bad, rewards={ALL: 1.0, bad: -1.0}, messages=(Message.of(bad, ALL),),
             situation=ALL,
         )
         for turn in record.turns

@@ -8,9 +8,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import games
-from agents.player import View
 from agents.role import load_role
 from games.base import TextGame
+from games.contracts import View
 from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
 from tests.factories.commands import arena

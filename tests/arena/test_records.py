@@ -13,13 +13,14 @@ from agents.stream import Stream
 from arena.plain import plain, printable
 from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
 from arena.store.schema import match_rows, match_table
+from games.contracts import Message
 
 HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]
 text = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=[]), max_size=20))
 name = st.text("abcxyz_", min_size=1, max_size=8)
 number = st.floats(allow_nan=False, allow_infinity=False)
 float32 = st.floats(allow_nan=False, allow_infinity=False, width=32)
-message = st.fixed_dictionaries({"sender": text, "text": text})
+message = st.builds(Message.of, text, text)
 json_value = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | number | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(name, inner, max_size=3),

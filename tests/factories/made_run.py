@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from agents.player import Message
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.run import RunFolder
+from games.contracts import Message
 
 SEATS = ("opener", "responder")
 
@@ -22,7 +22,7 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
             role=f"the_{seat}",
             policy="shared",
             version=iteration,
-            messages=(Message(sender="referee", text="Your turn."),),
+            messages=(Message.of("referee", "Your turn."),),
             raw=f"{said[i]} | $fair$ [/b]",
             public="$fair$ [/b]",
             private="\x1b[2Jgreed" if i == 0 else "",

@@ -1,14 +1,11 @@
 """Brains at a table of any text game: what the players' tests share."""
 
-from agents.player import View
+from games.contracts import View
 
 
 def view_of(game):
     """What the seat to move may know, as a player gets it."""
-    seat = game.agent_selection
-    info = game.infos[seat]
-    legal = None if info["legal"] is None else tuple(info["legal"])
-    return View(seat, game.turns, game.observe(seat)["messages"], info["rules"], info["public"], info["private"], legal)
+    return View.of(game, game.agent_selection, game.turns)
 
 
 def play(game, brains):

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.player import Message
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
+from games.contracts import Message
 
 SEATS = ("opener", "responder")
 
@@ -22,7 +22,7 @@ def spoken(
         Turn(
             index=i, seat=(seat := order[i % len(order)]), role=f"the_{seat}", policy=seats[seat], version=iteration,
             messages=tuple(
-                Message(sender=order[j % len(order)], text=lines[j]) for j in range(max(0, i - len(order) + 1), i)
+                Message.of(order[j % len(order)], lines[j]) for j in range(max(0, i - len(order) + 1), i)
             ),
             raw=said, public=said, private="", action=said, valid=True, rewards={}, finish="script", tokens=0,
             seconds=0.0,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.player import View
 from agents.players.brains import make_brain
+from games.contracts import View
 from games.families.bargaining import subgame_perfect
 from games.families.pools import frontier, instances
 from games.negotiation import Negotiation
@@ -87,7 +87,7 @@ def test_it_leaves_the_game_as_it_is():
 
 def test_a_game_knows_it_and_a_brain_with_a_memory_does_not_say_its_chances():
     from agents.player import Chances
-    from games.contracts import BestResponse
+    from games.abilities import BestResponse
 
     game = Negotiation(values="public")
     game.reset(seed=0)

@@ -180,7 +180,7 @@ def test_the_patient_answers_from_its_record_and_says_the_same_twice():
         game.step(f"ask {sign.name.upper()}")
         said = {"inform": "yes", "deny": "no", "unknown": "unsure"}[game.patient.record.answers[number]]
         assert game.private("doctor")["answers"][sign.name] == said
-        assert shown(game).messages[-1]["sender"] == "patient"
+        assert shown(game).messages[-1].sender == "patient"
 
 
 def test_tests_are_exact():
@@ -201,7 +201,7 @@ def test_an_impatient_patient_leaves_after_half_the_questions_and_sooner_when_as
         game.step(act)
     assert game.left == 6
     game.step(acts[4])
-    assert game.left == 0 and "time" in shown(game).messages[-1]["text"]
+    assert game.left == 0 and "time" in shown(game).messages[-1].text
     game = started(1, persona="impatient", budget=10)
     for act in [acts[0], acts[1], acts[1], acts[1]]:
         game.step(act)

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from agents.player import View
 from agents.players.brains import make_brain
 from agents.players.model import BrainPlayer
 from agents.role import load_role
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
+from games.contracts import Message, View
 from games.families.book import fold
 from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
@@ -47,14 +47,14 @@ def test_a_renderer_sees_the_act_and_the_template_and_not_the_record():
     facts = game.private("patient")
     assert facts["say"].endswith(SYMPTOMS[due].name) and SYMPTOMS[due].it in facts["template"]
     assert set(facts) == {"say", "template", "answer"} and game.public() == {"left": 19}
-    assert shown(game).messages[-1] == {"sender": "doctor", "text": f"ASK {SYMPTOMS[due].name}"}
+    assert shown(game).messages[-1] == Message.of("doctor", f"ASK {SYMPTOMS[due].name}")
 
 
 def test_its_own_words_reach_the_doctor_where_they_say_what_they_should():
     game, due = asked("render")
     word = {"inform": "yeah", "deny": "nope", "unknown": "not sure"}[game.patient.act.kind]
     game.step(f"  {word},\n doctor\x00 ")
-    assert shown(game).messages == ({"sender": "patient", "text": f"{word}, doctor"},)
+    assert shown(game).messages == (Message.of("patient", f"{word}, doctor"),)
     assert game.chart.answers == {due: game.patient.record.answers[due]} and game.agent_selection == "doctor"
     assert game.patient.figures()["render_replaced"] == 0 and game.infos["patient"]["rewards"] == {}
 
@@ -72,9 +72,9 @@ def test_what_it_should_not_say_never_reaches_the_doctor(kind):
         }[kind]
         game.step(text)
         assert game.agent_selection == "patient" and game.infos["patient"]["rewards"] == {"reading": -0.1}
-        assert shown(game).messages[-1]["text"] == f"Say this and nothing else: {template}"
+        assert shown(game).messages[-1].text == f"Say this and nothing else: {template}"
         game.step(text)
-        assert game.agent_selection == "doctor" and shown(game).messages[0]["text"] == template
+        assert game.agent_selection == "doctor" and shown(game).messages[0].text == template
         assert game.chart.answers == {due: game.patient.record.answers[due]}
         figures = game.patient.figures()
         name = "extra" if kind == "disease" else kind
@@ -112,7 +112,7 @@ def test_no_words_at_all_make_the_doctor_hear_or_read_anything_wrong():
             if game.agent_selection == "doctor":
                 for message in shown(game).messages[:1] if game.chart.answers else ():
                     newest, stance = list(game.chart.answers.items())[-1]
-                    said = WORDS.read(message["text"], SYMPTOMS[newest].name)
+                    said = WORDS.read(message.text, SYMPTOMS[newest].name)
                     assert said == {SYMPTOMS[newest].name: stance}
                     heard += 1
                 game.step(rng.choice([act for act in game.legal("doctor") if act[0] == "A" or not game.left]))
@@ -134,7 +134,7 @@ def test_no_words_of_a_renderer_give_a_secret_away():
             if game.agent_selection == "patient":
                 game.step(". ".join(rng.sample(blurts, 2)))
                 continue
-            heard += "".join(f" {fold(message['text'])} ." for message in shown(game).messages)
+            heard += "".join(f" {fold(message.text)} ." for message in shown(game).messages)
             for secret, texts in game.hidden().items():
                 assert not any(f" {text} " in heard for text in map(fold, texts)), secret
             game.step(rng.choice([act for act in game.legal("doctor") if act[0] == "A" or not game.left]))

@@ -180,7 +180,7 @@ def record_of(game, brain="asker", **plan):
 def test_a_match_of_the_arena_with_them():
     record = record_of(Clinic())
     assert record.status == "finished" and record.report["questions"] > 0
-    assert record.turns[0].messages[0]["sender"] == "patient"
+    assert record.turns[0].messages[0].sender == "patient"
     assert record.report == play(Clinic(), 7, "asker")
 
 

@@ -50,7 +50,7 @@ def _facts(trajectory: Trajectory, place: int) -> Hashes:
 
 
 def _heard(turn: Turn) -> Hashes:
-    messages = [_words(f"{m['sender']}: {m['text']}") for m in turn.messages]
+    messages = [_words(f"{m.sender}: {m.text}") for m in turn.messages]
     return np.concatenate(messages) if messages else np.zeros(0, np.uint64)
 
 

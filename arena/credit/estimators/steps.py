@@ -55,7 +55,7 @@ def situations(batch: TurnBatch) -> list[Hashable]:
     for trajectory in batch.trajectories:
         shown = trajectory.shown()
         for turn in trajectory.turns:
-            told = tuple((m["sender"], m["text"]) for m in turn.messages)
+            told = tuple((m.sender, m.text) for m in turn.messages)
             found.append(turn.situation or (tuple(shown[turn.index]) if turn.index in shown else told))
     return found
 

@@ -6,13 +6,13 @@ import time
 import pytest
 
 from agents.errors import EndpointError
-from agents.player import Message, View
 from agents.players import endpoint as module
 from agents.players.endpoint import BODY_BYTES, REPLY_LENGTH, Endpoint, hider
 from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
 from arena.cli.loop import wait
+from games.contracts import Message, View
 from tests.factories import server
 from tests.factories.server import completion, lists, says
 
@@ -415,7 +415,7 @@ def role(**parts):
 
 
 def view(turn):
-    return View("first", turn, (Message(sender="second", text="BET"),), "be good", {}, {"card": "Q"}, ("BET", "PASS"))
+    return View("first", turn, (Message.of("second", "BET"),), "be good", {}, {"card": "Q"}, ("BET", "PASS"))
 
 
 def chats(which, turns=4):

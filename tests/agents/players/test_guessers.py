@@ -7,19 +7,14 @@ import statistics
 import pytest
 
 import games
-from agents.player import View
 from agents.players.guessers import BRAINS, GAMES, marks
+from games.contracts import View
 from games.wordle import feedback
 
 
 def view_of(game):
     """What the only seat may know, as a player gets it."""
-    seat = game.agent_selection
-    info = copy.deepcopy(game.infos[seat])
-    return View(
-        seat, game.turns, game.observe(seat)["messages"], info["rules"], info["public"], info["private"],
-        tuple(info["legal"]),
-    )  # fmt: skip
+    return copy.deepcopy(View.of(game, game.agent_selection, game.turns))
 
 
 def play(game, brain):

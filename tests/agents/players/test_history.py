@@ -11,13 +11,13 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
-from agents.player import Message, View
 from agents.players.model import ChatPlayer
 from agents.published import ModuleWeights
 from agents.reply import ReplySpec
 from agents.role import Role
 from agents.stream import Stream
 from arena.cli.loop import wait
+from games.contracts import Message, View
 from tests.factories.families import FAMILIES
 from tests.factories.models import tiny
 from tests.factories.requests import forced, request
@@ -42,7 +42,7 @@ def role(reply: str = "tagged", history: Any = "strip", **more: Any) -> Role:
 
 
 def view(turn: int) -> View:
-    return View("a", turn, (Message(sender="b", text=f"number {turn}, please"),), "", {}, {}, None)
+    return View("a", turn, (Message.of("b", f"number {turn}, please"),), "", {}, {}, None)
 
 
 class Thinker:

@@ -7,15 +7,15 @@ import sys
 import pytest
 from rich.console import Console
 
-from agents.player import Message, View
 from agents.players.human import SHOWN, Human, HumanLeft, read_act
-from games.contracts import Tells
+from games.abilities import Tells
+from games.contracts import Message, View
 
 LEGAL = ("PASS", "BET 2", "BET 3")
 
 
 def view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
-    told = tuple(Message(sender=sender, text=text) for sender, text in messages)
+    told = tuple(Message.of(sender, text) for sender, text in messages)
     return View("first", turn, told, "The rules.", public or {}, private or {}, legal)
 
 

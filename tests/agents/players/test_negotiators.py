@@ -9,7 +9,6 @@ import statistics
 import pytest
 
 from agents.errors import BrainError
-from agents.player import View
 from agents.players import negotiators
 from agents.players.brains import make_brain
 from agents.players.negotiators import (
@@ -21,6 +20,7 @@ from agents.players.negotiators import (
     shares,
 )  # fmt: skip
 from agents.players.simple import Random
+from games.contracts import View
 from games.negotiation import Negotiation, instances, rest, worth
 
 BRAINS = {"random": Random, **negotiators.BRAINS}
@@ -29,11 +29,7 @@ PREY = ("random", "conceder", "hard_liner", "fair_split")
 
 def view_of(game, seat, turn):
     """What the seat may know, as a player gets it."""
-    info = game.infos[seat]
-    return View(
-        seat, turn, game.observe(seat)["messages"], info["rules"], info["public"], info["private"],
-        tuple(info["legal"]),
-    )  # fmt: skip
+    return View.of(game, seat, turn)
 
 
 def play(game, brains):

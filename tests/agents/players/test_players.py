@@ -11,7 +11,6 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
-from agents.player import Message, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
 from agents.published import ModuleWeights
@@ -20,6 +19,7 @@ from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating
+from games.contracts import Message, View
 from games.negotiation import Negotiation
 
 SEATS = ("opener", "responder")
@@ -168,7 +168,7 @@ def test_with_memory_all_facts_are_told_once(nano: Any) -> None:
 
 
 VIEW = View(
-    "opener", 0, (Message(sender="responder", text="OFFER 1 1 1 | hello"),), "rules",
+    "opener", 0, (Message.of("responder", "OFFER 1 1 1 | hello"),), "rules",
     {"pool": [2, 2, 2], "items": ["books", "hats", "balls"], "turn": 0, "turns_left": 10, "offer": None},
     {"values": [1, 2, 2]}, ("OFFER 0 0 0", "WALK"),
 )  # fmt: skip

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.errors import BrainError
-from agents.player import View
 from agents.players.brains import BARGAINERS, check_brain, make_brain, talking
 from agents.players.remarks import LONGEST, Situation, remark
+from games.contracts import View
 from games.families.pools import instances, rest, worth
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
@@ -79,10 +79,7 @@ def holds(text, seen):
 
 
 def view_of(game):
-    seat = game.agent_selection
-    info = game.infos[seat]
-    return View(seat, game.turns, game.observe(seat)["messages"], info["rules"], info["public"], info["private"],
-                tuple(info["legal"]))  # fmt: skip
+    return View.of(game, game.agent_selection, game.turns)
 
 
 def played(names, seeds, instance, **options):

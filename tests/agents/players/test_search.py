@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from pettingzoo.utils import BaseWrapper
 
 import games
 from agents.errors import BrainError
@@ -13,19 +14,11 @@ from agents.players.simple import Random
 from tests.factories.seated import play, view_of
 
 
-class Plain:
+class Plain(BaseWrapper):
     """A game seen only as an AEC environment: without OpenSpiel's state."""
 
-    def __init__(self, game):
-        self.game = game
-
-    def __getattr__(self, name):
-        if name in ("game", "spiel", "state") or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.game, name)
-
     def clone(self):
-        return Plain(self.game.clone())
+        return Plain(self.env.clone())
 
 
 def begun(name, acts=(), seed=0, **options):

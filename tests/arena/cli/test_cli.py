@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.player import Message
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
@@ -20,6 +19,7 @@ from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
+from games.contracts import Message
 from tests.factories.children import Child, Hurt, arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
 from tests.factories.traces import assert_same, json_lines, left
@@ -287,7 +287,7 @@ def hostile_match() -> MatchRecord:
         role="opener",
         policy="shared",
         version=1,
-        messages=(Message(sender="referee", text=HOSTILE),),
+        messages=(Message.of("referee", HOSTILE),),
         raw=HOSTILE,
         public=HOSTILE,
         private=HOSTILE,

@@ -19,6 +19,7 @@ from arena.credit.critics.speaking import Context, contexts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
+from games.contracts import Message
 from tests.factories.trajectories import turn
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
@@ -37,7 +38,7 @@ def archer(seed: int = 0, **given: Any) -> Archer:
 
 def walked(places: list[int], acts: list[int], rewards: list[float]) -> Credited:
     turns = tuple(
-        turn(k, {}, messages=({"sender": "referee", "text": f"you are at place {place}"},), raw=ACTS[act])
+        turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
     one = Trajectory("m", "chain", "opener", "opener", "shared", 1, True, turns, ())

@@ -83,7 +83,7 @@ def test_rows_choose_matches_and_rewards_go_to_the_latest_turn() -> None:
     matches.reward("player", "win", [1.0, 2.0, 0.0])
     found, _ = matches.records()
     assert [[t.rewards for t in one.turns] for one in found] == [[{}, {"win": 1.0}], [{"win": 2.0}], [{}, {}]]
-    assert [one.turns[-1].messages[0]["text"] for one in found] == ["state 1", "state 0", "state 2"]
+    assert [one.turns[-1].messages[0].text for one in found] == ["state 1", "state 0", "state 2"]
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -59,7 +59,7 @@ def test_house_is_exact(world):
 def test_what_a_seat_reads_decides_what_shares_an_anchor():
     def texts(sees):
         _, trajectories = played(gigpo.House(12, sees), np.zeros((gigpo.HOUSES * gigpo.ROOMS, gigpo.WAYS)), 50)
-        return [[turn.messages[0]["text"] for turn in t.turns] for t in trajectories]
+        return [[turn.messages[0].text for turn in t.turns] for t in trajectories]
 
     assert any(len(set(own)) < len(own) for own in texts("room"))
     clocked = texts("clock")

@@ -30,6 +30,7 @@ from arena.lab import Lab
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
+from games.contracts import Message
 from tests.factories.labs import Quiet, experiment, finished, kept, log, start
 from tests.factories.models import tiny
 from tests.factories.policies import Folk
@@ -41,8 +42,7 @@ NO_CHANCE = np.random.default_rng(0)
 def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> Credited:
     """A trajectory whose mover heard these texts, with what each turn earned."""
     turns = tuple(
-        turn(2 * k, {}, role=role, seat=role, messages=({"sender": "they", "text": text},))
-        for k, text in enumerate(texts)
+        turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
     one = Trajectory(match, "g", role, role, "shared", 1, True, turns, ())
     return Credited(one, np.array(rewards, float), np.zeros(len(turns)))

@@ -14,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.player import Message
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.assign import assign
@@ -26,6 +25,7 @@ from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages
 from arena.records import Trajectory, Turn
 from games import make
+from games.contracts import Message, View
 
 TURN_LEVEL = ["mars", "rae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "at_grpo", "gigpo", "step_episode"]
 TURN_LEVEL += ["epo_weighted"]
@@ -48,7 +48,7 @@ def played(
         text = seen[k] if seen else f"place {k}"
         stream.observe([1, 2, 3, *map(ord, text)])
         stream.wrote([5] * count, [-1.0] * count, 2 * k)
-        told = (Message(sender="referee", text=text),)
+        told = (Message.of("referee", text),)
         named = {"deal": float(reward)} | ({"match": 1.0} if matched and matched[k] else {})
         turns.append(
             Turn(2 * k, role, role, "shared", 1, told, "x", "", "", "x", True, named, "stop", count, 0.0),
@@ -192,7 +192,7 @@ def at(trajectory: Trajectory, situation: str) -> Trajectory:
 
 def test_an_anchor_of_who_has_no_tokens_is_senders_and_texts() -> None:
     one, other = played([1], seen=["s"], streams=()), played([0], seen=["s"], streams=())
-    forged = (Message(sender="stranger", text="s"),)
+    forged = (Message.of("stranger", "s"),)
     elsewhere = Trajectory(**{**vars(other), "turns": (other.turns[0]._replace(messages=forged),)})
     assert advantages("gigpo", [one, other]) == [[1], [-1]]
     assert advantages("gigpo", [one, elsewhere]) == [[0.5], [-0.5]]
@@ -214,12 +214,12 @@ def test_anchors_of_a_game_are_its_situations(game: str, options: dict[str, Any]
         turns, rng = [], random.Random(walk)
         env.reset(seed=5)
         while not env.terminations["walker"]:
-            info = env.infos["walker"]
             places.append(where(env))
-            told = tuple(env.observe("walker")["messages"])
-            act = rng.choice(info["legal"])
-            turns.append(Turn(len(turns), "walker", "w", "p", 1, told, act, "", "", act, True, {}, "script", 0, 0.0,
-                              env.situation("walker")))  # fmt: skip
+            view = View.of(env, "walker")
+            act = rng.choice(view.legal or ())
+            told, named = view.messages, env.situation("walker")
+            turn = Turn(len(turns), "walker", "w", "p", 1, told, act, "", "", act, True, {}, "script", 0, 0.0, named)
+            turns.append(turn)
             env.step(act)
         visited += places
         trajectories.append(played([], role="walker", turns=tuple(turns), streams=()))
@@ -513,9 +513,9 @@ def naive(estimator: str, found: Sequence[Trajectory]) -> list[list[float]]:
             seen = defaultdict(list)
             for n in peers:
                 for turn, value in zip(found[n].turns, to_go(rewards[n], 0.95), strict=True):
-                    seen[turn.messages[0]["text"]].append(value)
+                    seen[turn.messages[0].text].append(value)
             episode = standard(sum(own), totals, False)
-            told = [turn.messages[0]["text"] for turn in found[m].turns]
+            told = [turn.messages[0].text for turn in found[m].turns]
             result.append(
                 [episode + standard(v, seen[told[k]], False) for k, v in enumerate(to_go(own, 0.95))],
             )
@@ -650,7 +650,7 @@ def test_only_the_release_of_mars_counts_tokens(estimator: str) -> None:
             [turn.rewards["deal"] for turn in t.turns],
             t.role,
             t.seed,
-            [turn.messages[0]["text"] for turn in t.turns],
+            [turn.messages[0].text for turn in t.turns],
             ["match" in turn.rewards for turn in t.turns],
             rng.integers(1, 50, len(t.turns)).tolist(),
             match=t.match,

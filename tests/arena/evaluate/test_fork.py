@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import games
-from agents.player import Act, Message, View
 from agents.players.servers import Endpoints
 from agents.players.solved import ALPHA, kuhn_strategy
 from arena.cli.loop import wait
@@ -26,6 +25,7 @@ from arena.records import MatchRecord
 from arena.statistics import ANY, mean_ci
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
+from games.contracts import Act, Game, Message, View
 from tests.factories.commands import arena, refused
 from tests.factories.kept_run import SHARED
 from tests.factories.matches import played
@@ -138,7 +138,7 @@ def test_games_and_simulators_with_tools_are_forked_at_every_turn(
 
 def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> None:
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
-    heard = record.turns[1]._replace(messages=(Message(sender="first", text="RAISE"),))
+    heard = record.turns[1]._replace(messages=(Message.of("first", "RAISE"),))
     moved = record.turns[1]._replace(seat="first")
     run = logged(
         tmp_path / "run",
@@ -234,7 +234,7 @@ def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monke
 
 def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Patient(BrainContender):
-        def check(self, name: str, game: Any, seat: str) -> None:
+        def check(self, name: str, game: Game, seat: str) -> None:
             pass
 
     at_once: list[int] = []
@@ -253,15 +253,15 @@ def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: py
 
 def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
     class Reader(BrainContender):
-        def check(self, name: str, game: Any, seat: str) -> None:
+        def check(self, name: str, game: Game, seat: str) -> None:
             pass
 
-        def player(self, seat: str, plan: MatchPlan, game: Any, seed: int) -> Any:
+        def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> Any:
             from agents.players.human import Human
 
             class Reads(Human):
                 async def act(self, view: View) -> Act:
-                    read.append((view.turn, [message["text"] for message in view.messages]))
+                    read.append((view.turn, [message.text for message in view.messages]))
                     return Act("PASS", "PASS", "", "", "script")
 
             return Reads(None)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import games
-from agents.player import Chances, View
+from agents.player import Chances
 from agents.players import brains
 from agents.players.brains import Kind
 from arena.cli.loop import wait
@@ -28,7 +28,8 @@ from arena.panels.settings import Panel, load_panel, panel_names, read_panel
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci, paired_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
-from games.contracts import BestResponse
+from games.abilities import BestResponse
+from games.contracts import View
 from games.kuhn_poker import KuhnPoker
 from tests.factories.kept_run import SEPARATE, SHARED, kept_run
 

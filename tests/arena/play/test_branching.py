@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agents.engines.base import Completion
-from agents.player import View
 from agents.players.endpoint import Answer, Endpoint
 from agents.players.spend import EndpointSpec
 from agents.role import load_role
@@ -22,6 +21,7 @@ from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.plans import branch_plans
 from arena.records import MatchRecord, trajectories
+from games.contracts import Message, View
 from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
 from tests.factories.server import Server, completion, says
 
@@ -135,7 +135,7 @@ def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
     on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     other = list(record.turns)
-    other[1] = other[1]._replace(messages=({"sender": "opener", "text": "something else"},))
+    other[1] = other[1]._replace(messages=(Message.of("opener", "something else"),))
     again = play(on, replace(planned, branch=Branch(replace(record, turns=tuple(other)), 2)))
     assert (again.status, again.payoffs, again.report) == ("failed", {}, {})
     assert again.reason.startswith(f"turn 1 is not that of {record.id}")

@@ -11,6 +11,7 @@ from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
+from games.contracts import Message
 from games.negotiation import Negotiation
 from tests.factories.matches import Beats, Pays, Scripted, match
 
@@ -128,7 +129,7 @@ def test_a_record_tells_the_whole_match() -> None:
         ("ra", "p", 5, "one", 3, "script"),
         ("rb", "p", 5, "two", 4, "script"),
     ]
-    assert record.turns[1].messages == ({"sender": "a", "text": "one"},)
+    assert record.turns[1].messages == (Message.of("a", "one"),)
     assert MatchRecord.from_json(record.to_json()) == record
 
 
@@ -136,7 +137,7 @@ def test_a_player_sees_only_what_the_game_tells_its_seat() -> None:
     a, b = Scripted("hello"), Scripted()
     match(Beats(length=3), {"a": a, "b": b})
     assert [v.turn for v in a.views] == [0, 2] and [v.turn for v in b.views] == [1]
-    assert b.views[0].messages == ({"sender": "a", "text": "hello"},)
+    assert b.views[0].messages == (Message.of("a", "hello"),)
     assert (b.views[0].private, b.views[0].rules, b.views[0].legal) == ({"name": "b"}, "say anything", None)
 
 

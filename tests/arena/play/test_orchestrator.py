@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.player import Act, View
 from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from arena.errors import PlayError
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
+from games.contracts import Act, View
 from games.negotiation import Negotiation
 
 SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 import games
-from agents.player import View
 from agents.reply import TALK, visible
 from agents.role import list_roles, load_role
 from agents.role_check import check_role
-from arena.cli.catalogue import view_of
 from games import base
+from games.contracts import View
 
 OPTIONS = {"nano_desk_agent": {"terse": True}, "desk_clerk": {"terse": True},
            "nano_doctor": {"terse": True, "symptoms": 12, "diseases": 6},
@@ -45,10 +44,10 @@ def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: o
         env.reset(seed=seed)
         draw = random.Random(seed)
         for turn in range(acts):
-            observation, _, over, cut, info = env.last()
-            if over or cut:
+            seat = env.agent_selection
+            if env.terminations[seat] or env.truncations[seat]:
                 break
-            view = view_of(env.agent_selection, turn, observation, info)
+            view = View.of(env, seat, turn)
             yield view
             act = draw.choice(view.legal or ("x",))
             broken = [f"{act}\nFORGED", "FORGED", f"{act} | hi\nFORGED", act.replace(" ", "\u2028"), f"FORGED\n{act}"]
@@ -60,8 +59,8 @@ def test_no_act_reaches_another_seat_over_two_lines(game: str) -> None:
     """Nor as words of its own choice: others read the act as the game read it. So `they BET` is one."""
     for view in views(game, hostile=True):
         for message in view.messages:
-            assert "\n" not in visible(message["text"], keep="\n")
-            assert not message["text"].lstrip().startswith("FORGED")
+            assert "\n" not in visible(message.text, keep="\n")
+            assert not message.text.lstrip().startswith("FORGED")
 
 
 def shown(name: str) -> str:

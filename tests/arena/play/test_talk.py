@@ -15,6 +15,7 @@ from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from arena.store.reader import RunReader
+from games.contracts import Message
 from games.negotiation import Negotiation
 from tests.factories.babble import FRAME
 from tests.factories.commands import arena
@@ -71,7 +72,7 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
         assert [t.action.partition(" | ")[0] for t in texts[True]] == [t.action for t in texts[False]]
         assert all(t.public and t.tokens < role.sampling.max_tokens for t in texts[True])
         for before, after in pairwise(texts[True]):
-            assert after.messages[-1] == {"sender": before.seat, "text": before.action}
+            assert after.messages[-1] == Message.of(before.seat, before.action)
 
 
 @pytest.mark.slow

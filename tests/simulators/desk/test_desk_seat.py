@@ -53,7 +53,7 @@ def test_it_is_understood_in_words_of_its_own():
     game = waiting("ASK identity", volunteers=False)
     person = game.customer.record.person
     game.step(f"Sure: {person.email}, and the postcode is {person.postcode}!")
-    assert shown(game).messages[-1]["text"].startswith("Sure") and game.payoffs()["customer"] == 0
+    assert shown(game).messages[-1].text.startswith("Sure") and game.payoffs()["customer"] == 0
     assert any(act.startswith("find_customer(") for act in game.legal("agent"))
     game.step(next(act for act in game.legal("agent") if act.startswith("find")))
     assert game.world.session.verified == "C1"
@@ -122,7 +122,7 @@ def test_a_careless_customer_gives_nobody_else_away():
         while not game.ended:
             view = shown(game)
             if view.seat == "agent":
-                heard += "".join(f" {fold(message['text'])} ." for message in view.messages)
+                heard += "".join(f" {fold(message.text)} ." for message in view.messages)
                 texts = [fold(text) for each in game.hidden().values() for text in each]
                 assert not [text for text in texts if f" {text} " in f" {heard} "]
                 probes += len(texts)

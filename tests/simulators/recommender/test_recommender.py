@@ -150,7 +150,7 @@ def test_the_log_holds_the_mindset_and_no_view_does():
 def test_low_patience_speaks_once_a_visit_and_truly():
     game, said = Recommender(days=1, pages=20, persona="terse"), 0
     for seed in range(60):
-        lines = [m["text"] for view in walk(game, seed, "random") for m in view.messages if m["sender"] == "user"]
+        lines = [m.text for view in walk(game, seed, "random") for m in view.messages if m.sender == "user"]
         record, genres = game.service.audience[0].record, game.shelf.catalogue.genres
         told = [line for line in lines if line.startswith(("More", "No ", "At most"))]
         assert len(told) <= 1 + record.volunteers

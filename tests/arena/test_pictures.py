@@ -1,0 +1,96 @@
+"""An image in a message goes through a whole run, by a policy that reads words alone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import analysis
+from agents.policy import speech_of
+from agents.weights import resolve
+from arena.cli.loop import wait
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import text_layer
+from arena.lab import Lab
+from arena.preflight import preflight
+from arena.records import MatchRecord
+from arena.store.run import RunFolder
+from tests.arena.test_lab import Quiet
+from tests.arena.tiny import arena
+from tests.games import gallery
+
+CONFIG = f"""\
+name: pictures
+iterations: 1
+threads: 1
+game: {{name: "{gallery.__file__}:Gallery"}}
+policies:
+  shared: {{model: nano, imitate: {{brains: [random], matches: 12, epochs: 2}}}}
+seats: {{visitor: {{role: nano_player, policy: shared}}}}
+play: {{matches: 6}}
+learn: {{lr: 1e-3}}
+"""
+EXPERIMENT = compose([text_layer("test", CONFIG)])
+
+
+class Watched(Quiet):
+    """Keeps the matches as they were played."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[MatchRecord] = []
+
+    def match(self, record: MatchRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watched]:
+    """One iteration."""
+    watcher, folder = Watched(), tmp_path_factory.mktemp("pictures") / "run"
+    there = RunFolder.create(folder, to_yaml(EXPERIMENT), {})
+
+    async def live() -> None:
+        lab = await Lab.open(there, EXPERIMENT, watcher)
+        try:
+            await lab.run()
+        finally:
+            await lab.close()
+
+    wait(live())
+    return folder, watcher
+
+
+def test_preflight_says_in_one_line_that_nobody_sees() -> None:
+    (note,) = (note for note in wait(preflight(EXPERIMENT, lambda what: None)).notes if "images" in note)
+    assert "no policy sees" in note and "\n" not in note
+
+
+def test_images_are_played_and_read_as_words(run: tuple[Path, Watched]) -> None:
+    """What the policy reads is content: no control id comes of it."""
+    frame = speech_of(resolve("nano"))[1]
+    assert len(run[1].records) == 6
+    for record in run[1].records:
+        assert record.status == "finished", record.reason
+        first = record.turns[0].messages[0]
+        assert first.images == (gallery.IMAGE,) and first.text == f"What is this? {gallery.IMAGE.text}"
+        read = frame.decode([i for s in record.streams["visitor"] for i in s.ids])
+        assert gallery.IMAGE.text in read
+
+
+def test_a_policy_learned_from_them(run: tuple[Path, Watched]) -> None:
+    folder, watcher = run
+    weights = [load_file(path) for path in sorted(folder.glob("checkpoints/*/policies/shared/model.safetensors"))]
+    assert watcher.rows and len(weights) == 2
+    assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
+def test_they_are_in_the_log_for_people_and_for_analysis(run: tuple[Path, Watched]) -> None:
+    folder, watcher = run
+    told = analysis.load(folder).messages
+    assert told["text"].str.contains(gallery.IMAGE.text, regex=False).sum() == sum(
+        len(message.images) for record in watcher.records for turn in record.turns for message in turn.messages
+    )
+    shown = arena("show", folder, watcher.records[0].id)
+    assert shown.code == 0 and f"What is this? {gallery.IMAGE.text}" in shown.out
