@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict, runtime_checkable
 
 PREFIXES = ("endpoint:", "endpoint@")
 """What a model behind an OpenAI-compatible endpoint begins with: endpoint:MODEL, or endpoint@SERVER:MODEL."""
+
+
+TurnSource = Literal["policy", "patch", "summary", "tool", "demonstration"]
+"""Who writes a turn: whoever sits there, somebody who puts another act in its place, whoever sums up, a tool, or
+somebody who shows how to play."""
+
+
+class Image(TypedDict):
+    """An image in a message, by the hash of its content; the bytes lie elsewhere."""
+
+    place: int
+    """Characters of the message's text that stand before it."""
+    hash: str
+    """SHA-256 in 64 hex digits."""
+    media: str
+    width: int
+    height: int
 
 
 class Message(TypedDict):
@@ -14,6 +31,7 @@ class Message(TypedDict):
 
     sender: str
     text: str
+    images: NotRequired[list[Image]]
 
 
 class View(NamedTuple):
@@ -37,6 +55,7 @@ class Act(NamedTuple):
     private: str
     finish: Literal["stop", "length", "script"]
     tokens: int = 0
+    source: TurnSource = "policy"
 
 
 class Brain(Protocol):

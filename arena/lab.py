@@ -173,7 +173,7 @@ class Lab:
 
     def rate(self, records: Sequence[MatchRecord]) -> None:
         """Learn who is how strong: ratings of all who played, and the learners' chances against each other one."""
-        own = [record for record in records if not record.logged]
+        own = [record for record in records if record.source != "replayed"]
         self.parts.ratings.update(own)
         self.parts.win_rates.update(own)
 

@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from agents.player import PREFIXES, Message
+from agents.player import PREFIXES, Message, TurnSource
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
+from arena.rows import identity, identity_row, message, stream_row
+from games.contracts import MatchId
 
 if TYPE_CHECKING:
     from agents.policy import Policy
 
 Status = Literal["finished", "failed"]
+MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "shown"]
+"""How a match came about: played from its deal, branched off another, with turns put into it, taken over from another
+run's log, brought back by replay, or shown to be imitated."""
 
 
 class RecordError(ValueError):
@@ -49,6 +54,8 @@ class Turn(NamedTuple):
     seconds: float
     situation: str = ""
     """In which it was taken, as the game names it; no seat is shown that."""
+    source: TurnSource = "policy"
+    """Who wrote it."""
     reward: float = 0.0
     advantage: float = 0.0
 
@@ -58,6 +65,7 @@ class Trajectory:
     """One seat's turns and streams in one match: the unit that credit and learning consume."""
 
     match: str
+    """The match's printed id."""
     game: str
     seat: str
     role: str
@@ -74,6 +82,10 @@ class Trajectory:
     """Whether another run played it, with other weights."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """What the game says of the ended match; no seat ever sees it."""
+    parent: str = ""
+    """The printed id of the match that this one is a branch of; "" where it is none."""
+    parent_turn: int = -1
+    """The first turn of the match that is not its parent's; -1 where it has none."""
 
     def contexts(self) -> dict[int, list[int]]:
         """By turn's index, the ids that stood in its stream before its first sampled token."""
@@ -149,8 +161,7 @@ class Failure:
 class MatchRecord:
     """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
-    id: str
-    iteration: int
+    id: MatchId
     game: str
     options: dict[str, Any]
     seed: int
@@ -161,15 +172,22 @@ class MatchRecord:
     report: dict[str, float | bool | str]
     turns: tuple[Turn, ...]
     streams: dict[str, tuple[Stream, ...]]
-    attempt: int
     started: str
     seconds: float
     rules: int = 0
     """The version of the game's rules; 0 where it is not known, in logs of schema version 1."""
+    group: int = -1
+    """Number of the group of matches of its iteration that share its seed; -1 where it is not known."""
+    stage: str = ""
+    """What it was played for, such as `train`; "" where it is not known."""
+    source: MatchSource = "played"
     failure: Failure | None = field(default=None, compare=False)
     """Of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
-    logged: bool = field(default=False, compare=False)
-    """Whether another run played it; the experiment's `source` says which."""
+
+    @property
+    def iteration(self) -> int:
+        """That played it."""
+        return self.id.iteration
 
     def to_json(self) -> dict[str, Any]:
         """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
@@ -185,7 +203,7 @@ class MatchRecord:
             streams = row.pop("streams")
             return {**plain(row, "match"), "streams": {clean_text(seat): rows for seat, rows in streams.items()}}
         except (ValueError, TypeError) as error:
-            raise RecordError(f"match {clean_text(self.id)} cannot be kept: {error}") from None
+            raise RecordError(f"match {self.id} cannot be kept: {error}") from None
 
     def to_line(self) -> str:
         """The JSON text of `to_json`, quickly where nothing needs mending: what does is refused or shows."""
@@ -202,11 +220,13 @@ class MatchRecord:
         strangers = set(self.streams) - set(self.seats)
         if strangers:
             raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
-        row = {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
+        row = identity_row(self.id)
+        row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
+        row |= {name: value for name in ("stage", "source") if (value := getattr(self, name)) != _USUAL[name]}
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
-        row["turns"] = [dict(zip(_KEPT, turn, strict=False)) for turn in self.turns]
-        row["streams"] = {seat: [_stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
+        row["turns"] = [_turn_row(turn) for turn in self.turns]
+        row["streams"] = {seat: [stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
         return row
 
     @classmethod
@@ -214,7 +234,9 @@ class MatchRecord:
         """The record of a row that `to_json` made; RecordError when it is not one."""
         try:
             return cls(
+                identity(row),
                 **{name: row[name] for name in _SCALARS},
+                **{name: row[name] for name in _USUAL if name in row},
                 seconds=row["seconds"],
                 options=dict(row["options"]),
                 seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
@@ -234,8 +256,10 @@ class MatchRecord:
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _WRITTEN = (str, float, int)
 """What a game may say of a match, bool included; `to_json` of pydantic would write more, and nobody could read it."""
-_KEPT = tuple(name for name in Turn._fields if name not in ("reward", "advantage"))
-_SCALARS = ("id", "iteration", "game", "seed", "status", "reason", "attempt", "started", "rules")
+_KEPT = Turn._fields[: Turn._fields.index("source")]
+_SCALARS = ("game", "seed", "status", "reason", "started", "rules", "group")
+_USUAL = {"stage": "", "source": "played"}
+"""Of a record; a row is without them where they are as usual."""
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
@@ -244,7 +268,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
         return []
     candidates = [
         Trajectory(
-            match=record.id,
+            match=str(record.id),
             game=record.game,
             seat=seat,
             role=seating.role,
@@ -255,7 +279,9 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
-            logged=record.logged,
+            logged=record.source == "replayed",
+            parent=str(record.id.parent or ""),
+            parent_turn=-1 if record.id.turn is None else record.id.turn,
         )
         for seat, seating in record.seats.items()
     ]
@@ -267,34 +293,24 @@ def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
-def _checked_row(turn: Turn) -> dict[str, Any]:
+def _turn_row(turn: Turn) -> dict[str, Any]:
     row = dict(zip(_KEPT, turn, strict=False))
+    if turn.source != "policy":
+        row["source"] = turn.source
+    return row
+
+
+def _checked_row(turn: Turn) -> dict[str, Any]:
+    row = _turn_row(turn)
     row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
     row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
-    row["messages"] = [{"sender": m["sender"], "text": m["text"]} for m in turn.messages]
+    row["messages"] = [message(line) for line in turn.messages]
     return row
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:
-    messages = tuple(Message(sender=m["sender"], text=m["text"]) for m in row["messages"])
+    messages = tuple([message(line) for line in row["messages"]])
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
-
-
-def _stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
-    if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
-        raise ValueError(f"the lists of {seat}'s stream differ in length")
-    with np.errstate(over="ignore"):
-        logprobs = np.asarray(stream.logprobs, dtype=np.float32)
-    if not np.isfinite(logprobs).all():
-        raise ValueError(f"a log-probability in {seat}'s stream is not finite")
-    if any(not 0 <= token < 2**31 for token in stream.ids):
-        raise ValueError(f"a token id in {seat}'s stream is not one of 31 bits")
-    return {
-        "ids": [int(token) for token in stream.ids],
-        "mask": [bool(sampled) for sampled in stream.mask],
-        "logprobs": logprobs.tolist(),
-        "turns": [int(turn) for turn in stream.turns],
-    }
 
 
 def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:

@@ -3,6 +3,7 @@
 A match is a function of its deal and the replies in it. So going back to a turn is dealing again and forcing every
 reply before it, token ids and behaviour log-probabilities as they were; nothing needs to be cloned. The match id says
 what was done, here and in the log: `0001-0003-b4` is match `0001-0003` again until turn 4, which is the first new one.
+The match may be a branch itself.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Literal
 
 from agents.engines.base import Completion
 from arena.records import MatchRecord, Turn, place_of
+from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,9 @@ class Branch:
     turn: int
 
     @property
-    def id(self) -> str:
+    def id(self) -> MatchId:
         """Of the new match."""
-        return f"{self.match.id}-b{self.turn}"
+        return self.match.id.branch(self.turn)
 
     def turns(self, seat: str) -> list[Turn]:
         """What the seat did before the parting."""

@@ -15,6 +15,7 @@ from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
+from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class LogSource:
 
     def _taken_over(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._seated(record.game, seat, seating) for seat, seating in record.seats.items()}
-        return replace(record, id=f"{k:04d}-{number:04d}", iteration=k, seats=seats, logged=True)
+        return replace(record, id=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
     def _seated(self, game: str, seat: str, seating: Seating) -> Seating:
         """A model's turns are those of the policy that sits there in this run, if it learns; the version is theirs."""

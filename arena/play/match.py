@@ -11,7 +11,8 @@ from agents.player import Act, Player, View
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, reason_of, tell
-from arena.records import MatchRecord, Seating, Turn
+from arena.records import MatchRecord, MatchSource, Seating, Turn
+from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,20 @@ class SeatedPlayer(Player, Protocol):
 class MatchPlan:
     """What is settled before a match begins."""
 
-    id: str
-    iteration: int
+    id: MatchId
     game: str
     options: dict[str, Any]
     seed: int
     seats: dict[str, Seating]
-    attempt: int = 0
     draws: tuple[int, ...] = ()
     """Tells its chance from that of other matches of the same deal."""
     branch: Branch | None = None
     """Of a match that is another one again until it parts from it."""
+    group: int = -1
+    """Number of the group of matches with its deal; -1 where there are none."""
+    stage: str = ""
+    """What it is played for, such as `train`."""
+    source: MatchSource = "played"
 
 
 OnTurn = Callable[[MatchPlan, Turn], None]
@@ -88,7 +92,7 @@ class _Turns:
         self.movers.add(seat)
         turn = Turn(
             view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
-            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation,
+            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation, act.source,
         )  # fmt: skip
         self.taken.append(turn)
         if self.on_turn:
@@ -127,7 +131,6 @@ async def play_match(
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
     record = MatchRecord(
         id=plan.id,
-        iteration=plan.iteration,
         game=plan.game,
         options=plan.options,
         seed=plan.seed,
@@ -138,10 +141,12 @@ async def play_match(
         report=outcome[1],
         turns=tuple(turns.taken) if turns and keep_turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
-        attempt=plan.attempt,
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
         rules=getattr(game, "rules_version", 1),
+        group=plan.group,
+        stage=plan.stage,
+        source=plan.source,
         failure=failure,
     )
     tell(record)

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 
 from arena.errors import StoreError
 from arena.records import MatchRecord, Trajectory
+from arena.store.arrow import credit_table, match_table
 from arena.store.files import make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path
-from arena.store.schema import SCHEMA_VERSION, CreditRow, credit_table, match_table
+from arena.store.schema import SCHEMA_VERSION, CreditRow
 
 
 class MatchLog:
@@ -57,7 +58,8 @@ class MatchLog:
             for turn in trajectory.turns
         )
         make_folder(self.folder)
-        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(credit_table(rows)))
+        table = credit_table([row._asdict() for row in rows])
+        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(table))
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""

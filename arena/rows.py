@@ -1,0 +1,67 @@
+"""Parts of a match as rows of plain values, and back: its identity, messages, streams."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agents.player import Image, Message
+from agents.stream import Stream
+from games.contracts import MatchId
+
+
+def identity_row(match: MatchId) -> dict[str, Any]:
+    """A match's identity in the log's columns; what only a branch has only where it is one."""
+    row = {"id": str(match), "iteration": match.iteration, "deal": match.deal, "attempt": match.attempt}
+    return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
+
+
+def identity(row: Mapping[str, Any]) -> MatchId:
+    """The identity in a row's columns; ValueError where the printed id is another one."""
+    parent = MatchId.parse(row["parent"]) if row.get("parent") else None
+    turn = row["parent_turn"] if parent else None
+    match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, turn)
+    if str(match) != row["id"]:
+        raise ValueError(f"its id {str(row['id'])[:80]!r} is not that of {match}")
+    return match
+
+
+def message(given: Mapping[str, Any]) -> Message:
+    """A message with what it has to have, and its images if it has any."""
+    made = Message(sender=given["sender"], text=given["text"])
+    if images := given.get("images"):
+        made["images"] = [
+            Image(place=i["place"], hash=i["hash"], media=i["media"], width=i["width"], height=i["height"])
+            for i in images
+        ]
+    return made
+
+
+def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
+    """A stream's lists, log-probabilities and entropies rounded to float32; ValueError for what no schema has room for.
+
+    Entropies only where they were kept.
+    """
+    if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
+        raise ValueError(f"the lists of {seat}'s stream differ in length")
+    logprobs = _float32(stream.logprobs, f"a log-probability in {seat}'s stream")
+    if any(not 0 <= token < 2**31 for token in stream.ids):
+        raise ValueError(f"a token id in {seat}'s stream is not one of 31 bits")
+    row: dict[str, list[Any]] = {
+        "ids": [int(token) for token in stream.ids],
+        "mask": [bool(sampled) for sampled in stream.mask],
+        "logprobs": logprobs,
+        "turns": [int(turn) for turn in stream.turns],
+    }
+    if stream.entropy:
+        row["entropy"] = _float32(stream.entropy, f"an entropy in {seat}'s stream")
+    return row
+
+
+def _float32(values: Sequence[float], what: str) -> list[float]:
+    """The values rounded to float32; ValueError for one that is not finite."""
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(values, dtype=np.float32)
+    if not np.isfinite(rounded).all():
+        raise ValueError(f"{what} is not finite")
+    return rounded.tolist()  # type: ignore[no-any-return]
