@@ -135,7 +135,7 @@ def _explained(run: RunFolder) -> Iterator[None]:
         with _logged_end():
             yield
     except BugError as error:
-        if error.record and not run.failures.holds(str(error.record.id)):
+        if error.record and not run.failures.holds(error.record.id):
             run.failures.add(error.record)
         raise BugError(
             f"{error}; {run.path / FAILURES} has its traceback (arena show {run.path} --failures), "

@@ -33,7 +33,7 @@ def iteration_metrics(
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
-    whole = [record for record in records if record.id.parent is None]
+    whole = [record for record in records if record.identity.parent is None]
     games = _by_game(whole)
     return {
         "iteration": iteration,

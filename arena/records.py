@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from agents.player import PREFIXES, Message, TurnSource
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
-from arena.rows import identity, identity_row, message, stream_row
+from arena.rows import identity_of, identity_row, message, stream_row
 from games.contracts import MatchId
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Failure:
 class MatchRecord:
     """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
-    id: MatchId
+    identity: MatchId
     game: str
     options: dict[str, Any]
     seed: int
@@ -185,9 +185,14 @@ class MatchRecord:
     """Of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
 
     @property
+    def id(self) -> str:
+        """The printed identity."""
+        return str(self.identity)
+
+    @property
     def iteration(self) -> int:
         """That played it."""
-        return self.id.iteration
+        return self.identity.iteration
 
     def to_json(self) -> dict[str, Any]:
         """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
@@ -220,7 +225,7 @@ class MatchRecord:
         strangers = set(self.streams) - set(self.seats)
         if strangers:
             raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
-        row = identity_row(self.id)
+        row = identity_row(self.identity)
         row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
         row |= {name: value for name in ("stage", "source") if (value := getattr(self, name)) != _USUAL[name]}
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
@@ -234,7 +239,7 @@ class MatchRecord:
         """The record of a row that `to_json` made; RecordError when it is not one."""
         try:
             return cls(
-                identity(row),
+                identity_of(row),
                 **{name: row[name] for name in _SCALARS},
                 **{name: row[name] for name in _USUAL if name in row},
                 seconds=row["seconds"],
@@ -268,7 +273,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
         return []
     candidates = [
         Trajectory(
-            match=str(record.id),
+            match=record.id,
             game=record.game,
             seat=seat,
             role=seating.role,
@@ -280,8 +285,8 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             seed=record.seed,
             report=record.report,
             logged=record.source == "replayed",
-            parent=str(record.id.parent or ""),
-            parent_turn=-1 if record.id.turn is None else record.id.turn,
+            parent=str(record.identity.parent or ""),
+            parent_turn=-1 if record.identity.turn is None else record.identity.turn,
         )
         for seat, seating in record.seats.items()
     ]
@@ -294,7 +299,8 @@ def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
-    row = dict(zip(_KEPT, turn, strict=False))
+    row: dict[str, Any] = dict(zip(_KEPT, turn, strict=False))
+    row["messages"] = [message(line) if "images" in line else line for line in turn.messages]
     if turn.source != "policy":
         row["source"] = turn.source
     return row

@@ -1,5 +1,6 @@
 """Parts of a match as rows of plain values, and back: its identity, messages, streams."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ def identity_row(match: MatchId) -> dict[str, Any]:
     return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
 
 
-def identity(row: Mapping[str, Any]) -> MatchId:
+def identity_of(row: Mapping[str, Any]) -> MatchId:
     """The identity in a row's columns; ValueError where the printed id is another one."""
     parent = MatchId.parse(row["parent"]) if row.get("parent") else None
     turn = row["parent_turn"] if parent else None
@@ -27,14 +28,28 @@ def identity(row: Mapping[str, Any]) -> MatchId:
 
 
 def message(given: Mapping[str, Any]) -> Message:
-    """A message with what it has to have, and its images if it has any."""
+    """A message with what it has to have, and its images if it has any; ValueError for one that is none."""
     made = Message(sender=given["sender"], text=given["text"])
     if images := given.get("images"):
-        made["images"] = [
-            Image(place=i["place"], hash=i["hash"], media=i["media"], width=i["width"], height=i["height"])
-            for i in images
-        ]
+        made["images"] = [_image(one) for one in images]
     return made
+
+
+def _image(given: Mapping[str, Any]) -> Image:
+    if not _HASH.fullmatch(given["hash"]) or not _MEDIA.fullmatch(given["media"]):
+        raise ValueError(f"an image is named by a SHA-256 and a type like image/png, not {str(given)[:120]}")
+    if not (0 <= given["place"] < 2**31 and 0 < given["width"] < 2**31 and 0 < given["height"] < 2**31):
+        raise ValueError(f"an image's place and size are numbers of pixels and characters, not {str(given)[:120]}")
+    return Image(
+        place=given["place"],
+        hash=given["hash"],
+        media=given["media"],
+        width=given["width"],
+        height=given["height"],
+    )
+
+
+_HASH, _MEDIA = re.compile(r"[0-9a-f]{64}"), re.compile(r"image/[a-z0-9.+-]{1,32}")
 
 
 def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:

@@ -92,7 +92,7 @@ def _data(forked: Forked) -> dict[str, Any]:
         for name in forked.figures()
     }
     return {
-        "match": str(parting.match.id), "turn": parting.turn, "mover": parting.mover, "act": parting.act or None,
+        "match": parting.match.id, "turn": parting.turn, "mover": parting.mover, "act": parting.act or None,
         "sat": dict(forked.sat), "others": dict(forked.others), "figures": figures, "values": arms,
         "failed": forked.failed,
     }  # fmt: skip

@@ -309,7 +309,7 @@ async def play(
     failed: Counter[str] = Counter()
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        table, deal = plan.id.iteration, plan.id.deal
+        table, deal = plan.identity.iteration, plan.identity.deal
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
             played[table, deal] = _kept(record)

@@ -192,7 +192,7 @@ async def _play(
     ]  # fmt: skip
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        table, i = plan.id.iteration, plan.id.deal
+        table, i = plan.identity.iteration, plan.identity.deal
         at = parting if table == len(tables) - 1 else replace(parting, act="")
         joining = {seat: Joining(who, at) for seat, who in tables[table].items()}
         ending = await play_one(plan, joining, seed, LIMITS)

@@ -195,11 +195,11 @@ async def _cell(
     ]
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        return await play_one(plan, table, int(chances[plan.id.deal]), LIMITS, keep_turns=False)
+        return await play_one(plan, table, int(chances[plan.identity.deal]), LIMITS, keep_turns=False)
 
     def note(record: MatchRecord) -> None:
-        cell.add(record.id.iteration, record)
-        if record.status == "finished" or record.id.attempt == ATTEMPTS - 1:
+        cell.add(record.identity.iteration, record)
+        if record.status == "finished" or record.identity.attempt == ATTEMPTS - 1:
             ended()
 
     with suppress(PlayError):  # the cell says how many matches failed and why; others may be well

@@ -22,9 +22,9 @@ class Branch:
     turn: int
 
     @property
-    def id(self) -> MatchId:
+    def identity(self) -> MatchId:
         """Of the new match."""
-        return self.match.id.branch(self.turn)
+        return self.match.identity.branch(self.turn)
 
     def turns(self, seat: str) -> list[Turn]:
         """What the seat did before the parting."""

@@ -54,8 +54,8 @@ class Contender(Protocol):
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     """Where the chance of a seat in a match comes from: the run, the deal, the attempt, the seat, and the branches."""
-    parted = [match.turn + 1 for match in plan.id.line() if match.turn is not None]
-    return (seed, plan.seed, plan.id.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
+    parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
+    return (seed, plan.seed, plan.identity.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
 def number(place: tuple[int, ...]) -> int:
@@ -117,7 +117,7 @@ class BrainContender:
         random numbers).
         """
         if plan.branch:
-            plan = replace(plan, id=plan.id.line()[0], branch=None)
+            plan = replace(plan, identity=plan.identity.line()[0], branch=None)
         return BrainPlayer(make_brain(self.name, number(chance(seed, plan, seat)), game))
 
     def leave(self, player: SeatedPlayer) -> None:

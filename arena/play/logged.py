@@ -47,7 +47,7 @@ class LogSource:
 
     def _taken_over(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._seated(record.game, seat, seating) for seat, seating in record.seats.items()}
-        return replace(record, id=MatchId(k, number), seats=seats, stage="train", source="replayed")
+        return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
     def _seated(self, game: str, seat: str, seating: Seating) -> Seating:
         """A model's turns are those of the policy that sits there in this run, if it learns; the version is theirs."""

@@ -42,7 +42,7 @@ class SeatedPlayer(Player, Protocol):
 class MatchPlan:
     """What is settled before a match begins."""
 
-    id: MatchId
+    identity: MatchId
     game: str
     options: dict[str, Any]
     seed: int
@@ -56,6 +56,11 @@ class MatchPlan:
     stage: str = ""
     """What it is played for, such as `train`."""
     source: MatchSource = "played"
+
+    @property
+    def id(self) -> str:
+        """The printed identity."""
+        return str(self.identity)
 
 
 OnTurn = Callable[[MatchPlan, Turn], None]
@@ -130,7 +135,7 @@ async def play_match(
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
     record = MatchRecord(
-        id=plan.id,
+        identity=plan.identity,
         game=plan.game,
         options=plan.options,
         seed=plan.seed,

@@ -52,16 +52,16 @@ def branch_plans(
 
     The turns are drawn uniformly; a match with fewer of them is branched at each, with `branch_at: last` at its last.
     """
-    planned = {plan.id: plan for plan in plans}
+    planned = {plan.identity: plan for plan in plans}
     rng = generator(seed, k, "branch", *map(str, list(planned)[:1]))
     branches = []
     for record in records:
         own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
         own = own[-1:] if rule.branch_at == "last" else own
-        plan = planned[record.id.planned]
+        plan = planned[record.identity.planned]
         for turn in sorted(rng.permutation(own)[: rule.branch].tolist()):
             branch = Branch(record, int(turn))
-            branches.append(replace(plan, id=branch.id, branch=branch, source="branched"))
+            branches.append(replace(plan, identity=branch.identity, branch=branch, source="branched"))
     return branches
 
 

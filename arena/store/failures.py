@@ -124,7 +124,7 @@ class FailureLog:
         seats = {seat: {"role": s.role, "policy": s.policy, "version": s.version} for seat, s in record.seats.items()}
         texts = {"reason": bounded(record.reason, REASON), "trace": failure.trace}
         return {
-            "match": str(record.id), "iteration": record.iteration, "attempt": record.id.attempt, "game": record.game,
+            "match": record.id, "iteration": record.iteration, "attempt": record.identity.attempt, "game": record.game,
             "options": record.options, "seed": record.seed, "draws": list(failure.draws), "seats": seats,
             "kind": failure.kind, "error": failure.error, "where": failure.where, "seat": failure.seat,
             "act": failure.act, "when": record.started, "seconds": record.seconds,
@@ -178,7 +178,7 @@ def _again(run: Path, record: MatchRecord, act: str | None) -> str:
     acts = [turn.action for turn in record.turns] + ([act] if act is not None else [])
     told = repr(acts)
     if len(told) > ACTS:
-        told = f"[turn['action'] for turn in RunReader({str(run.absolute())!r}).match({str(record.id)!r})['turns']]"
+        told = f"[turn['action'] for turn in RunReader({str(run.absolute())!r}).match({record.id!r})['turns']]"
     reader = "from arena.store.reader import RunReader\n" if len(repr(acts)) > ACTS else ""
     call = f"again({record.game!r}, {record.options!r}, seed={record.seed}, acts={told})"
     return f"from arena.play.failures import again\n{reader}{call}"

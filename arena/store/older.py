@@ -3,14 +3,16 @@
 from collections.abc import Collection, Iterable
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from arena.store.arrow import fitting
 from arena.store.lines import LogError
 from arena.store.schema import ADDED, IDENTITY, OPTIONAL, SCHEMA_VERSION, items, narrowed, paths, without
-from games.contracts import MatchId
+
+if TYPE_CHECKING:
+    from games.contracts import MatchId
 
 
 def lacking(schema: Any, found: Any, version: int, path: Path) -> set[str]:
@@ -98,7 +100,17 @@ def _identified(table: Any) -> Any:
     return table
 
 
-def _parsed(id: str) -> MatchId:
+def iteration_of(id: str) -> int | None:
+    """The iteration of a printed id; None where it is none."""
+    try:
+        return _parsed(id).iteration
+    except LogError:
+        return None
+
+
+def _parsed(id: str) -> "MatchId":
+    from games.contracts import MatchId  # who reads present logs does without games
+
     try:
         return MatchId.parse(id)
     except (ValueError, TypeError) as error:

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from arena.store.arrow import match_rows, match_table
 from arena.store.files import CONFIG, explained, require_plain, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
-from arena.store.older import completed, lacking, leaves, row_brought_up, spared
+from arena.store.older import completed, iteration_of, lacking, leaves, row_brought_up, spared
 from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version
-from games.contracts import MatchId
 
 ENVIRONMENT, SEAL = "environment.json", "sha256"
 """The file of the run's environment, and under which key that ends with the hash of all else in it."""
@@ -178,9 +176,9 @@ class RunReader:
 
     def match(self, id: str) -> dict[str, Any]:
         """One match's row; StoreError, with the nearest id, where there is none."""
-        with suppress(ValueError):
-            for row in self.log.read(MatchId.parse(id).iteration, ids=[id]):
-                return row
+        iteration = iteration_of(id)
+        for row in [] if iteration is None else self.log.read(iteration, ids=[id]):
+            return row
         near = get_close_matches(id[:64], self.table(["id"])["id"].to_pylist(), n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
         raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")

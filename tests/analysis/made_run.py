@@ -6,6 +6,7 @@ from agents.player import Message
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.run import RunFolder
+from games.contracts import MatchId
 
 SEATS = ("opener", "responder")
 
@@ -36,8 +37,7 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
         for i, seat in enumerate(SEATS)
     )
     return MatchRecord(
-        id=f"{iteration:04d}-{number:04d}",
-        iteration=iteration,
+        identity=MatchId(iteration, number),
         game="negotiation",
         options={"talk": True},
         seed=number,
@@ -48,7 +48,6 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
         report={} if failed else {"deal": number > 0, "efficiency": 0.5, "end": "accept"},
         turns=turns[:1] if failed else turns,
         streams={seat: (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),) for seat in SEATS},
-        attempt=0,
         started="2026-01-01T00:00:00.250+00:00",
         seconds=1.5,
     )

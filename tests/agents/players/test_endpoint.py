@@ -13,6 +13,7 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
 from arena.cli.loop import wait
+from games.contracts import MatchId
 from tests.agents import server
 from tests.agents.server import completion, lists, says
 
@@ -462,7 +463,7 @@ def test_matches_fail_alone_and_say_why():
             game = KuhnPoker()
             seats = {seat: Seating("player", "endpoint:m", 0, False, "brain") for seat in game.seats}
             players = {seat: made.player("m", role(), seed) for seat in game.seats}
-            return await play_match(MatchPlan("1", 0, "kuhn_poker", {}, seed, seats), game, players, Limits())
+            return await play_match(MatchPlan(MatchId(0, 1), "kuhn_poker", {}, seed, seats), game, players, Limits())
 
         record = asyncio.run(match(1))
     assert record.status == "failed" and len(record.turns) == 1

@@ -15,6 +15,7 @@ from arena.errors import PlayError
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
+from games.contracts import MatchId
 from games.negotiation import Negotiation
 
 SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
@@ -34,7 +35,7 @@ class Dawdler(BrainPlayer):
 
 
 def plans(count: int) -> list[MatchPlan]:
-    return [MatchPlan(f"0001-{i:04d}", 1, "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
+    return [MatchPlan(MatchId(1, i), "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
 
 
 async def negotiate(plan: MatchPlan) -> MatchRecord:

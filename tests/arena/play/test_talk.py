@@ -15,6 +15,7 @@ from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from arena.store.reader import RunReader
+from games.contracts import MatchId
 from games.negotiation import Negotiation
 from tests.arena.babble import FRAME
 from tests.arena.learn.test_shown import said, started
@@ -63,7 +64,7 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
                 for seat in game.seats
             }  # fmt: skip
             seats = {seat: Seating(seat, "p", 0, True, "model") for seat in game.seats}
-            plan = MatchPlan("0000-0000", 0, "negotiation", {}, seed, seats)
+            plan = MatchPlan(MatchId(0, 0), "negotiation", {}, seed, seats)
             record = asyncio.run(play_match(plan, game, players, Limits()))
             texts[on] = list(record.turns)
             prompt = FRAME.decode(record.streams[name][0].ids[:200]) if record.streams[name] else ""

@@ -30,6 +30,7 @@ from arena.store.metrics import MetricsLog
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from arena.store.schema import MATCHES, SCHEMA_VERSION, schema_at
+from games.contracts import MatchId
 
 CONFIG = "game: negotiation\n"
 
@@ -37,8 +38,7 @@ CONFIG = "game: negotiation\n"
 def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
     turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
     fields: dict[str, object] = {
-        "id": f"{iteration:04d}-{number:04d}",
-        "iteration": iteration,
+        "identity": MatchId(iteration, number),
         "game": "negotiation",
         "options": {"max_turns": 10},
         "seed": 2**63 + number,
@@ -49,7 +49,6 @@ def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: obj
         "report": {"deal": False, "end": "walk"},
         "turns": (turn,),
         "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),)},
-        "attempt": 0,
         "started": "2026-01-01T00:00:00+00:00",
         "seconds": 1.5,
     }
@@ -244,17 +243,22 @@ def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> No
 def test_logs_of_earlier_schema_versions_are_read(version: int, tmp_path: Path) -> None:
     def as_it_was(record: MatchRecord) -> MatchRecord:
         """Without what came later."""
-        turns = tuple(turn._replace(situation="") for turn in record.turns)
+        turns = tuple(turn._replace(situation="here" if version > 2 else "") for turn in record.turns)
         return replace(record, rules=record.rules if version > 1 else 0, turns=turns)
+
+    def branch(iteration: int) -> MatchRecord:
+        return at_a_place(record(iteration, 0, rules=3, identity=MatchId(iteration, 0, 2).branch(4)))
 
     log = MatchLog(tmp_path)
     for iteration in (0, 1):
-        log.append(at_a_place(record(iteration, 0, rules=3)))
+        log.append(branch(iteration))
     log.seal(0)
     log.close()
     path, sealed = tmp_path / "0001.jsonl", tmp_path / "0000.parquet"
     row = json.loads(path.read_text())
-    for turn in row["turns"]:
+    for name in ("deal", "group", "parent", "parent_turn"):
+        del row[name]
+    for turn in row["turns"] if version < 3 else ():
         del turn["situation"]
     if version == 1:
         del row["rules"]
@@ -262,18 +266,27 @@ def test_logs_of_earlier_schema_versions_are_read(version: int, tmp_path: Path) 
     write_as(pq.read_table(sealed), version, sealed)
     for iteration in (0, 1):
         (found,) = log.read(iteration)
-        expected = as_it_was(record(iteration, 0, rules=3))
+        expected = as_it_was(branch(iteration))
         assert MatchRecord.from_json(found) == expected
         reader = LogReader(tmp_path)
         (told,) = reader.table(iteration, ["id", "rules", "turns.situation"]).to_pylist()
-        assert told == {"id": f"{iteration:04d}-0000", "rules": expected.rules, "turns": [{"situation": ""}]}
+        place = {"situation": expected.turns[0].situation}
+        assert told == {"id": f"{iteration:04d}-0000-r2-b4", "rules": expected.rules, "turns": [place]}
         (told,) = reader.table(iteration, ["id", "turns.situation", "turns.seat"]).to_pylist()
-        assert told["turns"] == [{"seat": "opener", "situation": ""}]
+        assert told["turns"] == [{"seat": "opener"} | place]
+        (told,) = reader.table(iteration, ["id", "parent", "parent_turn", "deal", "stage", "turns.source"]).to_pylist()
+        parted = {
+            "id": f"{iteration:04d}-0000-r2-b4",
+            "deal": 0,
+            "parent": f"{iteration:04d}-0000-r2",
+            "parent_turn": 4,
+        }
+        assert told == parted | {"stage": "", "turns": [{"source": "policy"}]}
     log.append(at_a_place(record(1, 1, rules=3)))
     log.seal(1)
-    assert [row["rules"] for row in log.read(1)] == [as_it_was(record(1, 0, rules=3)).rules, 3]
+    assert [row["rules"] for row in log.read(1)] == [as_it_was(branch(1)).rules, 3]
     situations = [row["turns"][0]["situation"] for row in log.read(1)]
-    assert situations == ["", "here"], "an open log goes on in the present version"
+    assert situations == [as_it_was(branch(1)).turns[0].situation, "here"], "an open log goes on in the present version"
 
 
 def at_a_place(record: MatchRecord) -> MatchRecord:
@@ -298,7 +311,7 @@ def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
     log.seal(0)
     table = pq.read_table(tmp_path / "0000.parquet")
     pq.write_table(table.replace_schema_metadata({"arena.schema_version": "99"}), tmp_path / "0000.parquet")
-    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 3: upgrade"):
+    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 4: upgrade"):
         log.read(0)
     pq.write_table(table.replace_schema_metadata({}), tmp_path / "0000.parquet")
     with pytest.raises(StoreError, match="is not a match log"):
@@ -618,8 +631,8 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
     first_look = reader._sealed
     looks = []
 
-    def sealed_meanwhile(iteration: int, columns: list[str]) -> object:
-        found = first_look(iteration, columns)
+    def sealed_meanwhile(iteration: int, *how: Any) -> object:
+        found = first_look(iteration, *how)
         if not looks:
             log.seal(iteration)
         looks.append(found)
