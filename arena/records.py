@@ -181,6 +181,8 @@ class MatchRecord:
     stage: str = ""
     """What it was played for, such as `train`; "" where it is not known."""
     source: MatchSource = "played"
+    pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """By hash, the images in its messages, of a match that was just played; the log keeps them beside its files."""
     failure: Failure | None = field(default=None, compare=False)
     """Of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
 
@@ -321,6 +323,11 @@ def _turn(row: Mapping[str, Any]) -> Turn:
 
 def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
     return {name: finite(value, f"{where}[{name!r}]") for name, value in values.items()}
+
+
+def images(turns: Iterable[Turn]) -> list[str]:
+    """The hashes of the images that seats were shown before these turns, sorted."""
+    return sorted({image["hash"] for turn in turns for line in turn.messages for image in line.get("images", ())})
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:

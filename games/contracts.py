@@ -44,6 +44,15 @@ class Tells(Protocol):
         ...
 
 
+@runtime_checkable
+class Pictures(Protocol):
+    """A game whose messages may hold images."""
+
+    def picture(self, hash: str) -> bytes:
+        """The content of an image that a message of this match named; KeyError for any other."""
+        ...
+
+
 # -- which match it is ------------------------------------------------------------------------------------------------
 
 

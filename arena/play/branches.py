@@ -37,7 +37,8 @@ class Branch:
             stream, begin, end = place_of(self.match.streams[seat], turn.index)
             sampled = tuple(stream.ids[begin:end]), tuple(stream.logprobs[begin:end])
             finish: Literal["stop", "length"] = "length" if turn.finish == "length" else "stop"
-            completions[turn.index] = Completion(*sampled, finish, turn.version)
+            entropy = tuple(stream.entropy[begin:end]) if stream.entropy else None
+            completions[turn.index] = Completion(*sampled, finish, turn.version, entropy)
         return completions
 
     def strayed(self, record: MatchRecord) -> str:

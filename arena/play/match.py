@@ -11,8 +11,9 @@ from agents.player import Act, Player, View
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, reason_of, tell
-from arena.records import MatchRecord, MatchSource, Seating, Turn
-from games.contracts import MatchId
+from arena.records import MatchRecord, MatchSource, Seating, Turn, images
+from arena.store.blobs import verified
+from games.contracts import MatchId, Pictures
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,12 @@ async def play_match(
     turns, now = _Turns(plan, on_turn) if keep_turns or on_turn else None, _Now({})
     reason, failure = "", None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
+    pictures: dict[str, bytes] = {}
     try:
         await _walk(plan, game, players, limits, clock, now, turns)
         outcome = dict(game.payoffs()), dict(game.report())
+        if turns and isinstance(game, Pictures):
+            pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
@@ -152,6 +156,7 @@ async def play_match(
         group=plan.group,
         stage=plan.stage,
         source=plan.source,
+        pictures=pictures,
         failure=failure,
     )
     tell(record)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from arena.errors import StoreError
 from arena.store.arrow import match_rows, match_table
+from arena.store.blobs import Blobs
 from arena.store.files import CONFIG, explained, require_plain, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
@@ -61,6 +62,8 @@ class LogReader:
     def __init__(self, folder: Path) -> None:
         """The folder need not exist yet."""
         self.folder = folder
+        self.blobs = Blobs(folder / "blobs")
+        """The images of the matches."""
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""
