@@ -83,17 +83,25 @@ def show_match(console: Console, path: Path, match: str) -> None:
     row = reader.match(match)
     credit = {(c.match, c.turn): c for c in reader.credit(row["iteration"])}
     seats = ", ".join(f"{seat} = {_holder(s)} as {s['role']}" for seat, s in row["seats"].items())
-    console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}): {seats}", "bold"), soft_wrap=True)
+    branch = f", a branch of {row['parent']} from turn {row['parent_turn'] + 1} on" if row.get("parent") else ""
+    console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}{branch}): {seats}", "bold"), soft_wrap=True)
     for turn in row["turns"]:
         for message in turn["messages"]:
-            if message["sender"] not in row["seats"]:
-                console.print(_plain(f"{message['sender']}: {message['text']}", "dim", indent=4), soft_wrap=True)
+            images = [_image(image) for image in message.get("images", ())]
+            if message["sender"] not in row["seats"] or images:
+                said = " ".join([message["text"], *images])
+                console.print(_plain(f"{message['sender']}: {said}", "dim", indent=4), soft_wrap=True)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
     ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
+
+
+def _image(image: Mapping[str, Any]) -> str:
+    """What stands for an image where none can be shown, with the name of its file in the run's log/blobs."""
+    return f"[image {image['media'].removeprefix('image/')} {image['width']}x{image['height']} {image['hash']}]"
 
 
 def _holder(seat: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """What a file of the log lacks, filled in: fields that came after it, and optional ones that it did not need."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,14 +43,17 @@ def leaves(written: Any, columns: Iterable[str]) -> list[str]:
     wanted = [*columns]
     if "deal" not in written.names and {*wanted} & {*IDENTITY} and "id" in written.names:
         wanted.append("id")
-    found = []
-    for name in wanted:
-        column, _, inner = name.partition(".")
-        if column in written.names:
-            known = [field.name for field in items(written.field(column))]
-            inner = inner if inner.partition(".")[0] in known or not inner else known[0]
-            found.append(f"{column}.list.element.{inner}" if inner else column)
-    return found
+    known = {field.name: field for field in written}
+    return [_leaf(known[name.split(".")[0]], name.split(".")[1:]) for name in wanted if name.split(".")[0] in known]
+
+
+def _leaf(field: Any, inner: Sequence[str]) -> str:
+    """Parquet's name of a field, or of what lies within its items."""
+    if not inner:
+        return str(field.name)
+    known = {item.name: item for item in items(field)}
+    first = inner[0] if inner[0] in known else next(iter(known))
+    return f"{field.name}.list.element.{_leaf(known[first], inner[1:] if first == inner[0] else [])}"
 
 
 def completed(table: Any, schema: Any, columns: Collection[str], absent: Collection[str] = ()) -> Any:
