@@ -10,7 +10,7 @@ OBSERVED = -1
 
 @dataclass
 class Stream:
-    """Four lists of one length, one entry per token; they only ever grow."""
+    """Lists of one length, one entry per token; they only ever grow."""
 
     ids: list[int] = field(default_factory=list)
     """Token ids, in the order the policy saw or sampled them."""
@@ -20,12 +20,16 @@ class Stream:
     """Natural-log probability under the distribution sampled from; 0.0 where not sampled."""
     turns: list[int] = field(default_factory=list)
     """Index of the turn that sampled the token; -1 where not sampled."""
+    entropy: list[float] = field(default_factory=list)
+    """Of the distribution sampled from, in nats; 0.0 where not sampled; empty where nobody measured it."""
 
     def __post_init__(self) -> None:
         """Refuse lists of unequal length with ValueError."""
         lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
         if len(lengths) != 1:
             raise ValueError(f"a stream's four lists must be equally long, not {sorted(lengths)}")
+        if self.entropy and len(self.entropy) != len(self.ids):
+            raise ValueError(f"{len(self.entropy)} entropies are not of {len(self.ids)} tokens")
 
     def __len__(self) -> int:
         """Number of tokens so far."""
@@ -40,18 +44,32 @@ class Stream:
         """Append tokens which the policy only reads: frame, observations, results of tools."""
         self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
 
-    def wrote(self, ids: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
-        """Append what the policy sampled in `turn` (>= 0); ValueError if the log-probabilities do not fit."""
+    def wrote(
+        self, ids: Sequence[int], logprobs: Sequence[float], turn: int, entropy: Sequence[float] | None = None
+    ) -> None:
+        """Append what the policy sampled in `turn` (>= 0); ValueError if log-probabilities or entropies do not fit.
+
+        Tokens sampled without an entropy, in a stream that has others with it, count as of entropy 0.
+        """
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled ids came with {len(logprobs)} log-probabilities")
         if turn < 0:
             raise ValueError(f"a turn index is 0 or more, not {turn}")
         if not all(math.isfinite(value) for value in logprobs):
             raise ValueError("a sampled token has a finite log-probability")
+        if entropy is not None and len(entropy) != len(ids):
+            raise ValueError(f"{len(ids)} sampled ids came with {len(entropy)} entropies")
+        before = len(self)
         self._append(ids, [True] * len(ids), logprobs, turn)
+        if entropy is not None:
+            if not self.entropy:
+                self.entropy.extend([0.0] * len(self))
+            self.entropy[before:] = map(float, entropy)
 
     def _append(self, ids: Sequence[int], mask: list[bool], logprobs: Sequence[float], turn: int) -> None:
         self.ids.extend(int(token) for token in ids)
         self.mask.extend(mask)
         self.logprobs.extend(float(value) for value in logprobs)
         self.turns.extend([turn] * len(ids))
+        if self.entropy:
+            self.entropy.extend([0.0] * len(ids))

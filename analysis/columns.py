@@ -47,7 +47,7 @@ TABLES: Mapping[str, Any] = {
     "matches": pa.schema(
         [
             *_KEY,
-            *_logged("game rules status reason attempt seed", MATCHES),
+            *_logged("game rules status reason attempt seed deal group parent parent_turn stage source", MATCHES),
             _field("turns", pa.int32(), "how many turns it had"),
             _field("started", pa.timestamp("us", "UTC"), "when it began"),
             *_logged("seconds", MATCHES),
@@ -68,7 +68,7 @@ TABLES: Mapping[str, Any] = {
             *_logged("seat role policy version action public private raw valid", _items("turns")),
             _field("reward", pa.float64(), "credit's weighted sum of its rewards; their plain sum before credit"),
             _field("advantage", CREDIT.field("advantage").type, "what credit made of it; null before credit"),
-            *_logged("finish tokens seconds situation", _items("turns")),
+            *_logged("finish tokens seconds situation source", _items("turns")),
         ]
     ),
     "messages": pa.schema(
@@ -77,7 +77,7 @@ TABLES: Mapping[str, Any] = {
             TURN,
             _field("seat", pa.string(), "who read it, being about to move"),
             _field("place", pa.int32(), "number among what was new to that seat, from 0"),
-            *_logged("sender text", _items("turns").field("messages").type.value_field.type),
+            *_logged("sender text images", _items("turns").field("messages").type.value_field.type),
         ]
     ),
     "tokens": pa.schema(
@@ -89,6 +89,7 @@ TABLES: Mapping[str, Any] = {
             _field("id", pa.int32(), "token id as seen or sampled"),
             _field("sampled", pa.bool_(), "whether the policy sampled it"),
             _field("logprob", pa.float32(), "natural log under the distribution sampled from; null for what was read"),
+            _field("entropy", pa.float32(), "of that distribution, in nats; null for what was read, or if not kept"),
         ]
     ),
 }

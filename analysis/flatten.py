@@ -14,6 +14,10 @@ import pyarrow.compute as pc
 
 from arena.store.lines import LogError
 
+_OF_MATCH = (
+    "deal", "group", "parent", "parent_turn", "stage", "source",
+    "rules", "status", "reason", "attempt", "seed", "started", "seconds",
+)  # fmt: skip
 _TURNS = ("seat", "role", "policy", "version", "action", "public", "private", "raw", "valid", "finish", "tokens")
 NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "matches": {"turns": ("turns.index",), "report": ("report",)},
@@ -22,20 +26,24 @@ NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "payoff": ("payoffs",),
     },
     "turns": {
-        **{name: (f"turns.{name}",) for name in (*_TURNS, "seconds", "situation")},
+        **{name: (f"turns.{name}",) for name in (*_TURNS, "seconds", "situation", "source")},
         "turn": ("turns.index",),
         "reward": ("turns.index", "turns.rewards"),
         "advantage": ("turns.index",),
         "rewards": ("turns.rewards",),
     },
-    "messages": {"seat": ("turns.seat",), "policy": ("turns.policy",)},
-    "tokens": {"segment": ("streams.segment",), "policy": ("seats.seat", "seats.policy")},
+    "messages": {"seat": ("turns.seat",), "policy": ("turns.policy",), "images": ("turns.messages.images",)},
+    "tokens": {
+        "segment": ("streams.segment",),
+        "policy": ("seats.seat", "seats.policy"),
+        "entropy": ("streams.entropy",),
+    },
 }
 _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "matches": (),
     "seats": ("seats.seat",),
     "turns": ("turns.index",),
-    "messages": ("turns.index", "turns.seat", "turns.messages"),
+    "messages": ("turns.index", "turns.seat", "turns.messages.sender", "turns.messages.text"),
     "tokens": tuple(f"streams.{name}" for name in ("seat", "ids", "mask", "logprobs", "turns")),
 }
 """Leaves without which a table has no rows."""
@@ -48,11 +56,7 @@ def leaves(table: str, columns: Collection[str]) -> set[str]:
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
     """
     needed = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}
-    own = (
-        {"rules", "status", "reason", "attempt", "seed", "started", "seconds"} & {*columns}
-        if table == "matches"
-        else set()
-    )
+    own = {*_OF_MATCH} & {*columns} if table == "matches" else set()
     return {"id", "iteration", "game", *_ALWAYS[table], *needed, *own}
 
 
@@ -96,8 +100,8 @@ def messages(log: Any) -> Any:
     table = table.drop_columns(["game", "messages"]).take(rows)
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
     table = table.append_column("place", _places(lists))
-    for name in ("sender", "text"):
-        table = table.append_column(name, pc.struct_field(items, name))
+    for field in items.type:
+        table = table.append_column(field.name, pc.struct_field(items, field.name))
     return table
 
 
@@ -113,7 +117,9 @@ def tokens(log: Any) -> Any:
             raise LogError("the lists of a token stream differ in length: restore the log from a copy")
     flat = {name: pc.list_flatten(table[name].combine_chunks()) for name in ("mask", "logprobs", "turns")}
     rows = pc.list_parent_indices(ids)
-    kept = table.drop_columns(["game", "ids", "mask", "logprobs", "turns"]).take(rows)
+    entropy = table["entropy"].combine_chunks() if "entropy" in table.column_names else None
+    nested = ["game", "ids", "mask", "logprobs", "turns", *(["entropy"] if entropy is not None else [])]
+    kept = table.drop_columns(nested).take(rows)
     sampled, nothing = flat["mask"], pa.scalar(None)
     columns = {
         "place": _places(ids),
@@ -122,9 +128,20 @@ def tokens(log: Any) -> Any:
         "sampled": sampled,
         "logprob": pc.if_else(sampled, flat["logprobs"], nothing),
     }
+    if entropy is not None:
+        columns["entropy"] = pc.if_else(sampled, _as_long_as(entropy, sizes), nothing)
     for name, column in columns.items():
         kept = kept.append_column(name, column)
     return kept
+
+
+def _as_long_as(lists: Any, sizes: Any) -> Any:
+    """Their items one after the other, as many of each list as its size says; nulls where a list is empty."""
+    lengths, wanted = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
+    if ((lengths != wanted) & (lengths > 0)).any():
+        raise LogError("the lists of a token stream differ in length: restore the log from a copy")
+    there = np.repeat(lengths > 0, wanted)
+    return pc.list_flatten(lists).take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
 def _with_policy(table: Any, log: Any) -> Any:

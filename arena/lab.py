@@ -17,10 +17,12 @@ import numpy as np
 import torch
 
 from agents.computing import compute
+from agents.scoring import StreamScores
 from arena.build import Makers, Parts, beginnings, build
 from arena.chance import generator
 from arena.config.experiment import Experiment
 from arena.credit.credited import Credited
+from arena.credit.figures import TokenFigures, sampled_streams, token_figures
 from arena.credit.iteration import Credit
 from arena.credit.samples import samples_of
 from arena.errors import DivergedError
@@ -129,10 +131,13 @@ class Lab:
         """What every turn of a trained policy earned and was worth; kept beside the match log."""
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
+        self._keep_credit(k, credited)
+        return Credit(credited, recalled, recalls)
+
+    def _keep_credit(self, k: int, credited: Sequence[Credited], tokens: TokenFigures | None = None) -> None:
         fresh = [c for c in credited if not c.trajectory.replayed]
         kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
-        self.run_folder.log.write_credit(k, kept)
-        return Credit(credited, recalled, recalls)
+        self.run_folder.log.write_credit(k, kept, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
         """Teach the critic, where there is one, what the turns led to: after it was asked about them, never before."""
@@ -147,14 +152,26 @@ class Lab:
     ) -> dict[str, dict[str, float]]:
         """Update each trainable policy from its own turns alone, then from what replay brings back."""
         self.watcher.phase(k, "learn")
-        credited, learned = list(credited), {}
+        credited, learned, tokens = list(credited), {}, TokenFigures()
         for name in self.trainers:
             await self.engine.rest(name)
+            own = [c for c in credited if c.trajectory.policy == name and not c.trajectory.replayed]
+            before = await self._scores(name, own)
             shown = await self.parts.demonstrations.samples(name, self._clock(k))
             learned[name] = await self._update(k, name, credited, "learn", shown)
             replay_stats = await self._update(k, name, recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()}
+            tokens |= token_figures(own, before, await self._scores(name, own)) if before else {}
+        if tokens:
+            self._keep_credit(k, credited, tokens)
         return learned
+
+    async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
+        """What the policy says now of the tokens that were sampled, where `learn.keep_tokens` asks for that."""
+        if not self.experiment.learn.keep_tokens:
+            return []
+        streams = [(s, self.parts.temperatures[c.trajectory.role]) for c in credited for s in sampled_streams([c])]
+        return await self.trainers[name].score(*map(list, zip(*streams, strict=True))) if streams else []
 
     async def _update(
         self, k: int, name: str, credited: Sequence[Credited], place: str, shown: Sequence[Sample] = ()
@@ -173,7 +190,7 @@ class Lab:
 
     def rate(self, records: Sequence[MatchRecord]) -> None:
         """Learn who is how strong: ratings of all who played, and the learners' chances against each other one."""
-        own = [record for record in records if not record.logged]
+        own = [record for record in records if record.source != "replayed"]
         self.parts.ratings.update(own)
         self.parts.win_rates.update(own)
 

@@ -8,7 +8,6 @@ are told together, as `shared@past`, so that the names stay the same from row to
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena.credit.branches import parting
 from arena.credit.credited import Credited
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
@@ -34,7 +33,7 @@ def iteration_metrics(
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
-    whole = [record for record in records if parting(record.id) is None]
+    whole = [record for record in records if record.identity.parent is None]
     games = _by_game(whole)
     return {
         "iteration": iteration,
@@ -114,7 +113,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
-        if of.replayed or parting(of.match):
+        if of.replayed or of.parent:
             continue
         roles.setdefault(f"{of.game}.{of.role}" if several else of.role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}

@@ -46,7 +46,7 @@ from arena.store.contents import check_newest
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
 from games.abilities import Pictures
-from games.contracts import Image
+from games.contracts import Image, MatchId
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
         if any(experiment.trained(held.policy) for held in spec.seats.values()):
             game = table.make_game()
             seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
-            plan = MatchPlan("trial", 0, table.game.name, table.game.options, 0, seats)
+            plan = MatchPlan(MatchId(0, 0), table.game.name, table.game.options, 0, seats)
             players = {seat: BrainPlayer(Random(0)) for seat in seats}
             record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":

@@ -14,12 +14,16 @@ from pydantic_core import to_json
 from agents.player import PREFIXES
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
-from games.contracts import Message
+from arena.rows import identity_of, identity_row, message, message_row, stream_row
+from games.contracts import MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
     from agents.policy import Policy
 
 Status = Literal["finished", "failed"]
+MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "shown"]
+"""How a match came about: played from its deal, branched off another, with turns put into it, taken over from another
+run's log, brought back by replay, or shown to be imitated."""
 
 
 class RecordError(ValueError):
@@ -50,6 +54,8 @@ class Turn(NamedTuple):
     seconds: float
     situation: str = ""
     """In which it was taken, as the game names it; no seat is shown that."""
+    source: TurnSource = "policy"
+    """Who wrote it."""
     reward: float = 0.0
     advantage: float = 0.0
 
@@ -59,6 +65,7 @@ class Trajectory:
     """One seat's turns and streams in one match: the unit that credit and learning consume."""
 
     match: str
+    """The match's printed id."""
     game: str
     seat: str
     role: str
@@ -75,6 +82,10 @@ class Trajectory:
     """Whether another run played it, with other weights."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """What the game says of the ended match; no seat ever sees it."""
+    parent: str = ""
+    """The printed id of the match that this one is a branch of; "" where it is none."""
+    parent_turn: int = -1
+    """The first turn of the match that is not its parent's; -1 where it has none."""
 
     def contexts(self) -> dict[int, list[int]]:
         """By turn's index, the ids that stood in its stream before its first sampled token."""
@@ -150,8 +161,7 @@ class Failure:
 class MatchRecord:
     """A whole match, finished or failed (`reason` says why); `started` is ISO 8601, 0 <= `seed` < 2^64."""
 
-    id: str
-    iteration: int
+    identity: MatchId
     game: str
     options: dict[str, Any]
     seed: int
@@ -162,15 +172,29 @@ class MatchRecord:
     report: dict[str, float | bool | str]
     turns: tuple[Turn, ...]
     streams: dict[str, tuple[Stream, ...]]
-    attempt: int
     started: str
     seconds: float
     rules: int = 0
     """The version of the game's rules; 0 where it is not known, in logs of schema version 1."""
+    group: int = -1
+    """Number of the group of matches of its iteration that share its seed; -1 where it is not known."""
+    stage: str = ""
+    """What it was played for, such as `train`; "" where it is not known."""
+    source: MatchSource = "played"
+    pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """By hash, the images in its messages, of a match that was just played; the log keeps them beside its files."""
     failure: Failure | None = field(default=None, compare=False)
     """Of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
-    logged: bool = field(default=False, compare=False)
-    """Whether another run played it; the experiment's `source` says which."""
+
+    @property
+    def id(self) -> str:
+        """The printed identity."""
+        return str(self.identity)
+
+    @property
+    def iteration(self) -> int:
+        """That played it."""
+        return self.identity.iteration
 
     def to_json(self) -> dict[str, Any]:
         """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
@@ -186,7 +210,7 @@ class MatchRecord:
             streams = row.pop("streams")
             return {**plain(row, "match"), "streams": {clean_text(seat): rows for seat, rows in streams.items()}}
         except (ValueError, TypeError) as error:
-            raise RecordError(f"match {clean_text(self.id)} cannot be kept: {error}") from None
+            raise RecordError(f"match {self.id} cannot be kept: {error}") from None
 
     def to_line(self) -> str:
         """The JSON text of `to_json`, quickly where nothing needs mending: what does is refused or shows."""
@@ -203,11 +227,13 @@ class MatchRecord:
         strangers = set(self.streams) - set(self.seats)
         if strangers:
             raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
-        row = {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
+        row = identity_row(self.identity)
+        row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
+        row |= {name: value for name in ("stage", "source") if (value := getattr(self, name)) != _USUAL[name]}
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
         row["turns"] = [_turn_row(turn) for turn in self.turns]
-        row["streams"] = {seat: [_stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
+        row["streams"] = {seat: [stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
         return row
 
     @classmethod
@@ -215,7 +241,9 @@ class MatchRecord:
         """The record of a row that `to_json` made; RecordError when it is not one."""
         try:
             return cls(
+                identity_of(row),
                 **{name: row[name] for name in _SCALARS},
+                **{name: row[name] for name in _USUAL if name in row},
                 seconds=row["seconds"],
                 options=dict(row["options"]),
                 seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
@@ -235,8 +263,10 @@ class MatchRecord:
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _WRITTEN = (str, float, int)
 """What a game may say of a match, bool included; `to_json` of pydantic would write more, and nobody could read it."""
-_KEPT = tuple(name for name in Turn._fields if name not in ("reward", "advantage"))
-_SCALARS = ("id", "iteration", "game", "seed", "status", "reason", "attempt", "started", "rules")
+_KEPT = Turn._fields[: Turn._fields.index("source")]
+_SCALARS = ("game", "seed", "status", "reason", "started", "rules", "group")
+_USUAL = {"stage": "", "source": "played"}
+"""Of a record; a row is without them where they are as usual."""
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
@@ -256,7 +286,9 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
-            logged=record.logged,
+            logged=record.source == "replayed",
+            parent=str(record.identity.parent or ""),
+            parent_turn=-1 if record.identity.turn is None else record.identity.turn,
         )
         for seat, seating in record.seats.items()
     ]
@@ -269,8 +301,10 @@ def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
-    row = dict(zip(_KEPT, turn, strict=False))
-    row["messages"] = [message.plain() for message in turn.messages]
+    row: dict[str, Any] = dict(zip(_KEPT, turn, strict=False))
+    row["messages"] = [message_row(message) for message in turn.messages]
+    if turn.source != "policy":
+        row["source"] = turn.source
     return row
 
 
@@ -282,29 +316,17 @@ def _checked_row(turn: Turn) -> dict[str, Any]:
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:
-    messages = tuple([Message(m["sender"], (m["text"],)) for m in row["messages"]])
+    messages = tuple([message(line) for line in row["messages"]])
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
-
-
-def _stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
-    if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
-        raise ValueError(f"the lists of {seat}'s stream differ in length")
-    with np.errstate(over="ignore"):
-        logprobs = np.asarray(stream.logprobs, dtype=np.float32)
-    if not np.isfinite(logprobs).all():
-        raise ValueError(f"a log-probability in {seat}'s stream is not finite")
-    if any(not 0 <= token < 2**31 for token in stream.ids):
-        raise ValueError(f"a token id in {seat}'s stream is not one of 31 bits")
-    return {
-        "ids": [int(token) for token in stream.ids],
-        "mask": [bool(sampled) for sampled in stream.mask],
-        "logprobs": logprobs.tolist(),
-        "turns": [int(turn) for turn in stream.turns],
-    }
 
 
 def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
     return {name: finite(value, f"{where}[{name!r}]") for name, value in values.items()}
+
+
+def images(turns: Iterable[Turn]) -> list[str]:
+    """The hashes of the images that seats were shown before these turns, sorted."""
+    return sorted({image.hash for turn in turns for said in turn.messages for image in said.images})
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:

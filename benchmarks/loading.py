@@ -33,7 +33,7 @@ from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from arena.store.schema import CREDIT, MATCHES
-from games.contracts import Message
+from games.contracts import MatchId, Message
 
 RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
@@ -146,8 +146,7 @@ def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRe
         heard = talk
     failed, gain = number % 100 == 99, float(rng.integers(11))
     return MatchRecord(
-        id=f"{k:04d}-{number:04d}",
-        iteration=k,
+        identity=MatchId(k, number),
         game="negotiation",
         options={"talk": True, "max_turns": 14},
         seed=number,
@@ -158,7 +157,6 @@ def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRe
         report={} if failed else {"deal": gain > 2, "efficiency": gain / 10, "end": "accept"},
         turns=tuple(turns),
         streams={seat: (stream,) for seat, stream in streams.items()},
-        attempt=0,
         started="2026-01-01T00:00:00.250+00:00",
         seconds=float(rng.random()),
     )

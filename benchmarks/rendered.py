@@ -35,7 +35,7 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import SHARE, mean_ci, rate_ci
-from games.contracts import Act, Game, View
+from games.contracts import Act, Game, MatchId, View
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
 from simulators.extractor import Reading
@@ -107,7 +107,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
         return record
 
     seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], voice), strict=True)}
-    plans = [MatchPlan(str(n), 0, name, dict(spec.options), seed * 10_000 + n, seatings) for n in range(dialogues)]
+    plans = [MatchPlan(MatchId(0, n), name, dict(spec.options), seed * 10_000 + n, seatings) for n in range(dialogues)]
     began = time.process_time()
     asyncio.run(play_all(plans, one, lambda record: None, in_flight=dialogues))
     return [found[n] for n in range(dialogues)], time.process_time() - began

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 REFEREE = "referee"
@@ -118,6 +118,11 @@ class View(NamedTuple):
         )
 
 
+TurnSource = Literal["policy", "patch", "summary", "tool", "demonstration"]
+"""Who writes a turn: the policy that sits there, somebody who puts another act in its place, a summary of the past, a
+tool, or a player whose play is imitated."""
+
+
 class Act(NamedTuple):
     """A player's answer to a view."""
 
@@ -132,6 +137,7 @@ class Act(NamedTuple):
     finish: Literal["stop", "length", "script"]
     """Why the writing ended: by itself, at the limit of tokens, or as it was not sampled."""
     tokens: int = 0
+    source: TurnSource = "policy"
 
 
 class Deal(NamedTuple):
@@ -181,3 +187,69 @@ class Game(Protocol):
     def payoffs(self) -> dict[str, float]: ...
     def report(self) -> dict[str, float | bool | str]: ...
     def render(self) -> str: ...
+
+
+# -- which match it is ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MatchId:
+    """Which match of a run this is, as data; `str` prints it and `parse` reads that back.
+
+    Printed as 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
+    branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). ValueError for numbers below 0,
+    a parting turn without a parent or the other way round, or a parent of another deal.
+    """
+
+    iteration: int
+    """That played it. Outside a run: which of the lineups did."""
+    deal: int
+    """Number of the match among those dealt in its iteration, from 0."""
+    attempt: int = 0
+    """How often it was played again after a failure."""
+    parent: MatchId | None = None
+    """The match it is a branch of; None where it is none."""
+    turn: int | None = None
+    """The first turn that is its own and not its parent's; None where it has no parent."""
+
+    def __post_init__(self) -> None:
+        if min(self.iteration, self.deal, self.attempt, self.turn or 0) < 0:
+            raise ValueError(f"a match's iteration, deal, attempt and turn are 0 or more, not {self!r}")
+        if (self.parent is None) != (self.turn is None):
+            raise ValueError("a match has a parent and the turn where it parts from it, or neither")
+        if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):
+            raise ValueError(f"a branch is of its parent's iteration and deal, not of {self.parent}")
+
+    def __str__(self) -> str:
+        head = f"{self.iteration:04d}-{self.deal:04d}" if self.parent is None else f"{self.parent}-b{self.turn}"
+        return f"{head}-r{self.attempt}" if self.attempt else head
+
+    @classmethod
+    def parse(cls, text: str) -> MatchId:
+        """The identity that is printed so; ValueError for any other text."""
+        if not _PRINTED.fullmatch(text):
+            raise ValueError(f"{text[:80]!r} is no match id: write one like 0001-0003 or 0001-0003-b4")
+        iteration, deal, *rest = text.split("-")
+        match = cls(int(iteration), int(deal))
+        for part in rest:
+            number = int(part[1:])
+            match = replace(match, attempt=number) if part[0] == "r" else match.branch(number)
+        return match
+
+    def branch(self, turn: int) -> MatchId:
+        """The match that parts from this one at a turn."""
+        return MatchId(self.iteration, self.deal, parent=self, turn=turn)
+
+    def line(self) -> list[MatchId]:
+        """The matches that it comes from, the one without a parent first, and itself."""
+        return [*(self.parent.line() if self.parent else ()), self]
+
+    @property
+    def planned(self) -> MatchId:
+        """The same match at its first attempt."""
+        return replace(self, attempt=0) if self.attempt else self
+
+
+_NUMBER = r"(?:\d{4}|[1-9]\d{4,8})"
+_ATTEMPT = r"(?:-r[1-9]\d{0,8})?"
+_PRINTED = re.compile(rf"{_NUMBER}-{_NUMBER}{_ATTEMPT}(?:-b(?:0|[1-9]\d{{0,8}}){_ATTEMPT}){{0,64}}", re.ASCII)

@@ -36,6 +36,8 @@ class Completion:
     """Under the distribution sampled from: after temperature, top-k and top-p."""
     finish: Literal["stop", "length"]
     version: int
+    entropy: tuple[float, ...] | None = None
+    """Of that distribution before each of the ids, in nats; None where nobody measured it."""
 
 
 class Engine(Protocol):

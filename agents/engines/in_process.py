@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -65,6 +65,8 @@ class _Row:
     draws: np.ndarray
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    entropy: list[float] | None = None
+    """Where it is measured."""
     finish: str = ""
 
     def take(self, token: int, logprob: float) -> None:
@@ -75,6 +77,12 @@ class _Row:
         elif len(self.ids) == self.request.max_tokens:
             self.finish = "length"
 
+    def completion(self) -> Completion:
+        """What it has become."""
+        finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
+        entropy = None if self.entropy is None else tuple(self.entropy)
+        return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
+
 
 _Asked = tuple[Request, asyncio.Future[Completion]]
 
@@ -82,8 +90,15 @@ _Asked = tuple[Request, asyncio.Future[Completion]]
 class InProcessEngine:
     """Serves transformers models that live in this process: those that are trained there, and folders."""
 
-    def __init__(self, precision: Precision = Precision.FP32, max_batch: int = 256, cache_bytes: int = 2 << 30) -> None:
-        self.precision, self.max_batch, self.cache_bytes = precision, max_batch, cache_bytes
+    def __init__(
+        self,
+        precision: Precision = Precision.FP32,
+        max_batch: int = 256,
+        cache_bytes: int = 2 << 30,
+        entropy: bool = False,
+    ) -> None:
+        """`entropy`: whether completions tell it."""
+        self.precision, self.max_batch, self.cache_bytes, self.entropy = precision, max_batch, cache_bytes, entropy
         self._seconds = 0.0
         self._served: dict[str, _Served] = {}
         self._folders: dict[Path, Lanes] = {}
@@ -280,10 +295,7 @@ class InProcessEngine:
         with self._timed(), torch.no_grad(), numbers:
             rows = self._rows(requests, device)
             self._sample_all(rows, device)
-        return [
-            Completion(tuple(r.ids), tuple(r.logprobs), "stop" if r.finish == "stop" else "length", r.served.version)
-            for r in rows
-        ]
+        return [row.completion() for row in rows]
 
     def _rows(self, requests: Sequence[Request], device: torch.device) -> list[_Row]:
         """Pair every request with the longest cache there is; what a policy's new streams share is computed once."""
@@ -296,7 +308,13 @@ class InProcessEngine:
                 for i in fresh:
                     pasts[i] = prefix
         return [
-            _Row(r, own, past, np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens))
+            _Row(
+                r,
+                own,
+                past,
+                np.random.Generator(np.random.PCG64(r.seed)).random(r.max_tokens),
+                entropy=[] if self.entropy else None,
+            )
             for r, own, past in zip(requests, served, pasts, strict=True)
             if past is not None
         ]
@@ -392,10 +410,19 @@ def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
     )
     tokens = _inverse_cdf(logprobs.exp(), draws)
     chosen = logprobs.gather(-1, tokens[:, None]).squeeze(-1)
+    if rows[0].entropy is not None:
+        _note_entropy(logprobs, rows)
     for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
         if not row.finish:
             row.take(token, logprob)
     return tokens
+
+
+def _note_entropy(logprobs: torch.Tensor, rows: list[_Row]) -> None:
+    """Note for each row that still runs the entropy, in nats, of its [V] distribution among the [B, V]."""
+    for row, entropy in zip(rows, torch.special.entr(logprobs.exp()).sum(-1).tolist(), strict=True):
+        if not row.finish and row.entropy is not None:
+            row.entropy.append(entropy)
 
 
 def _inverse_cdf(p: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:

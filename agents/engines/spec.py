@@ -20,3 +20,5 @@ class EngineSpec(BaseModel):
     """With vllm, the most tokens of a context and its reply; never more than the model can have."""
     max_loras: Annotated[int, Field(ge=1, le=1024)] = 8
     """With vllm, adapters of one base in a batch; further ones wait."""
+    entropy: bool = False
+    """Whether the log keeps the entropy of the distribution that each token was sampled from; in_process only."""

@@ -70,7 +70,7 @@ class ChatPlayer:
                 seed=(*self.seed, view.turn),
             ),
         )
-        stream.wrote(completion.ids, completion.logprobs, view.turn)
+        stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         raw = self.frame.decode(completion.ids)
         self._history.append(self._kept(prompt, completion, raw))

@@ -58,6 +58,7 @@ def play(
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
+    from games.contracts import MatchId
 
     console, given = PlainConsole(stderr=as_json), game_options(option or [])
     settings = trained_options(game, seat or [], trust) | given
@@ -69,18 +70,19 @@ def play(
     others = seat_others(game, table, who, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
     seated: dict[str, Contender] = {s: others[s] if s in others else HumanContender(console) for s in who}
-    plan = MatchPlan(f"play-{seed}", 0, game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
+    plan = MatchPlan(MatchId(0, 0), game, settings, seed, {s: c.seating(game, s) for s, c in seated.items()})
     console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
     if settings != given:
         console.print(_plain(f"options, the run's where none is given: {_typed(settings)}", "dim"), soft_wrap=True)
     # Ctrl-C is for the line that a person is at
     record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
     _show_end(console, table, [s for s in who if s not in others], record)
+    row = record.to_json() | {"id": f"play-{seed}"}  # of no run
     if out is not None:
         with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record.to_json()) + "\n")
+            file.write(json.dumps(row) + "\n")
     if as_json:
-        print(json.dumps(record.to_json()))
+        print(json.dumps(row))
     if record.status == "failed" and len(others) == len(who):
         raise typer.Exit(1)
 

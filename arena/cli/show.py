@@ -16,6 +16,7 @@ from arena.cli.summary import Change, best_match, changes
 from arena.cli.tables import print_table, verdict
 from arena.errors import ConfigError
 from arena.plain import printable
+from arena.rows import message as read_message
 from arena.statistics import Interval
 from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
@@ -83,11 +84,13 @@ def show_match(console: Console, path: Path, match: str) -> None:
     row = reader.match(match)
     credit = {(c.match, c.turn): c for c in reader.credit(row["iteration"])}
     seats = ", ".join(f"{seat} = {_holder(s)} as {s['role']}" for seat, s in row["seats"].items())
-    console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}): {seats}", "bold"), soft_wrap=True)
+    branch = f", a branch of {row['parent']} from turn {row['parent_turn'] + 1} on" if row.get("parent") else ""
+    console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}{branch}): {seats}", "bold"), soft_wrap=True)
     for turn in row["turns"]:
         for message in turn["messages"]:
-            if message["sender"] not in row["seats"]:
-                console.print(_plain(f"{message['sender']}: {message['text']}", "dim", indent=4), soft_wrap=True)
+            if message["sender"] not in row["seats"] or message.get("images"):
+                said = read_message(message).text
+                console.print(_plain(f"{message['sender']}: {said}", "dim", indent=4), soft_wrap=True)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
     ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())

@@ -27,6 +27,7 @@ from arena.errors import StoreError
 from arena.parts.chosen import Chosen, Kind, RewardName
 from arena.parts.schedules import SCHEDULE
 from arena.records import MatchRecord, Trajectory, trajectories
+from games.contracts import MatchId
 
 if TYPE_CHECKING:
     from arena.store.reader import LogReader
@@ -49,7 +50,7 @@ class Entry(NamedTuple):
     @property
     def iteration(self) -> int:
         """That played it."""
-        return int(self.match.split("-")[0])
+        return MatchId.parse(self.match).iteration
 
 
 class Recall(NamedTuple):

@@ -30,7 +30,7 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
 from games.abilities import Split
-from games.contracts import Game
+from games.contracts import Game, MatchId
 
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
@@ -295,20 +295,20 @@ async def play(
     seeds = deal_seeds(seed, deals)
     plans = [
         MatchPlan(
-            f"{i:04d}-{deal:04d}", 0, spec.name, dict(spec.options), seeds[deal],
+            MatchId(i, deal), spec.name, dict(spec.options), seeds[deal],
             {seat: who.seating(spec.name, seat) for seat, who in table.items()},
         )
         for deal in range(deals)  # a deal's matches side by side: what they open with is computed once
         for i, table in enumerate(tables)
     ]  # fmt: skip
-    played: dict[str, Played] = {}
+    played: dict[tuple[int, int], Played] = {}
     failed: Counter[str] = Counter()
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        table, deal = (int(part) for part in plan.id.split("-")[:2])
+        table, deal = plan.identity.iteration, plan.identity.deal
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
-            played[f"{table:04d}-{deal:04d}"] = _kept(record)
+            played[table, deal] = _kept(record)
         return replace(record, turns=(), streams={})  # nobody needs them any more
 
     def note(record: MatchRecord) -> None:
@@ -318,7 +318,7 @@ async def play(
             ended()
 
     await play_all(plans, one, note, in_flight)
-    return [[played.get(f"{i:04d}-{deal:04d}") for deal in range(deals)] for i in range(len(tables))], failed
+    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed
 
 
 def _kept(record: MatchRecord) -> Played:

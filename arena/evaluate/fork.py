@@ -33,6 +33,7 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import ANY, Bounds, Interval, mean_ci, paired_ci, range_of
 from arena.store.reader import RunReader
+from games.contracts import MatchId
 
 Figures = dict[str, list[float]]
 """A value for each fork: `payoff SEAT`, and what the game reports."""
@@ -182,7 +183,7 @@ async def _play(
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
     plans = [
         MatchPlan(
-            f"{table:04d}-{i:04d}", record.iteration, record.game, record.options, record.seed,
+            MatchId(table, i), record.game, record.options, record.seed,
             {seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
             draws=(number("fork"), parting.turn, i),
         )
@@ -191,7 +192,7 @@ async def _play(
     ]  # fmt: skip
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        table, i = (int(part) for part in plan.id.split("-")[:2])
+        table, i = plan.identity.iteration, plan.identity.deal
         at = parting if table == len(tables) - 1 else replace(parting, act="")
         joining = {seat: Joining(who, at) for seat, who in tables[table].items()}
         ending = await play_one(plan, joining, seed, LIMITS)

@@ -28,6 +28,7 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
 from games.abilities import Peopled
+from games.contracts import MatchId
 
 SCRIPT = "script"
 ATTEMPTS = 2
@@ -190,17 +191,17 @@ async def _cell(
     deals = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
     chances = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)
     plans = [
-        MatchPlan(f"{task:04d}-{trial:04d}", 0, spec.name, dict(spec.options), int(deals[task]), seating)
+        MatchPlan(MatchId(task, trial), spec.name, dict(spec.options), int(deals[task]), seating)
         for task in range(tasks)
         for trial in range(trials)
     ]
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        return await play_one(plan, table, int(chances[int(plan.id.split("-")[1])]), LIMITS, keep_turns=False)
+        return await play_one(plan, table, int(chances[plan.identity.deal]), LIMITS, keep_turns=False)
 
     def note(record: MatchRecord) -> None:
-        cell.add(int(record.id.split("-")[0]), record)
-        if record.status == "finished" or record.attempt == ATTEMPTS - 1:
+        cell.add(record.identity.iteration, record)
+        if record.status == "finished" or record.identity.attempt == ATTEMPTS - 1:
             ended()
 
     with suppress(PlayError):  # the cell says how many matches failed and why; others may be well

@@ -120,6 +120,9 @@ class UpdateSpec(Spec):
     gate_tolerance: Annotated[float, Field(gt=0)] | None = None
     """Mean |sampler - trainer| log-probability at which the run stops; null is 0.0001 in fp32, 0.05 in bf16, and
     0.1 where vllm computes in bf16 throughout."""
+    keep_tokens: bool = False
+    """Whether the credit file keeps, of each token, its advantage where the tokens of a turn differ, its ratio p after
+    the update / p before, and the gap of log-probabilities between trainer and sampler: two more passes over them."""
     nonfinite: Nonfinite = "stop"
     """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
     metrics); critics too. Weights that are not finite always stop the run, before they are published."""

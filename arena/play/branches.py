@@ -3,6 +3,7 @@
 A match is a function of its deal and the replies in it. So going back to a turn is dealing again and forcing every
 reply before it, token ids and behaviour log-probabilities as they were; nothing needs to be cloned. The match id says
 what was done, here and in the log: `0001-0003-b4` is match `0001-0003` again until turn 4, which is the first new one.
+The match may be a branch itself.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Literal
 
 from agents.engines.base import Completion
 from arena.records import MatchRecord, Turn, place_of
+from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,9 @@ class Branch:
     turn: int
 
     @property
-    def id(self) -> str:
+    def identity(self) -> MatchId:
         """Of the new match."""
-        return f"{self.match.id}-b{self.turn}"
+        return self.match.identity.branch(self.turn)
 
     def turns(self, seat: str) -> list[Turn]:
         """What the seat did before the parting."""
@@ -35,7 +37,8 @@ class Branch:
             stream, begin, end = place_of(self.match.streams[seat], turn.index)
             sampled = tuple(stream.ids[begin:end]), tuple(stream.logprobs[begin:end])
             finish: Literal["stop", "length"] = "length" if turn.finish == "length" else "stop"
-            completions[turn.index] = Completion(*sampled, finish, turn.version)
+            entropy = tuple(stream.entropy[begin:end]) if stream.entropy else None
+            completions[turn.index] = Completion(*sampled, finish, turn.version, entropy)
         return completions
 
     def strayed(self, record: MatchRecord) -> str:

@@ -54,9 +54,9 @@ class Contender(Protocol):
 
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
-    """Where the chance of a seat in a match comes from: the run, the deal, the attempt, the seat, and the branch."""
-    parted = (plan.branch.turn + 1,) if plan.branch else ()
-    return (seed, plan.seed, plan.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
+    """Where the chance of a seat in a match comes from: the run, the deal, the attempt, the seat, and the branches."""
+    parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
+    return (seed, plan.seed, plan.identity.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
 def number(place: tuple[int, ...]) -> int:
@@ -118,7 +118,7 @@ class BrainContender:
         random numbers).
         """
         if plan.branch:
-            plan = replace(plan, attempt=plan.branch.match.attempt, branch=None)
+            plan = replace(plan, identity=plan.identity.line()[0], branch=None)
         return BrainPlayer(make_brain(self.name, number(chance(seed, plan, seat)), game))
 
     def leave(self, player: SeatedPlayer) -> None:

@@ -31,7 +31,7 @@ from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.contents import check_newest
 from arena.store.reader import RunReader
-from games.contracts import Game
+from games.contracts import Game, MatchId
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,9 @@ class Demonstrations:
         for table, seat, row in _best_matches(self.spec, self.lineup.tables, learner):
             seats = seatings(table, table.holders, self.lineup.policies)
             game = table.game
-            plan = MatchPlan(row["id"], row["iteration"], game.name, dict(game.options), row["seed"], seats)
+            plan = MatchPlan(
+                MatchId.parse(row["id"]), game.name, dict(game.options), row["seed"], seats, source="shown"
+            )
             kept.append(_Kept(plan, seat, row))
         return kept
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
-from arena.records import MatchRecord, Seating
+from arena.records import MatchRecord, Seating, images
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
+from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,12 @@ class LogSource:
         """The matches as they were played, at the seats of this run's policies; they stand in its own log, too."""
         assert self.spec.iterations is not None
         self.watcher.phase(k, f"reading {self.spec.log}")
-        rows = RunReader(Path(self.spec.log)).log.read((k - 1) % self.spec.iterations + 1)
+        theirs = RunReader(Path(self.spec.log)).log
+        rows = theirs.read((k - 1) % self.spec.iterations + 1)
         games = [table.game.name for table in self.tables]
         found = [row for row in rows if row["status"] == "finished" and row["game"] in games]
         records = [self._taken_over(k, number, MatchRecord.from_json(row)) for number, row in enumerate(found)]
+        records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
         log = MatchBatch(self.run.log)
         for record in records:
             log.add(record)
@@ -46,7 +49,7 @@ class LogSource:
 
     def _taken_over(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._seated(record.game, seat, seating) for seat, seating in record.seats.items()}
-        return replace(record, id=f"{k:04d}-{number:04d}", iteration=k, seats=seats, logged=True)
+        return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
     def _seated(self, game: str, seat: str, seating: Seating) -> Seating:
         """A model's turns are those of the policy that sits there in this run, if it learns; the version is theirs."""

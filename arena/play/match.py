@@ -11,9 +11,10 @@ from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, reason_of, tell
-from arena.records import MatchRecord, Seating, Turn
-from games.abilities import Blocks, Situated
-from games.contracts import Act, Game, View
+from arena.records import MatchRecord, MatchSource, Seating, Turn, images
+from arena.store.blobs import verified
+from games.abilities import Blocks, Pictures, Situated
+from games.contracts import Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,25 @@ class SeatedPlayer(Player, Protocol):
 class MatchPlan:
     """What is settled before a match begins."""
 
-    id: str
-    iteration: int
+    identity: MatchId
     game: str
     options: dict[str, Any]
     seed: int
     seats: dict[str, Seating]
-    attempt: int = 0
     draws: tuple[int, ...] = ()
     """Tells its chance from that of other matches of the same deal."""
     branch: Branch | None = None
     """Of a match that is another one again until it parts from it."""
+    group: int = -1
+    """Number of the group of matches with its deal; -1 where there are none."""
+    stage: str = ""
+    """What it is played for, such as `train`."""
+    source: MatchSource = "played"
+
+    @property
+    def id(self) -> str:
+        """The printed identity."""
+        return str(self.identity)
 
 
 OnTurn = Callable[[MatchPlan, Turn], None]
@@ -90,7 +99,7 @@ class _Turns:
         self.movers.add(seat)
         turn = Turn(
             view.turn, seat, seating.role, seating.policy, version, view.messages, act.raw, act.public, act.private,
-            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation,
+            act.action, valid, self.earning[seat], act.finish, act.tokens, seconds, situation, act.source,
         )  # fmt: skip
         self.taken.append(turn)
         if self.on_turn:
@@ -121,15 +130,17 @@ async def play_match(
     turns, now = _Turns(plan, on_turn) if keep_turns or on_turn else None, _Now({})
     reason, failure = "", None
     outcome: tuple[dict[str, float], dict[str, float | bool | str]] = {}, {}
+    pictures: dict[str, bytes] = {}
     try:
         await _walk(plan, game, players, limits, clock, now, turns)
         outcome = dict(game.payoffs()), dict(game.report())
+        if turns and isinstance(game, Pictures):
+            pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
     record = MatchRecord(
-        id=plan.id,
-        iteration=plan.iteration,
+        identity=plan.identity,
         game=plan.game,
         options=plan.options,
         seed=plan.seed,
@@ -140,10 +151,13 @@ async def play_match(
         report=outcome[1],
         turns=tuple(turns.taken) if turns and keep_turns else (),
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
-        attempt=plan.attempt,
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
         rules=game.rules_version,
+        group=plan.group,
+        stage=plan.stage,
+        source=plan.source,
+        pictures=pictures,
         failure=failure,
     )
     tell(record)

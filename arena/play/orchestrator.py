@@ -57,7 +57,7 @@ async def _play_until_finished(
     for attempt in range(1, attempts):
         if record.status == "finished":
             break
-        record = await _once(replace(plan, id=f"{plan.id}-r{attempt}", attempt=attempt), play, done)
+        record = await _once(replace(plan, identity=replace(plan.identity, attempt=attempt)), play, done)
     return record
 
 

@@ -13,7 +13,8 @@ from arena.play.lineup import seatings
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec, apportion
 from arena.play.tables import Table
-from arena.records import MatchRecord, Seating
+from arena.records import MatchRecord, MatchSource, Seating
+from games.contracts import MatchId
 
 
 def iteration_plans(
@@ -51,16 +52,16 @@ def branch_plans(
 
     The turns are drawn uniformly; a match with fewer of them is branched at each, with `branch_at: last` at its last.
     """
-    planned = {plan.id: plan for plan in plans}
-    rng = generator(seed, k, "branch", *list(planned)[:1])
+    planned = {plan.identity: plan for plan in plans}
+    rng = generator(seed, k, "branch", *map(str, list(planned)[:1]))
     branches = []
     for record in records:
         own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
         own = own[-1:] if rule.branch_at == "last" else own
-        plan = planned[record.id.removesuffix(f"-r{record.attempt}")]
+        plan = planned[record.identity.planned]
         for turn in sorted(rng.permutation(own)[: rule.branch].tolist()):
             branch = Branch(record, int(turn))
-            branches.append(replace(plan, id=branch.id, branch=branch))
+            branches.append(replace(plan, identity=branch.identity, branch=branch, source="branched"))
     return branches
 
 
@@ -70,7 +71,8 @@ def demonstration_plans(
     """The matches in which brains show a policy how to play all its games; iteration 0 is the warm start."""
     own = [table for table in tables if learner in table.holders.values()]
     counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
-    return _plans(seed, k, [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)])
+    deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
+    return _plans(seed, k, deals, stage="imitate", source="shown")
 
 
 def _from_pool(rule: PlaySpec, seed: int, k: int, before: int, count: int) -> list[int]:
@@ -90,6 +92,8 @@ def _plans(
     group: int = 1,
     before: int = 0,
     pool: Sequence[int] | None = None,
+    stage: str = "train",
+    source: MatchSource = "played",
 ) -> list[MatchPlan]:
     """A plan for each match, numbered: `group` of them for each deal, each with draws of its own.
 
@@ -99,13 +103,15 @@ def _plans(
     seeds = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist() if pool is None else pool
     return [
         MatchPlan(
-            f"{k:04d}-{before * group + i:04d}",
-            k,
+            MatchId(k, before * group + i),
             t.game.name,
             dict(t.game.options),
             seeds[i // group],
             dict(seats),
             draws=(*((i % group,) if group > 1 else ()), *((k,) if pool else ())),
+            group=before + i // group,
+            stage=stage,
+            source=source,
         )
         for i, (t, seats) in enumerate(deal for deal in deals for _ in range(group))
     ]

@@ -1,8 +1,9 @@
 """The match log: append-only while an iteration plays, sealed to Parquet when it is over."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock, Timer
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pyarrow.parquet as pq
 
 from arena.errors import StoreError
 from arena.records import MatchRecord, Trajectory
+from arena.store.arrow import credit_table, match_table
 from arena.store.files import make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path
-from arena.store.schema import SCHEMA_VERSION, CreditRow, credit_table, match_table
+from arena.store.schema import SCHEMA_VERSION, CreditRow
 
 
 class MatchLog:
@@ -33,8 +35,14 @@ class MatchLog:
         self.extend([record])
 
     def extend(self, records: Sequence[MatchRecord]) -> None:
-        """Keep several matches of one iteration with one wait for the disk; all of them or, on an error, none."""
+        """Keep several matches of one iteration with one wait for the disk; all of them or, on an error, none.
+
+        Their images lie beside the log before the matches are in it.
+        """
         lines = [(record.iteration, _marked(record.to_line())) for record in records]
+        for record in records:
+            for name, data in record.pictures.items():
+                self._reader.blobs.put(name, data)
         for iteration in sorted({iteration for iteration, _ in lines}):
             self._writer(iteration).write([line for k, line in lines if k == iteration])
 
@@ -49,15 +57,24 @@ class MatchLog:
             write_atomic(sealed, _parquet(match_table(rows)))
         remove(log_path(self.folder, iteration, "jsonl"))
 
-    def write_credit(self, iteration: int, credited: Iterable[Trajectory]) -> None:
-        """Keep the reward and advantage that the turns of these trajectories carry, by match and turn."""
+    def write_credit(
+        self,
+        iteration: int,
+        credited: Iterable[Trajectory],
+        tokens: Mapping[tuple[str, int], Mapping[str, Sequence[float]]] = MappingProxyType({}),
+    ) -> None:
+        """Keep the reward and advantage that the turns of these trajectories carry, by match and turn.
+
+        And of their `tokens`, by match and turn, `advantages`, `ratios` and `gaps` where those are kept.
+        """
         rows = sorted(
             CreditRow(trajectory.match, turn.index, turn.seat, turn.reward, turn.advantage)
             for trajectory in credited
             for turn in trajectory.turns
         )
         make_folder(self.folder)
-        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(credit_table(rows)))
+        table = credit_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
+        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(table))
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arena.errors import StoreError
+from arena.store.arrow import match_rows, match_table
+from arena.store.blobs import Blobs
 from arena.store.files import CONFIG, explained, require_plain, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
-from arena.store.schema import (
-    CREDIT,
-    MATCHES,
-    SCHEMA_VERSION,
-    CreditRow,
-    brought_up,
-    check_version,
-    leaves_at,
-    match_rows,
-    match_table,
-    row_brought_up,
-    schema_at,
-)
+from arena.store.older import completed, iteration_of, lacking, leaves, row_brought_up, spared
+from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check_version
 
 ENVIRONMENT, SEAL = "environment.json", "sha256"
 """The file of the run's environment, and under which key that ends with the hash of all else in it."""
@@ -39,18 +30,18 @@ def log_path(folder: Path, iteration: int, kind: str) -> Path:
     return folder / f"{iteration:04d}.{kind}"
 
 
-def read_parquet(path: Path, schema: Any, columns: Collection[str]) -> Any:
-    """Columns of the sealed file of that schema as an Arrow table; LogError when it is damaged or too new."""
+def read_parquet(path: Path, schema: Any, columns: Collection[str], sparse: bool = False) -> Any:
+    """Columns of the sealed file of that schema as an Arrow table; LogError when it is damaged or too new.
+
+    A `sparse` table, too, lacks the optional columns that the file lacks.
+    """
     try:
         require_plain(path)
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        version = check_version(file.schema_arrow.metadata, path)
-        if not file.schema_arrow.equals(
-            schema_at(schema, version)
-        ):  # no checksum covers a Parquet file's footer, which names the columns
-            raise LogError(f"{path} cannot be read: its columns are not those of a match log")
-        leaves = leaves_at(schema, columns, version)
-        return _narrowed(brought_up(file.read(columns=leaves), schema, columns), schema, columns)
+        written = file.schema_arrow
+        absent = lacking(schema, written, check_version(written.metadata, path), path)
+        table = file.read(columns=leaves(written, columns))
+        return completed(table, spared(schema, absent) if sparse else schema, columns, absent)
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
@@ -65,29 +56,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _narrowed(table: Any, schema: Any, columns: Collection[str]) -> Any:
-    """Columns of a table that has at least these, typed and ordered as in the schema."""
-    wanted = pa.schema(_fields(schema, columns))
-    return table.select(wanted.names).cast(wanted)
-
-
-def _fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[Any]:
-    """The fields that are among the columns; a dot leads into the items of a list: `turns.seat`."""
-    for field in fields:
-        inner = [name.removeprefix(f"{field.name}.") for name in columns if name.startswith(f"{field.name}.")]
-        if field.name in columns:
-            yield field
-        elif inner:
-            item = field.type.value_field
-            yield field.with_type(pa.list_(item.with_type(pa.struct(list(_fields(item.type, inner))))))
-
-
 class LogReader:
     """The matches of a log folder: rows as `MatchRecord.to_json` made them, open and sealed alike."""
 
     def __init__(self, folder: Path) -> None:
         """The folder need not exist yet."""
         self.folder = folder
+        self.blobs = Blobs(folder / "blobs")
+        """The images of the matches."""
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""
@@ -96,7 +72,8 @@ class LogReader:
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""
-        table, rows = self._found(iteration, [name for name in MATCHES.names if streams or name != "streams"])
+        wanted = [name for name in MATCHES.names if streams or name != "streams"]
+        table, rows = self._found(iteration, wanted, sparse=True)
         if table is not None:
             rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
         else:
@@ -107,38 +84,45 @@ class LogReader:
     def table(self, iteration: int, columns: Collection[str]) -> Any:
         """Columns of one iteration, `turns.seat` being one, as an Arrow table ordered by id; LogError as in `read`."""
         table, rows = self._found(iteration, columns)
-        return (_narrowed(match_table(rows), MATCHES, columns) if table is None else table).sort_by("id")
+        return (completed(match_table(rows), MATCHES, columns) if table is None else table).sort_by("id")
 
     def credit(self, iteration: int) -> list[CreditRow]:
         """What credit gave each turn; [] where it has not been assigned."""
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
-    def credit_table(self, iteration: int) -> Any:
-        """What credit gave each turn as an Arrow table; empty where it has not been assigned."""
-        path = log_path(self.folder, iteration, "credit.parquet")
-        return read_parquet(path, CREDIT, CREDIT.names) if path.exists() else CREDIT.empty_table()
+    def credit_table(self, iteration: int, columns: Collection[str] = CreditRow._fields) -> Any:
+        """What credit gave each turn as an Arrow table; empty where it has not been assigned.
 
-    def _found(self, iteration: int, columns: Collection[str]) -> tuple[Any, list[dict[str, Any]]]:
+        Figures of single tokens (`advantages`, `ratios`, `gaps`) where the columns name them.
+        """
+        path = log_path(self.folder, iteration, "credit.parquet")
+        return read_parquet(path, CREDIT, columns) if path.exists() else CREDIT.empty_table().select([*columns])
+
+    def _found(
+        self, iteration: int, columns: Collection[str], sparse: bool = False
+    ) -> tuple[Any, list[dict[str, Any]]]:
         """The table of the sealed file or, without one, the rows of the open file."""
-        table = self._sealed(iteration, columns)
+        table = self._sealed(iteration, columns, sparse)
         rows = self.open_rows(iteration) if table is None else []
         if table is None and not rows:
             # An iteration may have been sealed, and its open file removed, between the two looks.
-            table = self._sealed(iteration, columns)
+            table = self._sealed(iteration, columns, sparse)
         return table, rows
 
-    def _sealed(self, iteration: int, columns: Collection[str]) -> Any:
+    def _sealed(self, iteration: int, columns: Collection[str], sparse: bool) -> Any:
         path = log_path(self.folder, iteration, "parquet")
-        return read_parquet(path, MATCHES, columns) if path.exists() else None
+        return read_parquet(path, MATCHES, columns, sparse) if path.exists() else None
 
     def open_rows(self, iteration: int) -> list[dict[str, Any]]:
         """Rows of the open file as they were written; [] without one."""
         path = log_path(self.folder, iteration, "jsonl")
-        rows = read_lines(path)
-        for number, row in enumerate(rows, start=1):
-            if row.pop("schema", None) not in range(1, SCHEMA_VERSION + 1):
+        rows = []
+        for number, row in enumerate(read_lines(path), start=1):
+            version = row.pop("schema", None)
+            if version not in range(1, SCHEMA_VERSION + 1):
                 raise LogError(f"{path}:{number}: not of schema {SCHEMA_VERSION}: upgrade arena-selfplay")
-        return [row_brought_up(row) for row in rows]
+            rows.append(row_brought_up(row, version))
+        return rows
 
 
 class RunReader:
@@ -190,18 +174,15 @@ class RunReader:
 
     def table(self, columns: Collection[str]) -> Any:
         """Columns of every match, `turns.seat` being one, as an Arrow table by iteration and id."""
-        none = _narrowed(MATCHES.empty_table(), MATCHES, columns)
+        none = completed(MATCHES.empty_table(), MATCHES, columns)
         return pa.concat_tables([none, *(self.log.table(iteration, columns) for iteration in self.iterations())])
 
     def match(self, id: str) -> dict[str, Any]:
         """One match's row; StoreError, with the nearest id, where there is none."""
-        head = id.split("-")[0]
-        rows = self.log.read(int(head)) if re.fullmatch(r"\d{1,9}", head) else []
-        for row in rows:
-            if row["id"] == id:
-                return row
-        known = [str(row["id"]) for row in rows] or [str(row["id"]) for row in self.matches(streams=False)]
-        near = get_close_matches(id[:64], known, n=1)
+        iteration = iteration_of(id)
+        for row in [] if iteration is None else self.log.read(iteration, ids=[id]):
+            return row
+        near = get_close_matches(id[:64], self.table(["id"])["id"].to_pylist(), n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
         raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")
 
@@ -211,7 +192,8 @@ class RunReader:
 
     def credit_table(self) -> Any:
         """What credit gave each turn of the run as an Arrow table, by iteration."""
-        return pa.concat_tables([CREDIT.empty_table(), *map(self.log.credit_table, self.iterations())])
+        none = CREDIT.empty_table().select([*CreditRow._fields])
+        return pa.concat_tables([none, *map(self.log.credit_table, self.iterations())])
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row per iteration, oldest first."""

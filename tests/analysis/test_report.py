@@ -20,7 +20,7 @@ import analysis
 from analysis.report import report, shade
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
-from games.contracts import Message
+from games.contracts import MatchId, Message
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run, match
 from tests.factories.spoken_run import recorded, spoken
@@ -78,7 +78,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         folder, "game: parley\n", {"python": "3.11", "experiment": {"name": ALL, "x": {HOSTILE[0]: 1}}}
     )
     for k in range(3):
-        made = [replace(hostile(n), id=f"{k:04d}-{n:04d}", iteration=k) for n in range(len(HOSTILE))]
+        made = [replace(hostile(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
         run.log.extend(made)
         run.log.seal(k)
         credited = [

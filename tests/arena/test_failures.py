@@ -23,6 +23,7 @@ from arena.store.failures import FIRST, FailureLog, read_failures
 from arena.store.lines import to_line
 from arena.store.run import RunFolder
 from arena.store.runlog import run_log
+from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
 from tests.factories.children import arena_child
@@ -124,18 +125,18 @@ def test_what_failed_is_kept_and_read_back(run: RunFolder) -> None:
 
 def test_the_first_of_an_iteration_are_kept_and_the_rest_counted(run: RunFolder) -> None:
     for number in range(FIRST + 7):
-        run.failures.add(failed(id=f"0002-{number:04d}"))
+        run.failures.add(failed(identity=MatchId(2, number)))
     run.failures.flush()
     kept, more = read_failures(run.path)
     assert len(kept) == FIRST and more == {2: 7}
-    RunFolder.open(run.path).failures.add(failed(id="0002-9999", iteration=3))
+    RunFolder.open(run.path).failures.add(failed(identity=MatchId(3, 9999)))
     assert len(read_failures(run.path)[0]) == FIRST + 1
 
 
 def test_a_full_file_grows_no_more(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.store.failures.LARGEST", 10)
     run.failures.add(failed())
-    run.failures.add(failed(iteration=3))
+    run.failures.add(failed(identity=MatchId(3, 3)))
     run.failures.flush()
     assert [each.iteration for each in read_failures(run.path)[0]] == [2] and read_failures(run.path)[1] == {3: 1}
 
@@ -153,7 +154,7 @@ def test_huge_texts_are_bounded(run: RunFolder) -> None:
 
 def test_what_is_played_again_is_dropped(run: RunFolder) -> None:
     for iteration in (1, 2, 3):
-        run.failures.add(failed(iteration=iteration))
+        run.failures.add(failed(identity=MatchId(iteration, 3)))
     run.discard_after(2)
     assert [each.iteration for each in read_failures(run.path)[0]] == [1, 2]
     run.discard_after(-1)
@@ -164,13 +165,13 @@ def test_what_is_played_again_is_dropped(run: RunFolder) -> None:
 def test_a_torn_last_line_was_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     folder = tmp_path_factory.mktemp("torn")
     log = FailureLog(folder)
-    log.add(failed(id="0002-0001"))
+    log.add(failed(identity=MatchId(2, 1)))
     whole = log.path.stat().st_size
-    log.add(failed(id="0002-0002"))
+    log.add(failed(identity=MatchId(2, 2)))
     data = log.path.read_bytes()
     log.path.write_bytes(data[: max(whole, len(data) - 1 - cut)])
     assert [each.match for each in read_failures(folder)[0]] == ["0002-0001"]
-    log.add(failed(id="0002-0003"))
+    log.add(failed(identity=MatchId(2, 3)))
     assert [each.match for each in read_failures(folder)[0]] == ["0002-0001", "0002-0003"]
 
 
@@ -207,7 +208,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(run: RunFolder, monkeypatch: pyte
 
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="disk full while writing"):
         patch.setattr(os, "write", full)
-        run.failures.add(failed(id="0002-0009"))
+        run.failures.add(failed(identity=MatchId(2, 9)))
     assert run.failures.path.read_bytes() == before
 
 

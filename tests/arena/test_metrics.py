@@ -16,6 +16,6 @@ def reached(*records: MatchRecord) -> dict[str, object]:
 def test_branches_count_as_played_and_not_in_what_was_reached() -> None:
     brains = {"first": "random", "second": "random"}
     whole = [played("kuhn_poker", seed, brains) for seed in range(6)]
-    branches = [replace(one, id=f"{one.id}-t0-b0", payoffs={"first": 9.0, "second": -9.0}) for one in whole]
+    branches = [replace(one, identity=one.identity.branch(0), payoffs={"first": 9.0, "second": -9.0}) for one in whole]
     both = iteration_metrics(1, [*whole, *branches], [], [], {}, Ratings(), {"play": 1.0})
     assert both["matches"] == 12 and reached(*whole, *branches) == reached(*whole)

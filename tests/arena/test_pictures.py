@@ -16,8 +16,8 @@ from arena.lab import Lab
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
-from tests.arena.test_lab import Quiet
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
+from tests.factories.labs import Quiet
 from tests.games import gallery
 
 CONFIG = f"""\
@@ -89,8 +89,12 @@ def test_a_policy_learned_from_them(run: tuple[Path, Watched]) -> None:
 def test_they_are_in_the_log_for_people_and_for_analysis(run: tuple[Path, Watched]) -> None:
     folder, watcher = run
     told = analysis.load(folder).messages
-    assert told["text"].str.contains(gallery.IMAGE.text, regex=False).sum() == sum(
+    logged = [image["hash"] for images in told["images"] for image in images]
+    assert logged and logged == [gallery.IMAGE.hash] * sum(
         len(message.images) for record in watcher.records for turn in record.turns for message in turn.messages
     )
+    assert (folder / "log" / "blobs" / gallery.IMAGE.hash).read_bytes() == gallery.Gallery().picture(gallery.IMAGE.hash)
+    back = [MatchRecord.from_json(row) for row in RunFolder.open(folder).reader.log.read(1)]
+    assert {record.id: record.turns for record in back} == {record.id: record.turns for record in watcher.records}
     shown = arena("show", folder, watcher.records[0].id)
     assert shown.code == 0 and f"What is this? {gallery.IMAGE.text}" in shown.out

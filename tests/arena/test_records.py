@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from agents.stream import Stream
 from arena.plain import plain, printable
 from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
-from arena.store.schema import match_rows, match_table
-from games.contracts import Message
+from arena.store.arrow import match_rows, match_table
+from games.contracts import Image, MatchId, Message
 
 HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]
 text = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=[]), max_size=20))
 name = st.text("abcxyz_", min_size=1, max_size=8)
 number = st.floats(allow_nan=False, allow_infinity=False)
 float32 = st.floats(allow_nan=False, allow_infinity=False, width=32)
-message = st.builds(Message.of, text, text)
+image = st.builds(Image, st.just("5e" * 32), st.just("image/png"), st.integers(1, 2**16), st.integers(1, 2**16))
+message = st.builds(Message.of, text, text, st.lists(image, max_size=2))
 json_value = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | number | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(name, inner, max_size=3),
@@ -34,7 +35,18 @@ def streams(draw: st.DrawFn) -> Stream:
     ids = draw(st.lists(st.integers(0, 2**31 - 1), min_size=n, max_size=n))
     mask = draw(st.lists(st.booleans(), min_size=n, max_size=n))
     logprobs = draw(st.lists(float32, min_size=n, max_size=n))
-    return Stream(ids, mask, logprobs, draw(st.lists(st.integers(-1, 30), min_size=n, max_size=n)))
+    turns = draw(st.lists(st.integers(-1, 30), min_size=n, max_size=n))
+    entropy = draw(st.just([]) | st.lists(float32, min_size=n, max_size=n))
+    return Stream(ids, mask, logprobs, turns, entropy)
+
+
+@st.composite
+def identities(draw: st.DrawFn) -> MatchId:
+    """Matches, their repetitions, and branches of either."""
+    match = MatchId(draw(st.integers(0, 99_999)), draw(st.integers(0, 99_999)), draw(st.integers(0, 3)))
+    for turn, attempt in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 3)), max_size=3)):
+        match = replace(match.branch(turn), attempt=attempt)
+    return match
 
 
 turns = st.builds(
@@ -54,6 +66,7 @@ turns = st.builds(
     finish=st.sampled_from(["stop", "length", "script"]),
     tokens=st.integers(0, 1000),
     seconds=number,
+    source=st.sampled_from(["policy", "patch", "summary", "tool", "demonstration"]),
     reward=st.just(0.0),
     advantage=st.just(0.0),
 )
@@ -68,8 +81,7 @@ seating = st.builds(
 seat_streams = st.lists(streams(), max_size=2).map(tuple)
 records = st.builds(
     MatchRecord,
-    id=st.just("0003-0007"),
-    iteration=st.integers(0, 9999),
+    identity=identities(),
     game=text,
     options=st.dictionaries(name, json_value, max_size=3),
     seed=st.integers(0, 2**64 - 1),
@@ -80,9 +92,11 @@ records = st.builds(
     report=st.dictionaries(name, st.one_of(number, st.booleans(), text), max_size=3),
     turns=st.lists(turns, max_size=3).map(tuple),
     streams=st.fixed_dictionaries({"opener": seat_streams, "responder": seat_streams}),
-    attempt=st.integers(0, 9),
     started=st.just("2026-01-01T00:00:00.000+00:00"),
     seconds=number,
+    group=st.integers(-1, 9),
+    stage=st.sampled_from(["", "train"]),
+    source=st.sampled_from(["played", "branched", "patched", "replayed", "shown"]),
 )
 
 
@@ -93,8 +107,7 @@ def one_turn(**changes: object) -> Turn:
 
 def one_match(**changes: object) -> MatchRecord:
     record = MatchRecord(
-        id="0000-0000",
-        iteration=0,
+        identity=MatchId(0, 0),
         game="negotiation",
         options={"items": ("books", "hats", "balls")},
         seed=1,
@@ -108,7 +121,6 @@ def one_match(**changes: object) -> MatchRecord:
         report={"deal": True},
         turns=(one_turn(), one_turn(index=1, seat="responder")),
         streams={"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),), "responder": ()},
-        attempt=0,
         started="2026-01-01T00:00:00+00:00",
         seconds=1.5,
     )
@@ -124,7 +136,8 @@ def test_a_record_comes_back_from_one_line_of_json_and_from_parquet(record: Matc
     read = MatchRecord.from_json(json.loads(line))
     assert read.to_json() == row
     assert read == record or "\ufffd" in str(row)  # the same, or differing by replaced surrogates only
-    assert match_rows(match_table([row])) == [json.loads(line)]
+    (sealed,) = match_rows(match_table([row]))
+    assert MatchRecord.from_json(sealed).to_json() == row
 
 
 def test_surrogates_are_replaced_and_tuples_become_lists() -> None:

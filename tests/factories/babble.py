@@ -17,6 +17,7 @@ from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec
 from arena.play.tables import lay_table
 from arena.records import MatchRecord
+from games.contracts import MatchId
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 TEXTS = ("OFFER 1 0 0", "OFFER 0 1 1", "OFFER 0 0 0 | please", "ACCEPT", "hm", "BET", "PASS")
@@ -62,7 +63,7 @@ def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any
     """A match at its table."""
     (table,) = on.tables
     seats, game = seatings(table, holders, on.policies), table.game
-    return MatchPlan(f"0001-{number:04d}", 1, game.name, dict(game.options), 100 + number, seats, **changes)
+    return MatchPlan(MatchId(1, number), game.name, dict(game.options), 100 + number, seats, **changes)
 
 
 def untimed(record: MatchRecord) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.run import RunFolder
-from games.contracts import Message
+from games.contracts import MatchId, Message
 
 SEATS = ("opener", "responder")
 
@@ -36,8 +36,7 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
         for i, seat in enumerate(SEATS)
     )
     return MatchRecord(
-        id=f"{iteration:04d}-{number:04d}",
-        iteration=iteration,
+        identity=MatchId(iteration, number),
         game="negotiation",
         options={"talk": True},
         seed=number,
@@ -48,7 +47,6 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
         report={} if failed else {"deal": number > 0, "efficiency": 0.5, "end": "accept"},
         turns=turns[:1] if failed else turns,
         streams={seat: (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),) for seat in SEATS},
-        attempt=0,
         started="2026-01-01T00:00:00.250+00:00",
         seconds=1.5,
     )

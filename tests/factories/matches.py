@@ -14,11 +14,12 @@ from arena.play.contenders import BrainContender, Contender, play_one
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.base import IllegalAct, TextGame
+from games.contracts import MatchId
 
 
 def played(game: str, seed: int, brains: Mapping[str, str], **options: Any) -> MatchRecord:
     """A match between brains, as a run would log it."""
-    plan = MatchPlan(f"0001-{seed:04d}", 1, game, options, seed, {})
+    plan = MatchPlan(MatchId(1, seed), game, options, seed, {})
     contenders: dict[str, Contender] = {seat: BrainContender(name) for seat, name in brains.items()}
     seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
     return wait(play_one(replace(plan, seats=seats), contenders, 7, Limits()))
@@ -97,5 +98,5 @@ def match(
 ) -> MatchRecord:
     """Play a game between players, who say "fine" unless others are given."""
     players = players or {"a": Scripted(), "b": Scripted()}
-    plan = MatchPlan("0002-0003", 2, "beats", {}, seed, {s: Seating("r" + s, "p", 0, False, "brain") for s in players})
+    plan = MatchPlan(MatchId(2, 3), "beats", {}, seed, {s: Seating("r" + s, "p", 0, False, "brain") for s in players})
     return asyncio.run(play_match(plan, game, players, limits or Limits()))

@@ -6,7 +6,7 @@ from pathlib import Path
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
-from games.contracts import Message
+from games.contracts import MatchId, Message
 
 SEATS = ("opener", "responder")
 
@@ -30,10 +30,10 @@ def spoken(
         for i, said in enumerate(lines)
     )  # fmt: skip
     return MatchRecord(
-        id=f"{iteration:04d}-{number:04d}", iteration=iteration, game="parley", options={}, seed=number,
+        identity=MatchId(iteration, number), game="parley", options={}, seed=number,
         seats={seat: Seating(f"the_{seat}", who, iteration, who == "shared", "brain") for seat, who in seats.items()},
         status="finished", reason="", payoffs=dict(payoffs or dict.fromkeys(order, 0.0)), report={}, turns=turns,
-        streams=dict[str, tuple[Stream, ...]](), attempt=0, started="2026-01-01T00:00:00+00:00", seconds=0.1,
+        streams=dict[str, tuple[Stream, ...]](), started="2026-01-01T00:00:00+00:00", seconds=0.1,
     )  # fmt: skip
 
 

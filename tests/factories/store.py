@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from agents.stream import Stream
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.schema import MATCHES, schema_at
+from games.contracts import MatchId
 
 CONFIG = "game: negotiation\n"
 
@@ -28,8 +29,7 @@ def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: obj
     """A finished match of one turn, but for what is changed."""
     turn = Turn(0, "opener", "opener", "shared", 1, (), text, text, "", "WALK", True, {"deal": 4.0}, "stop", 5, 0.1)
     fields: dict[str, object] = {
-        "id": f"{iteration:04d}-{number:04d}",
-        "iteration": iteration,
+        "identity": MatchId(iteration, number),
         "game": "negotiation",
         "options": {"max_turns": 10},
         "seed": 2**63 + number,
@@ -40,7 +40,6 @@ def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: obj
         "report": {"deal": False, "end": "walk"},
         "turns": (turn,),
         "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),)},
-        "attempt": 0,
         "started": "2026-01-01T00:00:00+00:00",
         "seconds": 1.5,
     }

@@ -15,6 +15,7 @@ from agents.players.model import BrainPlayer
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import Seating
+from games.contracts import MatchId
 from simulators.base import SimulatorFault
 from simulators.clinic import Clinic
 from simulators.clinic.chart import Chart
@@ -361,7 +362,7 @@ class Faulty(Clinic):
 
 def test_faults_have_their_own_reason_and_rate_and_are_no_defeats():
     seats = {"doctor": Seating("brain", "noop", 0, False, "brain")}
-    plans = [MatchPlan(f"m{seed}", 0, "clinic", {}, seed, seats) for seed in range(12)]
+    plans = [MatchPlan(MatchId(0, seed), "clinic", {}, seed, seats) for seed in range(12)]
     heard = []
 
     async def of(plan):

@@ -10,7 +10,7 @@ from agents.players.model import BrainPlayer
 from agents.role import load_role
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
-from games.contracts import Message, View
+from games.contracts import MatchId, Message, View
 from games.families.book import fold
 from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
@@ -219,6 +219,7 @@ def test_roles_show_what_their_seats_need(doctor, patient, options):
     brains = {"doctor": "asker", "patient": "oracle"}
     seats = {seat: Seating(roles[seat].role, brains[seat], 0, False, "brain") for seat in game.seats}
     players = {seat: Watched(make_brain(brains[seat], 0, game)) for seat in game.seats}
-    record = asyncio.run(play_match(MatchPlan("m", 0, "clinic", options, 3, seats), game, players, Limits(turns=99)))
+    plan = MatchPlan(MatchId(0, 0), "clinic", options, 3, seats)
+    record = asyncio.run(play_match(plan, game, players, Limits(turns=99)))
     assert record.status == "finished", record.reason
     assert len(texts) > 4 and not any("\n\n" in text.partition("Answer with")[2] for text in texts)

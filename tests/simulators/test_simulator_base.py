@@ -11,6 +11,7 @@ from agents.players.brains import check_brain, make_brain
 from agents.players.model import BrainPlayer
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
+from games.contracts import MatchId
 from simulators.base import SimulatorFault, held_out
 from simulators.clinic import Clinic
 from simulators.clinic import players as doctors
@@ -173,7 +174,7 @@ def test_its_players_are_policies_by_name():
 def record_of(game, brain="asker", **plan):
     seating = {seat: Seating("brain", brain, 0, False, "brain") for seat in game.seats}
     players = {seat: BrainPlayer(make_brain(brain, 3, game)) for seat in game.seats}
-    match = MatchPlan("m", 0, "clinic", {}, 7, seating, **plan)
+    match = MatchPlan(MatchId(0, 0), "clinic", {}, 7, seating, **plan)
     return asyncio.run(play_match(match, game, players, Limits(turns=500)))
 
 

@@ -12,7 +12,7 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
 from arena.cli.loop import wait
-from games.contracts import Message, View
+from games.contracts import MatchId, Message, View
 from tests.factories import server
 from tests.factories.server import completion, lists, says
 
@@ -462,7 +462,7 @@ def test_matches_fail_alone_and_say_why():
             game = KuhnPoker()
             seats = {seat: Seating("player", "endpoint:m", 0, False, "brain") for seat in game.seats}
             players = {seat: made.player("m", role(), seed) for seat in game.seats}
-            return await play_match(MatchPlan("1", 0, "kuhn_poker", {}, seed, seats), game, players, Limits())
+            return await play_match(MatchPlan(MatchId(0, 1), "kuhn_poker", {}, seed, seats), game, players, Limits())
 
         record = asyncio.run(match(1))
     assert record.status == "failed" and len(record.turns) == 1

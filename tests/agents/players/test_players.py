@@ -19,7 +19,7 @@ from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating
-from games.contracts import Message, View
+from games.contracts import MatchId, Message, View
 from games.negotiation import Negotiation
 
 SEATS = ("opener", "responder")
@@ -68,7 +68,7 @@ def play(
         seat: ChatPlayer(cast[seat], FRAME, "p", f"{seed}/{seat}", (seed, i), spy.writer(seat))
         for i, seat in enumerate(SEATS)
     }
-    plan = MatchPlan("0001-0000", 1, "negotiation", {}, seed, seats)
+    plan = MatchPlan(MatchId(1, 0), "negotiation", {}, seed, seats)
     game = Negotiation(illegal=illegal, max_turns=10)  # type: ignore[arg-type]
     record = asyncio.run(play_match(plan, game, players, Limits()))
     assert record.status == "finished", record.reason
@@ -232,7 +232,7 @@ def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(brain
             for seat in SEATS
         }
         seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
-        plan = MatchPlan("0000-0000", 0, "negotiation", {}, seed, seats)
+        plan = MatchPlan(MatchId(0, 0), "negotiation", {}, seed, seats)
         record = asyncio.run(play_match(plan, Negotiation(illegal="end"), players, Limits()))
         assert record.status == "finished" and [turn.action for turn in record.turns] == told
         assert all(turn.valid and turn.finish == "stop" for turn in record.turns)
@@ -244,7 +244,7 @@ def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(brain
 def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
     cast = roles()
     seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
-    plan = MatchPlan("0000-0000", 0, "negotiation", {}, 11, seats)
+    plan = MatchPlan(MatchId(0, 0), "negotiation", {}, 11, seats)
     brains = {seat: BRAINS["random"](i) for i, seat in enumerate(SEATS)}
     shown = {
         seat: ChatPlayer(cast[seat], FRAME, "p", seat, (0,), demonstrator(BRAINS["random"](i), cast[seat], FRAME))

@@ -19,7 +19,7 @@ from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
-from games.contracts import Message
+from games.contracts import MatchId, Message
 from tests.factories.children import Child, Hurt, arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
 from tests.factories.traces import assert_same, json_lines, left
@@ -300,8 +300,7 @@ def hostile_match() -> MatchRecord:
     )
     stream = Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0])
     return MatchRecord(
-        id="0001-0000",
-        iteration=1,
+        identity=MatchId(1, 0),
         game="negotiation",
         options={},
         seed=1,
@@ -312,7 +311,6 @@ def hostile_match() -> MatchRecord:
         report={"ended": HOSTILE},
         turns=(turn,),
         streams={"opener": (stream,)},
-        attempt=0,
         started="2026-01-01T00:00:00+00:00",
         seconds=1.0,
     )

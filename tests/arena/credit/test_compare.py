@@ -22,6 +22,7 @@ from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
+from games.contracts import MatchId
 from tests.factories.commands import arena
 from tests.factories.trajectories import turn
 
@@ -48,9 +49,8 @@ def record(k: int, i: int, rewards: list[float], trained: bool = True, raw: str 
         stream.observe([1])
         stream.wrote([2, 3], [-1.0, -1.0], 2 * n)
     streams = {"opener": (stream,), "responder": ()}
-    name = f"{k:04d}-{i:04d}"
     return MatchRecord(
-        name, k, "negotiation", {}, i // 2, seats, "finished", "", {}, {}, tuple(turns), streams, 0, "now", 1.0
+        MatchId(k, i), "negotiation", {}, i // 2, seats, "finished", "", {}, {}, tuple(turns), streams, "now", 1.0
     )
 
 

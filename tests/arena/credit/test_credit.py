@@ -17,6 +17,7 @@ from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
+from games.contracts import MatchId
 from tests.factories.trajectories import trajectory, turn
 
 
@@ -175,9 +176,7 @@ def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: s
             for s in [("opener", "responder")[k % 2]]
         )
         records.append(
-            MatchRecord(
-                f"0001-{i:04d}", 1, "negotiation", {}, i, seating, "finished", "", {}, {}, turns, {}, 0, "now", 1.0
-            )
+            MatchRecord(MatchId(1, i), "negotiation", {}, i, seating, "finished", "", {}, {}, turns, {}, "now", 1.0)
         )
     log = MatchLog(tmp_path / "log")
     for record in records:

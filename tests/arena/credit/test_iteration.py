@@ -12,6 +12,7 @@ from arena.credit.iteration import Crediting
 from arena.credit.measures import Measures
 from arena.records import MatchRecord, Seating, Trajectory
 from arena.store.reader import LogReader
+from games.contracts import MatchId
 from tests.factories.kept_run import SHARED
 from tests.factories.trajectories import scored
 
@@ -20,8 +21,8 @@ ASKS_FOR_ENTROPY = "credit={select: [high_entropy]}"
 
 def record(t: Trajectory) -> MatchRecord:
     seats = {t.seat: Seating(t.role, t.policy, t.version, True, "model")}
-    said = {t.seat: t.streams}
-    return MatchRecord(t.match, 1, t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, 0, "now", 1)
+    said, match = {t.seat: t.streams}, MatchId.parse(t.match)
+    return MatchRecord(match, t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, "now", 1)
 
 
 def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import TurnBatch
-from arena.credit.branches import parting
 from arena.credit.estimators.refuel import refuel as differences
 from arena.errors import ConfigError
 from arena.lab import Lab
@@ -45,7 +44,9 @@ def trajectory(match: str, answers: list[tuple[int, float]], seat: str = "a") ->
         turns.append(
             Turn(2 * k, seat, "r", "p", 0, (), str(token), "", "", str(token), True, {"x": reward}, "stop", 1, 0.0)
         )
-    return Trajectory(match, "g", seat, "r", "p", 0, True, tuple(turns), (stream,))
+    parent, _, turn = match.removesuffix("-r1").rpartition("-b")
+    parted = {"parent": parent, "parent_turn": int(turn)} if parent else {}
+    return Trajectory(match, "g", seat, "r", "p", 0, True, tuple(turns), (stream,), **parted)  # type: ignore[arg-type]
 
 
 def test_the_estimator_is_the_difference_of_returns_where_lines_part() -> None:
@@ -336,7 +337,7 @@ def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tup
         rows = {row["id"]: row for row in run.log.read(k)}
         assert len(rows) == 16
         credit = {(c.match, c.turn): c.advantage for c in run.log.credit(k)}
-        partings = {id: parting(id) for id in rows if parting(id)}
+        partings = {id: (row["parent"], row["parent_turn"]) for id, row in rows.items() if row["parent"]}
         assert len(partings) == 8
         for id, (match, turn) in ((id, found) for id, found in partings.items() if found):
             assert (rows[id]["seed"], rows[id]["iteration"]) == (rows[match]["seed"], k)

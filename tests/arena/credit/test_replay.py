@@ -26,6 +26,7 @@ from arena.records import MatchRecord, Seating, Trajectory, trained
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
+from games.contracts import MatchId
 from tests.factories.labs import Quiet, finished, kept, log, started_warm
 from tests.factories.models import same, tiny, weights
 from tests.factories.samples import samples
@@ -38,10 +39,11 @@ def logged(folder: Path, *found: Trajectory, seal: bool = True) -> LogReader:
     written = MatchLog(folder / "log")
     for t in found:
         seats = {t.seat: Seating(t.role, t.policy, t.version, True, "model")}
-        k = int(t.match[:4])
         said = {t.seat: t.streams}
         written.append(
-            MatchRecord(t.match, k, t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, 0, "now", 1)
+            MatchRecord(
+                MatchId.parse(t.match), t.game, {}, t.seed, seats, "finished", "", {}, {}, t.turns, said, "now", 1
+            )
         )
     for k in written.iterations() if seal else ():
         written.seal(k)

@@ -25,7 +25,7 @@ from arena.records import MatchRecord
 from arena.statistics import ANY, mean_ci
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from games.contracts import Act, Game, Message, View
+from games.contracts import Act, Game, MatchId, Message, View
 from tests.factories.commands import arena, refused
 from tests.factories.kept_run import SHARED
 from tests.factories.matches import played
@@ -140,11 +140,12 @@ def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> N
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
     heard = record.turns[1]._replace(messages=(Message.of("first", "RAISE"),))
     moved = record.turns[1]._replace(seat="first")
+    beyond = record.turns[0]._replace(index=len(record.turns))
     run = logged(
         tmp_path / "run",
-        replace(record, id="0001-0001", turns=(record.turns[0], heard, *record.turns[2:])),
-        replace(record, id="0001-0002", turns=(record.turns[0], moved, *record.turns[2:]), rules=9),
-        replace(record, id="0001-0003", turns=(*record.turns, record.turns[0]._replace(index=len(record.turns)))),
+        replace(record, identity=MatchId(1, 1), turns=(record.turns[0], heard, *record.turns[2:])),
+        replace(record, identity=MatchId(1, 2), turns=(record.turns[0], moved, *record.turns[2:]), rules=9),
+        replace(record, identity=MatchId(1, 3), turns=(*record.turns, beyond)),
     )
     for match, turn, line in (
         ("0001-0001", 1, "0001-0001 cannot be forked: at turn 2 second now sees something else than it did"),
@@ -167,7 +168,7 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
     (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
     parting = Parting(record, last)
-    plan = MatchPlan("f", record.iteration, record.game, record.options, record.seed, record.seats, draws=(1,))
+    plan = MatchPlan(record.identity, record.game, record.options, record.seed, record.seats, draws=(1,))
     again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, Joining(contender, parting)), 0, Limits()))
     assert again.status == "finished" and again.turns[:last] == tuple(
         turn._replace(seconds=new.seconds, rewards=new.rewards)
@@ -221,7 +222,7 @@ def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monke
     lost, paid = {"0000-0000", "0001-0002"}, {f"{arm:04d}-{i:04d}": 10.0 * i + arm for arm in (0, 1) for i in range(4)}
 
     async def ends(plan: MatchPlan, *_: Any) -> MatchRecord:
-        record = replace(one, id=plan.id, payoffs={"first": paid[plan.id[:9]], "second": 0.0})
+        record = replace(one, identity=plan.identity, payoffs={"first": paid[plan.id[:9]], "second": 0.0})
         return replace(record, status="failed", reason="out of order") if plan.id[:9] in lost else record
 
     one = played("kuhn_poker", 3, {"first": "random", "second": "random"})

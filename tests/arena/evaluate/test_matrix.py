@@ -16,6 +16,7 @@ from arena.evaluate.matrix_plot import drawn
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
+from games.contracts import MatchId
 from tests.factories.commands import arena, refused
 from tests.factories.server import Server, lists
 from tests.legible import complaints
@@ -58,8 +59,8 @@ def test_pass_hat_k_by_hand() -> None:
 def record(task: int, trial: int, success: bool, reason: str = "") -> MatchRecord:
     report: dict[str, float | bool | str] = {} if reason else {"success": success, "turns": 3 + task, "ended": "x"}
     return MatchRecord(
-        f"{task:04d}-{trial:04d}", 0, "clinic", {}, 0, {"doctor": Seating("", "a", 0, False, "brain")},
-        "failed" if reason else "finished", reason, {}, report, (), {}, 0, "", 0.0,
+        MatchId(task, trial), "clinic", {}, 0, {"doctor": Seating("", "a", 0, False, "brain")},
+        "failed" if reason else "finished", reason, {}, report, (), {}, "", 0.0,
     )  # fmt: skip
 
 

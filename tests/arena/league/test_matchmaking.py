@@ -14,6 +14,7 @@ from arena.league.matchmaking import FADING, PRIOR, Matchmaker, WinRates, pfsp, 
 from arena.league.pool import Pool
 from arena.league.settings import OpponentSpec, PoolSpec
 from arena.records import MatchRecord, Seating
+from games.contracts import MatchId
 
 LIVE = {seat: Seating("player", "shared", 7, True, "model") for seat in ("first", "second")}
 APART = {
@@ -24,7 +25,7 @@ APART = {
 
 
 def record(payoffs: Mapping[str, float], seats: Mapping[str, Seating], status: Any = "finished") -> MatchRecord:
-    return MatchRecord("0001-0000", 1, "nim", {}, 1, dict(seats), status, "", dict(payoffs), {}, (), {}, 0, "", 1.0)
+    return MatchRecord(MatchId(1, 0), "nim", {}, 1, dict(seats), status, "", dict(payoffs), {}, (), {}, "", 1.0)
 
 
 def against(policy: str, trained: str = "first") -> dict[str, Seating]:

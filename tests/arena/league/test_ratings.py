@@ -7,13 +7,13 @@ import pytest
 
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord, Seating
+from games.contracts import MatchId
 
 
 def record(payoffs: dict[str, float], status: str = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
     return MatchRecord(
-        "0001-0000",
-        1,
+        MatchId(1, 0),
         "negotiation",
         {},
         1,
@@ -24,7 +24,6 @@ def record(payoffs: dict[str, float], status: str = "finished", policy: str = "s
         {},
         (),
         {},
-        0,
         "2026-01-01T00:00:00",
         1.0,  # type: ignore[arg-type]
     )

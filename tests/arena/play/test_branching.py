@@ -14,14 +14,14 @@ from agents.stream import Stream
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import text_layer
-from arena.credit.branches import pairs, parting
+from arena.credit.branches import pairs
 from arena.errors import ConfigError
 from arena.play.branches import Branch
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.plans import branch_plans
 from arena.records import MatchRecord, trajectories
-from games.contracts import Message, View
+from games.contracts import MatchId, Message, View
 from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
 from tests.factories.server import Server, completion, says
 
@@ -82,7 +82,7 @@ def test_a_branch_is_its_match_until_they_part(responder: str, memory: str, forg
         branch = Branch(record, turn)
         engine: Any = Babbler()
         on = replace(on, engine=engine)
-        again = play(on, replace(planned, id=branch.id, branch=branch))
+        again = play(on, replace(planned, identity=branch.identity, branch=branch))
         assert again.status == "finished", again.reason
         assert (again.id, again.seed) == (f"{record.id}-b{turn}", record.seed)
         for old, now in zip(record.turns[:turn], again.turns, strict=False):
@@ -117,7 +117,7 @@ def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
     holders = {"first": "p", "second": "p"}
     on = lineup("kuhn_poker", holders, dict.fromkeys(holders, forgetful), illegal="retry")
     planned, record = long_match(on, holders, 3)
-    again = play(on, replace(planned, id="x", branch=Branch(record, 2)))
+    again = play(on, replace(planned, identity=record.identity.branch(2), branch=Branch(record, 2)))
     assert again.status == "finished", again.reason
     assert again.turns[2].messages == record.turns[2].messages
 
@@ -125,8 +125,10 @@ def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
 def test_a_branch_of_a_branchs_retry_draws_afresh() -> None:
     on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
+    branch = Branch(record, 0)
     tries = [
-        untimed(play(on, replace(planned, id="x", branch=Branch(record, 0), attempt=attempt))) for attempt in range(6)
+        untimed(play(on, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
+        for attempt in range(6)
     ]
     assert len({str(row["turns"]) for row in tries}) > 1
 
@@ -208,16 +210,10 @@ def test_branches_part_at_different_turns_of_learners_drawn_uniformly() -> None:
 
 def test_a_match_that_was_played_again_is_branched_by_its_own_plan() -> None:
     plans, records = played()
-    retried = replace(records[0], id=f"{plans[0].id}-r2", attempt=2)
+    retried = replace(records[0], identity=replace(plans[0].identity, attempt=2))
     (first, *_) = branch_plans(experiment(branch=1).play, 0, 1, plans, [retried])
     assert first.branch and first.id == f"{plans[0].id}-r2-b{first.branch.turn}"
-    assert (first.seed, first.attempt, first.seats) == (plans[0].seed, 0, plans[0].seats)
-
-
-def test_an_id_tells_what_a_match_is_a_branch_of() -> None:
-    assert parting("0001-0003-b4") == ("0001-0003", 4)
-    assert parting("0001-0003-r1-b12-r2") == ("0001-0003-r1", 12)
-    assert parting("0001-0003") is None and parting("0001-0003-r1") is None
+    assert (first.seed, first.identity.attempt, first.seats) == (plans[0].seed, 0, plans[0].seats)
 
 
 def test_matches_of_one_deal_have_draws_of_their_own() -> None:
@@ -227,7 +223,7 @@ def test_matches_of_one_deal_have_draws_of_their_own() -> None:
     engine: Any = on.engine
     record = play(on, first)
     play(on, second)
-    play(on, replace(first, id="x", branch=Branch(record, 0)))
+    play(on, replace(first, identity=record.identity.branch(0), branch=Branch(record, 0)))
     seeds = [request.seed for request in engine.asked]
     assert len(set(seeds)) == len(seeds)
 
@@ -238,12 +234,13 @@ def test_matches_of_one_deal_have_draws_of_their_own() -> None:
 def test_pairs_are_the_two_answers_where_matches_part() -> None:
     on = lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
-    others = [play(on, replace(planned, id=f"{record.id}-b{turn}", branch=Branch(record, turn))) for turn in (1, 2)]
+    branches = [Branch(record, turn) for turn in (1, 2)]
+    others = [play(on, replace(planned, identity=branch.identity, branch=branch)) for branch in branches]
     found = [t for r in (others[1], record, others[0]) for t in trajectories(r)]
     named = {(t.match, t.seat): i for i, t in enumerate(found)}
     for pair in pairs(found):
         (one, two), place = (found[pair.first], found[pair.second]), pair.place
-        match, turn = parting(two.match) or ("", -1)
+        match, turn = two.parent, two.parent_turn
         assert (one.match, one.seat) == (match, two.seat) == (record.id, record.turns[turn].seat)
         assert one.turns[place].index == two.turns[place].index == turn
         assert one.turns[place].raw != two.turns[place].raw
@@ -258,7 +255,8 @@ def test_pairs_are_the_two_answers_where_matches_part() -> None:
 def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
     on = lineup("negotiation", BOTH, **NEGOTIATION)
     _, record = long_match(on, BOTH)
-    twin, alone = replace(record, id=f"{record.id}-b1"), replace(record, id="0001-0777-b1")
+    twin = replace(record, identity=record.identity.branch(1))
+    alone = replace(record, identity=MatchId(1, 777).branch(1))
     assert list(pairs([*trajectories(record), *trajectories(twin)])) == []
     assert list(pairs(trajectories(alone))) == []
     seat = record.turns[1].seat

@@ -25,6 +25,7 @@ from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import GameSpec
 from arena.play.tables import Table
+from games.contracts import MatchId
 from tests.factories.kept_run import SEPARATE, SHARED, kept_run
 from tests.factories.server import Server, lists
 
@@ -188,7 +189,7 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
     def played(seed: int) -> list[str]:
         seats: dict[str, Contender] = {"first": model, "second": brain}
         seating = {seat: who.seating("kuhn_poker", seat) for seat, who in seats.items()}
-        plan, game = MatchPlan("0", 0, "kuhn_poker", {}, 5, seating), games.make("kuhn_poker")
+        plan, game = MatchPlan(MatchId(0, 0), "kuhn_poker", {}, 5, seating), games.make("kuhn_poker")
         players = {seat: who.player(seat, plan, game, seed) for seat, who in seats.items()}
         record = asyncio.run(play_match(plan, game, players, Limits()))
         assert record.status == "finished", record.reason

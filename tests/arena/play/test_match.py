@@ -11,7 +11,7 @@ from agents.players.brains import BRAINS
 from agents.players.model import BrainPlayer
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
-from games.contracts import Message
+from games.contracts import MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.matches import Beats, Pays, Scripted, match
 
@@ -63,10 +63,10 @@ def test_every_turn_is_told_as_it_is_taken() -> None:
             heard.append(turn)
             told.append((plan.id, turn.index, dict(turn.rewards)))
 
-        plan = MatchPlan("m", 1, "beats", {}, 1, seats)
+        plan = MatchPlan(MatchId(1, 0), "beats", {}, 1, seats)
         players: dict[str, SeatedPlayer] = {"a": Scripted(), "b": Scripted()}
         record = asyncio.run(play_match(plan, Beats(pays, 2), players, Limits(), keep, on_turn))
-        assert told == [("m", 0, {}), ("m", 1, {})], "before anything is known to be earned"
+        assert told == [("0001-0000", 0, {}), ("0001-0000", 1, {})], "before anything is known to be earned"
         assert heard[0].rewards == {"own": 1.0, "late": 2.0}, "which is whole when the match is"
         assert record.turns == (tuple(heard) if keep else ())
 
@@ -84,7 +84,7 @@ def test_a_step_that_blocks_lets_others_go_on_with_the_same_transcript() -> None
             return super().play(seat, act)
 
     seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
-    plans = [MatchPlan(f"m{i}", 1, "beats", {}, i, seats) for i in range(2)]
+    plans = [MatchPlan(MatchId(1, i), "beats", {}, i, seats) for i in range(2)]
     pays: Pays = {0: [("a", "own", 1.0)], 2: [("b", "late", 2.0)]}
 
     async def both(kind: type[Beats]) -> list[MatchRecord]:
@@ -197,7 +197,7 @@ def test_a_player_that_raises_fails_its_match_only() -> None:
 def test_a_cancelled_match_is_cancelled() -> None:
     async def cancelled() -> None:
         players: dict[str, SeatedPlayer] = {"a": Scripted(slow=60), "b": Scripted()}
-        plan = MatchPlan("0-0", 0, "beats", {}, 1, {s: Seating("r", "p", 0, False, "brain") for s in "ab"})
+        plan = MatchPlan(MatchId(0, 0), "beats", {}, 1, {s: Seating("r", "p", 0, False, "brain") for s in "ab"})
         task = asyncio.create_task(play_match(plan, Beats(), players, Limits()))
         await asyncio.sleep(0)
         task.cancel()
@@ -242,7 +242,7 @@ def test_who_leaves_early_is_stepped_out_and_the_others_go_on() -> None:
 
 def test_a_record_of_the_outcome_alone_has_the_same_outcome() -> None:
     pays: Pays = {0: [("a", "own", 1.0)], 3: [("b", "late", 0.5)]}
-    plan = MatchPlan("0", 0, "beats", {}, 1, {s: Seating(s, "p", 0, False, "brain") for s in "ab"})
+    plan = MatchPlan(MatchId(0, 0), "beats", {}, 1, {s: Seating(s, "p", 0, False, "brain") for s in "ab"})
     whole, bare = (
         asyncio.run(play_match(plan, Beats(pays), {"a": Scripted(), "b": Scripted()}, Limits(), keep_turns=keep))
         for keep in (True, False)

@@ -14,7 +14,7 @@ from arena.errors import PlayError
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
-from games.contracts import Act, View
+from games.contracts import Act, MatchId, View
 from games.negotiation import Negotiation
 
 SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
@@ -34,13 +34,12 @@ class Dawdler(BrainPlayer):
 
 
 def plans(count: int) -> list[MatchPlan]:
-    return [MatchPlan(f"0001-{i:04d}", 1, "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
+    return [MatchPlan(MatchId(1, i), "negotiation", {}, 1000 + i, dict(SEATS)) for i in range(count)]
 
 
 async def negotiate(plan: MatchPlan) -> MatchRecord:
-    players = {
-        seat: Dawdler(BRAINS["random"](plan.seed + i + 7 * plan.attempt), plan.seed) for i, seat in enumerate(SEATS)
-    }
+    seed = plan.seed + 7 * plan.identity.attempt
+    players = {seat: Dawdler(BRAINS["random"](seed + i), plan.seed) for i, seat in enumerate(SEATS)}
     return await play_match(plan, Negotiation(max_turns=6), players, Limits())
 
 
@@ -64,7 +63,8 @@ class Flaky:
         first = plan.id[:9]
         if self.fails[first] > 0:
             self.fails[first] -= 1
-            return replace(record, status="failed", reason=f"broke in attempt {plan.attempt}", payoffs={}, report={})
+            reason = f"broke in attempt {plan.identity.attempt}"
+            return replace(record, status="failed", reason=reason, payoffs={}, report={})
         return record
 
 
@@ -100,7 +100,7 @@ def test_no_more_matches_than_asked_for_are_in_flight() -> None:
 def test_a_failed_match_is_recorded_and_played_again_from_the_same_deal() -> None:
     records, heard = run(10, Flaky({"0001-0003": 2, "0001-0007": 1}).play)
     assert all(r.status == "finished" for r in records) and len(records) == 10
-    assert records[3].id == "0001-0003-r2" and records[3].attempt == 2 and records[7].id == "0001-0007-r1"
+    assert records[3].id == "0001-0003-r2" and records[3].identity.attempt == 2 and records[7].id == "0001-0007-r1"
     assert records[3].seed == 1003, "the same deal"
     failed = {r.id: r.reason for r in heard if r.status == "failed"}
     assert failed == {

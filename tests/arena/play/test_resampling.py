@@ -28,7 +28,7 @@ class Dealt(Play):
 
     def record(self, plan: MatchPlan) -> MatchRecord:
         chance = (0.0, 0.5, 1.0)[plan.seed % 3]
-        won = float(np.random.default_rng((plan.seed, int(plan.id[5:]))).random() < chance)
+        won = float(np.random.default_rng((plan.seed, plan.identity.deal)).random() < chance)
         plain: dict[str, Any] = {
             "policy": "shared", "version": 0, "messages": (), "raw": "x", "public": "", "private": "", "action": "x",
             "valid": True, "finish": "stop", "tokens": 0, "seconds": 0.0,
@@ -39,8 +39,8 @@ class Dealt(Play):
             for i, (seat, seating) in enumerate(plan.seats.items())
         )
         return MatchRecord(
-            plan.id, plan.iteration, plan.game, plan.options, plan.seed, plan.seats, "finished", "", earned, {}, turns,
-            {}, 0, "now", 0.0,
+            plan.identity, plan.game, plan.options, plan.seed, plan.seats, "finished", "", earned, {}, turns,
+            {}, "now", 0.0,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from arena.store.reader import RunReader
-from games.contracts import Message
+from games.contracts import MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.babble import FRAME
 from tests.factories.commands import arena
@@ -64,7 +64,7 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
                 for seat in game.seats
             }  # fmt: skip
             seats = {seat: Seating(seat, "p", 0, True, "model") for seat in game.seats}
-            plan = MatchPlan("0000-0000", 0, "negotiation", {}, seed, seats)
+            plan = MatchPlan(MatchId(0, 0), "negotiation", {}, seed, seats)
             record = asyncio.run(play_match(plan, game, players, Limits()))
             texts[on] = list(record.turns)
             prompt = FRAME.decode(record.streams[name][0].ids[:200]) if record.streams[name] else ""

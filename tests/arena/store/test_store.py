@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +29,7 @@ from arena.store.metrics import MetricsLog
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from arena.store.schema import MATCHES, SCHEMA_VERSION
+from games.contracts import MatchId
 from tests.factories.store import CONFIG, record, write_as
 
 
@@ -219,17 +221,22 @@ def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> No
 def test_logs_of_earlier_schema_versions_are_read(version: int, tmp_path: Path) -> None:
     def as_it_was(record: MatchRecord) -> MatchRecord:
         """Without what came later."""
-        turns = tuple(turn._replace(situation="") for turn in record.turns)
+        turns = tuple(turn._replace(situation="here" if version > 2 else "") for turn in record.turns)
         return replace(record, rules=record.rules if version > 1 else 0, turns=turns)
+
+    def branch(iteration: int) -> MatchRecord:
+        return at_a_place(record(iteration, 0, rules=3, identity=MatchId(iteration, 0, 2).branch(4)))
 
     log = MatchLog(tmp_path)
     for iteration in (0, 1):
-        log.append(at_a_place(record(iteration, 0, rules=3)))
+        log.append(branch(iteration))
     log.seal(0)
     log.close()
     path, sealed = tmp_path / "0001.jsonl", tmp_path / "0000.parquet"
     row = json.loads(path.read_text())
-    for turn in row["turns"]:
+    for name in ("deal", "group", "parent", "parent_turn"):
+        del row[name]
+    for turn in row["turns"] if version < 3 else ():
         del turn["situation"]
     if version == 1:
         del row["rules"]
@@ -237,18 +244,27 @@ def test_logs_of_earlier_schema_versions_are_read(version: int, tmp_path: Path) 
     write_as(pq.read_table(sealed), version, sealed)
     for iteration in (0, 1):
         (found,) = log.read(iteration)
-        expected = as_it_was(record(iteration, 0, rules=3))
+        expected = as_it_was(branch(iteration))
         assert MatchRecord.from_json(found) == expected
         reader = LogReader(tmp_path)
         (told,) = reader.table(iteration, ["id", "rules", "turns.situation"]).to_pylist()
-        assert told == {"id": f"{iteration:04d}-0000", "rules": expected.rules, "turns": [{"situation": ""}]}
+        place = {"situation": expected.turns[0].situation}
+        assert told == {"id": f"{iteration:04d}-0000-r2-b4", "rules": expected.rules, "turns": [place]}
         (told,) = reader.table(iteration, ["id", "turns.situation", "turns.seat"]).to_pylist()
-        assert told["turns"] == [{"seat": "opener", "situation": ""}]
+        assert told["turns"] == [{"seat": "opener"} | place]
+        (told,) = reader.table(iteration, ["id", "parent", "parent_turn", "deal", "stage", "turns.source"]).to_pylist()
+        parted = {
+            "id": f"{iteration:04d}-0000-r2-b4",
+            "deal": 0,
+            "parent": f"{iteration:04d}-0000-r2",
+            "parent_turn": 4,
+        }
+        assert told == parted | {"stage": "", "turns": [{"source": "policy"}]}
     log.append(at_a_place(record(1, 1, rules=3)))
     log.seal(1)
-    assert [row["rules"] for row in log.read(1)] == [as_it_was(record(1, 0, rules=3)).rules, 3]
+    assert [row["rules"] for row in log.read(1)] == [as_it_was(branch(1)).rules, 3]
     situations = [row["turns"][0]["situation"] for row in log.read(1)]
-    assert situations == ["", "here"], "an open log goes on in the present version"
+    assert situations == [as_it_was(branch(1)).turns[0].situation, "here"], "an open log goes on in the present version"
 
 
 def at_a_place(record: MatchRecord) -> MatchRecord:
@@ -262,7 +278,7 @@ def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
     log.seal(0)
     table = pq.read_table(tmp_path / "0000.parquet")
     pq.write_table(table.replace_schema_metadata({"arena.schema_version": "99"}), tmp_path / "0000.parquet")
-    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 3: upgrade"):
+    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 4: upgrade"):
         log.read(0)
     pq.write_table(table.replace_schema_metadata({}), tmp_path / "0000.parquet")
     with pytest.raises(StoreError, match="is not a match log"):
@@ -582,8 +598,8 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
     first_look = reader._sealed
     looks = []
 
-    def sealed_meanwhile(iteration: int, columns: list[str]) -> object:
-        found = first_look(iteration, columns)
+    def sealed_meanwhile(iteration: int, *how: Any) -> object:
+        found = first_look(iteration, *how)
         if not looks:
             log.seal(iteration)
         looks.append(found)

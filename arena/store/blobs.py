@@ -1,0 +1,52 @@
+"""Images of a run by their content: one file each, named by its hash, written once and checked whenever it is read."""
+
+import hashlib
+import re
+from pathlib import Path
+
+from arena.errors import StoreError
+from arena.store.files import explained, make_folder, write_atomic
+
+LARGEST = 64 << 20
+"""Bytes of a blob, at most: what is larger is neither kept nor read."""
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class Blobs:
+    """A folder of blobs; one process writes it at a time (`RunFolder.lock`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is created with the first blob."""
+        self.folder = folder
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep the bytes of this hash, on the disk when this returns; StoreError as `verified`, or from the disk."""
+        if not self.has(name):
+            make_folder(self.folder)
+            write_atomic(self.folder / name, verified(name, data))
+
+    def get(self, name: str) -> bytes:
+        """The bytes of this hash; StoreError where there are none, too many, or others."""
+        path = self.folder / checked(name)
+        with explained(path, "reading"), path.open("rb") as file:
+            return verified(name, file.read(LARGEST + 1), f"{path}: ")
+
+    def has(self, name: str) -> bool:
+        """Whether there is a blob of this hash."""
+        return (self.folder / checked(name)).is_file()
+
+
+def verified(name: str, data: bytes, where: str = "") -> bytes:
+    """The bytes themselves where they are of this hash and at most `LARGEST`; StoreError, after `where`, if not."""
+    if len(data) > LARGEST:
+        raise StoreError(f"{where}an image has {LARGEST} bytes at most")
+    if (found := hashlib.sha256(data).hexdigest()) != name:
+        raise StoreError(f"{where}the image {name[:80]} has other bytes than it was named by: their hash is {found}")
+    return data
+
+
+def checked(name: str) -> str:
+    """The name itself where it is a SHA-256 in 64 hex digits, and so no path; StoreError otherwise."""
+    if not _HASH.fullmatch(name):
+        raise StoreError(f"a blob is named by a SHA-256 in 64 hex digits, not {name[:80]!r}")
+    return name
