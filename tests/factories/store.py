@@ -14,6 +14,11 @@ from arena.store.schema import MATCHES, schema_at
 CONFIG = "game: negotiation\n"
 
 
+def write_state(folder: Path) -> None:
+    """Write the least that a checkpoint holds."""
+    (folder / "state.json").write_text("{}")
+
+
 def fill(folder: Path, mark: str = "a") -> None:
     """Write what a checkpoint holds, of a few hundred bytes that say `mark`."""
     weights = folder / "policies" / "shared"

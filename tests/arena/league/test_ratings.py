@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from arena.league.ratings import Ratings
-from arena.records import MatchRecord, Seating
+from arena.records import MatchRecord, Seating, Status
 
 
-def record(payoffs: dict[str, float], status: str = "finished", policy: str = "shared") -> MatchRecord:
+def record(payoffs: dict[str, float], status: Status = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
     return MatchRecord(
         "0001-0000",
@@ -26,7 +26,7 @@ def record(payoffs: dict[str, float], status: str = "finished", policy: str = "s
         {},
         0,
         "2026-01-01T00:00:00",
-        1.0,  # type: ignore[arg-type]
+        1.0,
     )
 
 
