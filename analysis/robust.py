@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from arena.statistics import Interval
+from arena.statistics import Interval, Values
 
 
 def interquartile_mean(scores: Sequence[float]) -> float:
@@ -26,9 +26,7 @@ def interquartile_mean(scores: Sequence[float]) -> float:
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
-def iqm_ci(
-    scores: Mapping[str, Sequence[float]], level: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Interval:
+def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Of all runs on all games together, with the percentile interval of a bootstrap that redraws each game's runs.
 
     `scores` has a value per run for each game, on scales that can be put together. The interval is too narrow for few

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+Values = Sequence[float] | np.ndarray
+"""Numbers in one dimension."""
 Bounds = tuple[float, float]
 """What a quantity can be at least, and at most."""
 ANY: Bounds = (-math.inf, math.inf)
@@ -55,7 +57,7 @@ def range_of(name: str, values: Iterable[float | bool | str] = ()) -> Bounds:
     return bounds if all(bounds[0] <= value <= bounds[1] for value in known) else ANY
 
 
-def mean_ci(values: Sequence[float], bounds: Bounds = ANY, level: float = 0.95) -> Interval:
+def mean_ci(values: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
     """Mean of independent values with an interval that stays within `bounds`, where no value can lie outside of them.
 
     Without bounds it is Student's. Within bounds it is the score interval of a quasi-likelihood: the means m from
@@ -77,7 +79,7 @@ def mean_ci(values: Sequence[float], bounds: Bounds = ANY, level: float = 0.95) 
     return _interval(mean, error, n, n - 1, bounds, level)
 
 
-def difference_ci(a: Sequence[float], b: Sequence[float], bounds: Bounds = ANY, level: float = 0.95) -> Interval:
+def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
     """Mean of `b` minus mean of `a`, two independent samples within `bounds`; the interval stays in its range, too.
 
     From the two means' own intervals by Newcombe's hybrid score method (1998, his method 10; Zou and Donner 2008),
@@ -101,7 +103,7 @@ def difference_ci(a: Sequence[float], b: Sequence[float], bounds: Bounds = ANY, 
     return Interval(welch.estimate, max(-width, min(low, welch.low)), min(width, max(high, welch.high)))
 
 
-def paired_ci(a: Sequence[float], b: Sequence[float], bounds: Bounds = ANY, level: float = 0.95) -> Interval:
+def paired_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
     """Mean of `b` minus `a`, pair by pair: `mean_ci` of the differences, which lie within ± the width of `bounds`."""
     width = bounds[1] - bounds[0]
     return mean_ci([y - x for x, y in zip(a, b, strict=True)], (-width, width), level)
@@ -144,7 +146,7 @@ def t_quantile(p: float, freedom: float) -> float:
     return _bisect(lambda t: _t_cdf(t, freedom), p, low, high)
 
 
-def _moments(values: Sequence[float], bounds: Bounds) -> tuple[float, float, int]:
+def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
     """Mean, standard error of the mean and number of values."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():

@@ -48,7 +48,8 @@ ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
 
 def opening() -> list[int]:
     """What all streams begin with."""
-    return np.random.default_rng(0).integers(10, 500, SHARED).tolist()
+    ids: list[int] = np.random.default_rng(0).integers(10, 500, SHARED).tolist()
+    return ids
 
 
 def play(model: str, bf16: bool, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:

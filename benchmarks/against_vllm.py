@@ -183,12 +183,12 @@ def agreement(lab: Lab, peer: Neighbour, tokens: int) -> dict[str, Any]:
         streams.append(Stream())
         streams[-1].observe(ids)
         streams[-1].wrote(tuple(said), tuple(logprobs), 0)
-    by_us = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
-    found["sampled by vLLM"] = _gap(theirs["logprobs"], by_us)
+    scored = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
+    found["sampled by vLLM"] = _gap(theirs["logprobs"], scored)
     return found
 
 
-def _gap(sampler: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> dict[str, float]:
+def _gap(sampler: Sequence[Sequence[float]], other: Sequence[Sequence[float] | np.ndarray]) -> dict[str, float]:
     gaps = np.concatenate([np.asarray(a) - np.asarray(b) for a, b in zip(sampler, other, strict=True)])
     size = np.abs(gaps)
     return {"tokens": len(gaps), "mean": float(gaps.mean()), "mean size": float(size.mean()), "most": float(size.max())}

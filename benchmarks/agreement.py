@@ -21,7 +21,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from workload import experiment_for, open_lab  # noqa: E402
+from workload import experiment_for, open_lab, trainer_of  # noqa: E402
 
 from agents.engines.base import Completion, Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
@@ -43,14 +43,14 @@ def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     """Gaps over the turns of one play, and over greedy replies."""
     credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
     samples = samples_of(credited, lab.parts.temperatures)
-    trainer = lab.trainers["shared"]
+    trainer = trainer_of(lab)
     said = trainer.look([s.stream for s in samples], [s.temperature for s in samples])
     gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(said, samples, strict=True)]))
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
     asked = contexts([s.stream for s in samples])[:greedy]
     here = InProcessEngine(lab.experiment.settled_precision)
-    wait(here.publish("shared", 0, ModuleWeights(lab.trainers["shared"].model)))
+    wait(here.publish("shared", 0, ModuleWeights(trainer.model)))
     theirs, ours = wait(lab.engine.generate(asked)), wait(here.generate(asked))
     ties = [
         tie for ask, *pair in zip(asked, theirs, ours, strict=True) if (tie := parting(lab, ask, *pair)) is not None
@@ -87,7 +87,7 @@ def parting(lab: Lab, ask: Request, theirs: Completion, ours: Completion) -> flo
         stream.observe([*ask.ids, *reply.ids[:place]])
         stream.wrote([reply.ids[place]], [0.0], 0)
         both.append(stream)
-    one, other = (float(scores.logprobs[0]) for scores in lab.trainers["shared"].look(both, [1.0, 1.0]))
+    one, other = (float(scores.logprobs[0]) for scores in trainer_of(lab).look(both, [1.0, 1.0]))
     return abs(one - other)
 
 

@@ -100,7 +100,8 @@ WORLDS: dict[str, World] = {"chosen": chosen_stop, "random": random_stop, "fixed
 
 def gradient(outcomes: list[Outcome]) -> Floats:
     """∇J = Σ p(τ) R(τ) Σ_k ∇ log π."""
-    return np.sum([p.chance * sum(p.rewards) * p.slopes.sum(0) for p in outcomes], axis=0)
+    found: Floats = np.sum([p.chance * sum(p.rewards) * p.slopes.sum(0) for p in outcomes], axis=0)
+    return found
 
 
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,6 +1,7 @@
 """What is compared: play with `generate`, decoding alone with `generate`, an update with a plain training step."""
 
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from peers import BareGenerate, BareTraining
 from timing import ratios, seconds_of, take_turns
-from workload import Played, play
+from workload import Played, play, trainer_of
 
 import agents.scoring
 from agents.engines.base import Request
@@ -46,7 +47,7 @@ def playing(lab: Lab, bare: dict[str, BareGenerate], rounds: int) -> tuple[dict[
         tokens.append(played.tokens)
         shapes.append([[len(batch.requests), batch.longest] for batch in played.batches])
         for name, peer in bare.items():
-            seconds[name].append(seconds_of(lambda peer=peer, batches=played.batches: peer.replay(batches))[0])
+            seconds[name].append(seconds_of(partial(peer.replay, played.batches))[0])
     assert played is not None
     what = {
         "ours": "one iteration's matches of the recipe, both seats one policy as it begins (matches get longer as it "
@@ -109,7 +110,7 @@ def _after_first(one: list[float], all_: list[float], size: Size) -> list[float]
 
 def training(lab: Lab, bare: BareTraining, samples: list[Sample], rounds: int) -> dict[str, Any]:
     """One optimiser step on the streams of real matches."""
-    trainer = next(iter(lab.trainers.values()))
+    trainer = trainer_of(lab)
     trainer.rule = trainer.rule.model_copy(update={"lr": 0.0, "epochs": 1, "minibatches": 1})
     unshared = patch.object(agents.scoring, "_shared_opening", lambda family: 0)
     streams, heat, budget = [s.stream for s in samples], [s.temperature for s in samples], trainer.rule.token_budget

@@ -84,7 +84,9 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
     model = load_model(resolve("nano"))
     found = played(count, turns, model.config.vocab_size)
     needs_no_model = [n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())]
-    given = {name: CreditSpec(estimator=name, select=SELECT) for name in needs_no_model if _bare(name)}
+    given = {
+        name: CreditSpec.model_validate(dict(estimator=name, select=SELECT)) for name in needs_no_model if _bare(name)
+    }
 
     def credit(spec: CreditSpec) -> list[Credited]:
         return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
@@ -111,7 +113,7 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
 def _bare(name: str) -> bool:
     """Whether the estimator can be chosen without settings."""
     try:
-        CreditSpec(estimator=name)
+        CreditSpec.model_validate(dict(estimator=name))
     except ValueError:
         return False
     return True
@@ -192,7 +194,7 @@ def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch
     with patch.object(agents.scoring, "_shared_opening", lambda family: 0):
         for batch in pack(streams, heat, budget):
             tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
-            (policy_gradient(tokens).loss.sum() / total).backward()
+            (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).clone()
 
 

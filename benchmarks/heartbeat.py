@@ -24,7 +24,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import environment
 from arena.lab import Lab
-from arena.learn.machine import fitted
+from arena.preflight import fitted
 from arena.store.run import RunFolder
 
 RESULTS = Path(__file__).parent / "results"

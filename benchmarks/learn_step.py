@@ -183,7 +183,7 @@ class Child:
         for line in self.process.stdout:
             if line.startswith("{"):
                 return dict(json.loads(line))
-        raise SystemExit(f"an arm ended: {self.process.args}")
+        raise SystemExit(f"an arm ended: {self.process.args!r}")
 
     def close(self) -> None:
         """End it."""

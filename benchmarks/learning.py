@@ -259,8 +259,9 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     command = f"python benchmarks/learning.py {name}"
     kept = json.loads(place.read_text()) if options.folder and place.exists() else {"runs": []}
-    result = {"command": command, "study": study, "machine": environment() | {"command": command}, "summary": {}}
-    runs = result["runs"] = [run for run in kept["runs"] if kept["study"] == study]
+    runs: list[dict[str, Any]] = [run for run in kept["runs"] if kept["study"] == study]
+    machine = environment() | {"command": command}
+    result = {"command": command, "study": study, "machine": machine, "summary": {}, "runs": runs}
     done = {(run["arm"], run["seed"]) for run in runs}
     arms, writing = list(study["arms"]), Lock()
 

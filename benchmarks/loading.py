@@ -96,7 +96,8 @@ def make_run(path: Path, turns: int) -> None:
     run.log.seal(0)
     rng, found = np.random.default_rng(SEED), [one for record in first for one in trajectories(record)]
     earned = [[sum(turn.rewards.values()) for turn in one.turns] for one in found]
-    run.log.write_credit(0, (one.credited(r, rng.normal(size=len(r))) for one, r in zip(found, earned, strict=True)))
+    drawn = [rng.normal(size=len(rewards)).tolist() for rewards in earned]
+    run.log.write_credit(0, (one.credited(r, a) for one, r, a in zip(found, earned, drawn, strict=True)))
     for k in range(1, ITERATIONS - 1):
         for kind, schema, names in (("parquet", MATCHES, "id"), ("credit.parquet", CREDIT, "match")):
             copy_renamed(log_path(run.log.folder, 0, kind), log_path(run.log.folder, k, kind), k, schema.field(names))

@@ -112,7 +112,7 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
 
 
 def _peak(loaded: dict[str, float], rows: list[dict[str, Any]]) -> float:
-    return max(loaded["peak"], *(max(row["peak"].values()) for row in rows))
+    return float(max(loaded["peak"], *(max(row["peak"].values()) for row in rows)))
 
 
 def child(mode: str, checkout: Path | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from timing import Clock, seconds_of
-from workload import experiment_for, open_lab
+from workload import experiment_for, open_lab, trainer_of
 
 from arena.cli.loop import wait
 from arena.lab import Lab
@@ -30,9 +30,9 @@ def put_timers(lab: Lab, clock: Clock) -> None:
     clock.put_around(lab.engine, "_decode", "decode")
     clock.put_around(lab.engine, "score", "score")
     clock.put_around(lab.engine, "_forward", "play_forward")
-    for trainer in lab.trainers.values():
+    for name in lab.trainers:
         for call in ("forward", "backward", "step"):
-            clock.put_around(trainer.optimiser.engine, call, call)
+            clock.put_around(trainer_of(lab, name).optimiser.engine, call, call)
 
 
 def shares(seconds: dict[str, float]) -> dict[str, float]:

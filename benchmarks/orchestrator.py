@@ -116,7 +116,7 @@ def bare_textarena(game: str, matches: int) -> int:
 
 def _kuhn_act(observation: str, rng: random.Random) -> str:
     listed = observation.rsplit("available actions are:", 1)[-1]
-    return rng.choice(re.findall(r"\[\w+\]", listed))
+    return str(rng.choice(re.findall(r"\[\w+\]", listed)))
 
 
 def _drop(observation: str, rng: random.Random) -> str:

@@ -88,7 +88,7 @@ class BareTraining:
         total = sum(len(sample.advantages) for sample in samples)
         self.model.train()
         for index in micro_batches:
-            (self._loss([samples[i] for i in index]) / total).backward()
+            (self._loss([samples[i] for i in index]) / total).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.rule.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()

@@ -179,9 +179,9 @@ def summary(runs: list[dict[str, Any]], arms: list[str]) -> dict[str, Any]:
 
 def difference(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     """Ours less theirs by level, and on all of them, paired over seeds."""
-    both = [[row | {"all": mean(row.values())} for row in rows] for rows in (theirs, ours)]
+    before, after = ([row | {"all": mean(row.values())} for row in rows] for rows in (theirs, ours))
     return {
-        level: paired_ci(*([row[level] for row in rows] for rows in both), SHARE)._asdict()
+        level: paired_ci([row[level] for row in before], [row[level] for row in after], SHARE)._asdict()
         for level in ("all", *ours[0])
     }
 

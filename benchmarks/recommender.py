@@ -206,7 +206,8 @@ def draw_population(result: dict[str, Any]) -> Figure:
     crowd.plot(*at[sorted(first)].T, ".", color="black", markersize=3)
     (left, low), (right, high) = np.quantile(at, (0.01, 0.99), axis=0)
     crowd.set_xlim(left - 0.05, right + 0.05), crowd.set_ylim(low - 0.05, high + 0.05)  # the friendless lie far out
-    crowd.set_xticks([]), crowd.set_yticks([]), crowd.grid(visible=False)
+    crowd.set(xticks=[], yticks=[])
+    crowd.grid(visible=False)
     crowd.set_xlabel("a dot a user, its colour the segment", fontsize=9)
     legend(figure)
     return figure

@@ -37,7 +37,7 @@ def whole_iterations(model: str, quick: bool) -> dict[str, Any]:
     """Two iterations of the recipe in a process of their own; see one_iteration.py."""
     command = [sys.executable, str(HERE / "one_iteration.py"), "--model", model, *(["--quick"] if quick else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found | {"command": " ".join(["python", "benchmarks/one_iteration.py", *command[2:]])}
 
 

@@ -74,7 +74,7 @@ def held_out(run: Path, study: dict[str, Any]) -> Curve:
 
 def figures_of(results: list[dict[str, Any]]) -> dict[str, float]:
     """Every figure of an evaluation's results, by game and opponent."""
-    found = {}
+    found: dict[str, float] = {}
     for result in results:
         name = f"{result['game']} vs {result['against']}" if result["scored"] else result["game"]
         found |= {f"{name}: {figure}": value[0] for figure, value in result["figures"].items()}
@@ -184,12 +184,12 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
             arm: {
                 "first": mean_ci([a for a, _ in pairs], bounds(name)),
                 "last": mean_ci([b for _, b in pairs], bounds(name)),
-                "change": paired_ci(*zip(*pairs, strict=True), bounds(name)),
+                "change": paired_ci([a for a, _ in pairs], [b for _, b in pairs], bounds(name)),
             }
             for arm, pairs in ends.items()
         }
         found[name][f"{one}_minus_{other}"] = difference_ci(
-            *([b for _, b in ends[arm]] for arm in (other, one)), bounds(name)
+            [b for _, b in ends[other]], [b for _, b in ends[one]], bounds(name)
         )
     return found
 

@@ -16,7 +16,7 @@ import os
 
 import numpy as np
 import torch
-from workload import experiment_for, open_lab
+from workload import experiment_for, open_lab, trainer_of
 
 from agents.engines.base import Completion, Request
 from agents.stream import Stream
@@ -68,7 +68,8 @@ def once(lab: Lab, tokens: int) -> dict[str, Any]:
         found[f"decode, batch {rows}, tokens/s"] = rows * tokens / spent["seconds"]
     samples = samples_of(requests, completions)
     watch = Stopwatch()
-    lab.trainers[POLICY].carry_out(lab.trainers[POLICY].plan(samples, np.random.default_rng(0)))
+    trainer = trainer_of(lab, POLICY)
+    trainer.carry_out(trainer.plan(samples, np.random.default_rng(0)))
     return found | {"training step, s": watch.read()["seconds"]}
 
 
@@ -78,7 +79,7 @@ def main() -> None:
     if (asked := line.hear()) is None:
         return
     with open_lab(experiment_for(DEFAULT, quick=True)) as lab:
-        trainer = lab.trainers[POLICY]
+        trainer = trainer_of(lab, POLICY)
         trainer.rule = trainer.rule.model_copy(update={"lr": 0.0})
         once(lab, 2)  # unmeasured: kernels are chosen and memory is taken
         policy = {name: os.environ.get(name) for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}

@@ -234,15 +234,15 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
             counts = {"dialogues": len(records), "turns": len(turns), "valid": sum(turn.valid for turn in turns)}
             rows.append({**counts, "seconds": seconds, "model_seconds": model})
     whole, model = sum(r["seconds"] for r in rows), sum(r["model_seconds"] for r in rows)
-    turns, dialogues = sum(r["turns"] for r in rows), sum(r["dialogues"] for r in rows)
+    played, dialogues = sum(r["turns"] for r in rows), sum(r["dialogues"] for r in rows)
     return {
         "recipe": recipe,
         "set": settings,
         "rounds": rows,
         "outside_model": 1 - model / whole,
-        "ms_a_turn": {"model": 1000 * model / turns, "outside": 1000 * (whole - model) / turns},
+        "ms_a_turn": {"model": 1000 * model / played, "outside": 1000 * (whole - model) / played},
         "dialogues_per_second": dialogues / whole,
-        "valid_rate": sum(r["valid"] for r in rows) / turns,
+        "valid_rate": sum(r["valid"] for r in rows) / played,
     }
 
 

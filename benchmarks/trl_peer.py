@@ -17,7 +17,7 @@ WEIGHTS = {"autocast": "float32", "fp32": "float32", "bf16 weights": "bfloat16"}
 """By setting. Only `autocast` computes in bf16 over weights and optimiser states in float32, as we do."""
 
 
-class Turns(transformers.TrainerCallback):
+class Turns(transformers.TrainerCallback):  # type: ignore[misc]  # transformers are not checked
     """Holds the trainer before each step until it is asked for."""
 
     def __init__(self, line: Line) -> None:

@@ -10,6 +10,7 @@ import torch
 from timing import seconds_of
 
 from agents.engines.base import Completion, Request
+from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
@@ -18,6 +19,7 @@ from arena.credit.samples import samples_of
 from arena.doctor import environment
 from arena.lab import Lab
 from arena.learn.samples import Sample
+from arena.learn.trainer import PolicyTrainer
 from arena.preflight import fitted
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
@@ -96,22 +98,36 @@ class Played:
         return sum(len(completion.ids) for batch in self.batches for completion in batch.completions)
 
 
+def engine_of(lab: Lab) -> InProcessEngine:
+    """The lab's engine, which has to be in this process."""
+    assert isinstance(lab.engine, InProcessEngine)
+    return lab.engine
+
+
+def trainer_of(lab: Lab, policy: str = "shared") -> PolicyTrainer:
+    """A policy's trainer, which has to be in this process."""
+    trainer = lab.trainers[policy]
+    assert isinstance(trainer, PolicyTrainer)
+    return trainer
+
+
 def play(lab: Lab, k: int) -> Played:
     """The matches of iteration k: real orchestrator, real log, caches as cold as after an update."""
     wait(lab.publish())
     batches: list[DecodeBatch] = []
-    decode = lab.engine._decode
+    engine = engine_of(lab)
+    decode = engine._decode
 
     def noted(requests: Sequence[Request]) -> list[Completion]:
         completions = decode(requests)
         batches.append(DecodeBatch(tuple(requests), tuple(completions)))
         return completions
 
-    lab.engine._decode = noted  # type: ignore[method-assign]
+    engine._decode = noted  # type: ignore[method-assign]
     try:
         seconds, records = seconds_of(lambda: wait(lab.play(k)).records)
     finally:
-        lab.engine._decode = decode  # type: ignore[method-assign]
+        engine._decode = decode  # type: ignore[method-assign]
     return Played(seconds, records, batches)
 
 

@@ -67,7 +67,7 @@ def _imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
             assert not node.level, "imports name the whole module"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield from {inner if inner in known else node.module} & known.keys()
+                yield from {inner if inner in known else str(node.module)} & known.keys()
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from {node.value.partition(":")[0]} & known.keys() - set(ROOMS)
 

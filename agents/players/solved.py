@@ -130,8 +130,8 @@ def equilibrium(name: str) -> Strategy:
 
 def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
     """Realisation weights of the own sequences. Variables: those, then a value for each choice of the other's."""
-    from scipy.optimize import linprog  # type: ignore[import-untyped]
-    from scipy.sparse import coo_array  # type: ignore[import-untyped]
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
 
     weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.before, 1)}
     columns = weights + len(choices) + 1

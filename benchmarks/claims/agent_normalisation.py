@@ -34,7 +34,7 @@ class Stalls(World):
     """Whether the seats read the same cards and the same answers are right for both, so that one table row serves
     both; otherwise a row belongs to a seat."""
     name = "stalls"
-    seats: ClassVar = {seat: (seat, "shared") for seat in SEATS}
+    seats: ClassVar[Mapping[str, tuple[str, str]]] = {seat: (seat, "shared") for seat in SEATS}
 
     def tables(self) -> dict[str, Floats]:
         return {"shared": np.zeros((CARDS if self.shared else 2 * CARDS, ANSWERS))}

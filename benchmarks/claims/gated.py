@@ -5,6 +5,7 @@ pays a step reward w. The state is the turn and the number of right edits so far
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from claim import Claim, Ends, Setting, Verdict
@@ -70,9 +71,14 @@ class Editing(World):
 LEARN = LearnSpec(lr=0.05, regularisers={})
 
 
-def arm(*stages: dict[str, dict[str, object]], step: float = 1.0) -> Arm:
+def arm(*stages: Mapping[str, Mapping[str, object]], step: float = 1.0) -> Arm:
     """GRPO on the outcome and what these stages leave of the step rewards."""
-    return Arm(CreditSpec(stages=list(stages), weights={"submitted": 0.0, "step": step}, estimator="grpo"), LEARN)
+    return Arm(
+        CreditSpec.model_validate(
+            dict(stages=list(stages), weights={"submitted": 0.0, "step": step}, estimator="grpo")
+        ),
+        LEARN,
+    )
 
 
 GATE = {"gate": {"on": {"submitted": 0.0}, "parts": ["step"]}}
@@ -118,8 +124,8 @@ CLAIM = Claim(
     rule="A setting speaks for the claim when the 95 % interval of gated - direct in the chance of solving lies above "
     "0. Whether gated is above outcome only is told beside.",
     settings={
-        place: Setting(lambda seed, t=task: Editing(seed, *t), ARMS, 40_000, matches=32, group=8)
-        for place, task in TASKS.items()
+        place: Setting(partial(Editing, horizon=horizon, edits=edits, step=step), ARMS, 40_000, matches=32, group=8)
+        for place, (horizon, edits, step) in TASKS.items()
     },
     figures=["solved", "reward", "browsed"],
     panels=[(place, figure) for figure in ("solved", "reward") for place in TASKS],

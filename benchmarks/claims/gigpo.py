@@ -83,7 +83,7 @@ RETURNS = {"mars": {"gamma": GAMMA, "by": DEAL, "std": True}}
 
 def arm(estimator: Any, early: float = 0.0) -> Arm:
     """One estimator; all else alike."""
-    credit = CreditSpec(estimator=estimator, weights={"early": early})
+    credit = CreditSpec.model_validate(dict(estimator=estimator, weights={"early": early}))
     return Arm(credit, LearnSpec(lr=0.05, regularisers={}))
 
 

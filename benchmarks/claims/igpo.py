@@ -8,6 +8,7 @@ case for the method. In the setting with a lure one wrong document is believed i
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from claim import Claim, Ends, Setting, Verdict
@@ -58,13 +59,17 @@ class Reading(World):
 GAIN = {"information_gain": {"outcome": "answer"}}
 LEARN = LearnSpec(lr=0.02, regularisers={})
 ARMS = {
-    "outcome only (GRPO)": Arm(CreditSpec(estimator="grpo"), LEARN),
+    "outcome only (GRPO)": Arm(CreditSpec.model_validate(dict(estimator="grpo")), LEARN),
     "gain shuffled": Arm(
-        CreditSpec(stages=[GAIN, {"shuffle": {"part": "information_gain", "last": False}}], estimator="gae_turn"),
+        CreditSpec.model_validate(
+            dict(stages=[GAIN, {"shuffle": {"part": "information_gain", "last": False}}], estimator="gae_turn")
+        ),
         LEARN,
     ),
-    "gain and outcome (IGPO)": Arm(CreditSpec(stages=[GAIN], estimator="gae_turn"), LEARN),
-    "gain only": Arm(CreditSpec(stages=[GAIN], weights={"answer": 0.0}, estimator="gae_turn"), LEARN),
+    "gain and outcome (IGPO)": Arm(CreditSpec.model_validate(dict(stages=[GAIN], estimator="gae_turn")), LEARN),
+    "gain only": Arm(
+        CreditSpec.model_validate(dict(stages=[GAIN], weights={"answer": 0.0}, estimator="gae_turn")), LEARN
+    ),
 }
 OUTCOME, SHUFFLED, IGPO, _ = ARMS
 SPARSE, EASY, LURE = "copying -4", "copying -2", "copying -4, a lure"
@@ -94,7 +99,7 @@ CLAIM = Claim(
     rule="A setting speaks for the claim when the 95 % intervals of IGPO - outcome only and of IGPO - shuffled gain, "
     "in success over the run, both lie above 0. `success over the run` is the mean of success over all turns played.",
     settings={
-        place: Setting(lambda seed, c=copying, lure=lure: Reading(seed, c, lure), ARMS, 6400, matches=8, group=8)
+        place: Setting(partial(Reading, copying=copying, lure=lure), ARMS, 6400, matches=8, group=8)
         for place, copying, lure in ((SPARSE, -4.0, False), (EASY, -2.0, False), (LURE, -4.0, True))
     },
     figures=["success_over_the_run", "success", "zero_share"],

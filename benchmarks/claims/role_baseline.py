@@ -34,7 +34,7 @@ class Kuhn(World):
     sums: Floats = field(default_factory=lambda: np.full((len(STATES), 2), 1e-12))
     """Of the policies so far, each information state's weighted by its own seat's part in reaching it."""
     name = "kuhn"
-    seats: ClassVar = {"first": ("first", "shared"), "second": ("second", "shared")}
+    seats: ClassVar[Mapping[str, tuple[str, str]]] = {"first": ("first", "shared"), "second": ("second", "shared")}
     deals = len(DEALS)
 
     def tables(self) -> dict[str, Floats]:

@@ -9,6 +9,7 @@ Held-out questions are never played: 60 in 100 of their answers, first and fresh
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from claim import Claim, Ends, Setting, Verdict
@@ -88,12 +89,16 @@ def then(first: float, second: float) -> dict[str, object]:
 def arm(first: object, hold: object, bonus: object = 0.0, alpha: float = 0.5, estimator: object = BY_TURN) -> Arm:
     """Weights of the first attempt's reward (`first`), of its KL to the beginning (`hold`), of α's term (`bonus`)."""
     return Arm(
-        CreditSpec(
-            stages=[{"self_correction": {"part": "correct", "alpha": alpha}}],
-            weights={"correct": 0.0, "first": first, "second": 1.0, "self_correction": bonus},
-            estimator=estimator,
+        CreditSpec.model_validate(
+            dict(
+                stages=[{"self_correction": {"part": "correct", "alpha": alpha}}],
+                weights={"correct": 0.0, "first": first, "second": 1.0, "self_correction": bonus},
+                estimator=estimator,
+            )
         ),
-        LearnSpec(lr=0.05, regularisers={"kl": {"weight": 0.0, "estimate": "k2", "turns": {0: hold}}}),
+        LearnSpec.model_validate(
+            dict(lr=0.05, regularisers={"kl": {"weight": 0.0, "estimate": "k2", "turns": {0: hold}}})
+        ),
     )
 
 
@@ -136,7 +141,7 @@ CLAIM = Claim(
     rule="A setting speaks for the claim when the 95 % intervals of (stage one, then naive) - naive and of (stage one, "
     "then naive) - shuffled, in held-out accuracy of the second attempt minus the first, both lie above 0.",
     settings={
-        place: Setting(lambda seed, afresh=afresh: Questions(seed, afresh), ARMS, 2 * MATCHES * ITERATIONS, MATCHES)
+        place: Setting(partial(Questions, afresh=afresh), ARMS, 2 * MATCHES * ITERATIONS, MATCHES)
         for place, afresh in ((KEEP_OR_TURN, False), (AFRESH_TOO, True))
     },
     figures=["held_out_gain", "train_first", "train_second"],

@@ -77,7 +77,8 @@ class Gap(World):
 def softmax(logits: Floats) -> Floats:
     """Probabilities along the last axis."""
     weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
+    shares: Floats = weights / weights.sum(-1, keepdims=True)
+    return shares
 
 
 CORRECTIONS: dict[str, Any] = {
@@ -93,15 +94,17 @@ def arms(beta: float, shared: bool, which: list[str]) -> dict[str, Arm]:
     """Return less the mean of the context's group, with these corrections; the KL in the loss, or in the reward."""
     in_loss = {"kl": {"weight": beta, "estimate": "k2"}} if beta and not shared else {}
     in_reward = [{"kl_penalty": {"weight": beta}}] if beta and shared else []
-    credit = CreditSpec(stages=in_reward, estimator={"mars": {"by": ["seed"]}})
+    credit = CreditSpec.model_validate(dict(stages=in_reward, estimator={"mars": {"by": ["seed"]}}))
     return {
         name: Arm(
             credit,
-            LearnSpec(
-                lr=0.05,
-                loss={"policy_gradient": {"correction": CORRECTIONS[name]}},
-                regularisers=in_loss,
-                gate_tolerance=1e9,
+            LearnSpec.model_validate(
+                dict(
+                    lr=0.05,
+                    loss={"policy_gradient": {"correction": CORRECTIONS[name]}},
+                    regularisers=in_loss,
+                    gate_tolerance=1e9,
+                )
             ),
         )
         for name in which
@@ -129,7 +132,8 @@ def gradients() -> dict[str, Any]:
     All 200 actions at once as tokens of a batch, with the real corrections; means over 20 policies.
     """
     found: dict[str, Any] = {}
-    for kind, size in (("quantised", 1.0), ("quantised", 3.0), ("noise", 1.0)):
+    cases: tuple[tuple[Kind, float], ...] = (("quantised", 1.0), ("quantised", 3.0), ("noise", 1.0))
+    for kind, size in cases:
         rows: dict[str, list[tuple[float, float]]] = {name: [] for name in list(CORRECTIONS)[:4]}
         for seed in range(20):
             world = Gap(seed, kind, size, 0.0)
@@ -143,7 +147,7 @@ def gradients() -> dict[str, Any]:
                 square = (mu * weight**2) @ (scores**2).sum(-1)
                 size_true = np.linalg.norm(true)
                 deviation = np.sqrt(square - mean @ mean)
-                values.append((np.linalg.norm(mean - true) / size_true, deviation / size_true))
+                values.append((float(np.linalg.norm(mean - true) / size_true), float(deviation / size_true)))
         found[f"{kind} {size:g}"] = {
             name: {
                 "bias": mean_ci([b for b, _ in v], COUNT)._asdict(),

@@ -77,7 +77,10 @@ REWARDS, ONLY_WON = {"won": 0.0}, {"earned": 0.0, "lost": 0.0}
 
 def arm(estimator: Any, weights: dict[str, float] = REWARDS) -> Arm:
     """One estimator; all else alike."""
-    return Arm(CreditSpec(estimator=estimator, weights=weights), LearnSpec(lr=0.05, regularisers={}))
+    return Arm(
+        CreditSpec.model_validate(dict(estimator=estimator, weights=weights)),
+        LearnSpec.model_validate(dict(lr=0.05, regularisers={})),
+    )
 
 
 ARMS = {

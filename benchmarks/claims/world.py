@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ class World:
     """Rules of a small world, for many matches at once."""
 
     name = "world"
-    seats: Mapping[str, tuple[str, str]] = {"player": ("player", "shared")}
+    seats: ClassVar[Mapping[str, tuple[str, str]]] = {"player": ("player", "shared")}
     """Seat -> (role, policy)."""
     deals = 1
     features: Floats | None = None
@@ -206,7 +206,9 @@ class Table(torch.nn.Module):
     @property
     def logits(self) -> torch.Tensor:
         """[states, actions]"""
-        return self.weights if self.features is None else self.start + self.weights @ self.features.T
+        if self.features is None or self.start is None:
+            return self.weights
+        return self.start + self.weights @ self.features.T
 
     @property
     def base_model(self) -> Callable[..., Any]:

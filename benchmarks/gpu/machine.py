@@ -1,6 +1,7 @@
 """What is measured on: the machine, its packages, and what the device can do at most."""
 
 import importlib.util
+from functools import partial
 from statistics import median
 
 import torch
@@ -27,7 +28,7 @@ def machine(sheet: Sheet, size: Size, device: torch.device) -> None:
         sheet.attempt("device", lambda: _device(sheet))
     for dtype in (torch.bfloat16, torch.float32):
         name = f"product of {size.matmul} × {size.matmul} matrices, {str(dtype).removeprefix('torch.')}"
-        sheet.attempt(name, lambda n=name, d=dtype: _product(sheet, n, device, size.matmul, d))
+        sheet.attempt(name, partial(_product, sheet, name, device, size.matmul, dtype))
     sheet.attempt("copy on the device", lambda: _copy(sheet, device, size))
 
 
@@ -43,7 +44,7 @@ def _device(sheet: Sheet) -> None:
         "cuda",
         {
             "runtime": torch.version.cuda,
-            "cudnn": torch.backends.cudnn.version(),
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
             "capability": [about.major, about.minor],
             "multiprocessors": about.multi_processor_count,
             "memory_gb": about.total_memory / 1e9,

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,14 @@ def agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
     """The gate, the trainer's own gate, and the CPU's view, for each model and precision."""
     sheet.note("what", WHAT)
     for name in size.judged:
-        found = sheet.attempt(f"{name}: built", lambda name=name: build(name, device))
+        found = sheet.attempt(f"{name}: built", partial(build, name, device))
         if found is None:
             continue
         model, source = found
         sheet.note(f"{name} weights", source)
         for precision in TOLERANCE:
             where = f"{name}, {precision}"
-            sheet.attempt(where, lambda w=where, p=precision, m=model: _judge(sheet, w, p, m, size, device))
+            sheet.attempt(where, partial(_judge, sheet, where, precision, model, size, device))
 
 
 def _judge(sheet: Sheet, where: str, precision: str, model: Any, size: Size, device: torch.device) -> None:
@@ -78,4 +79,5 @@ def _sampled(streams: Sequence[Stream]) -> list[np.ndarray]:
 
 
 def _differences(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
-    return np.abs(np.concatenate(one) - np.concatenate(other))
+    gaps: np.ndarray = np.abs(np.concatenate(one) - np.concatenate(other))
+    return gaps

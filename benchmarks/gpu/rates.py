@@ -1,6 +1,7 @@
 """How fast play and training are, how busy that keeps the device, and the most memory it takes."""
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -37,7 +38,7 @@ def speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     sheet.note("parameters", sum(p.numel() for p in model.parameters()))
     before = peak_flops(device, size.matmul)
     for rows in size.rows:
-        sheet.attempt(f"decode, {rows} in flight", lambda rows=rows: _play(sheet, size, model, rows, before))
+        sheet.attempt(f"decode, {rows} in flight", partial(_play, sheet, size, model, rows, before))
     sheet.attempt("train", lambda: _train(sheet, size, model, before))
     sheet.note("peak_tflops", {"before": before / 1e12, "after": peak_flops(device, size.matmul) / 1e12})
 
@@ -115,7 +116,7 @@ def _train(sheet: Sheet, size: Size, model: Any, peak: float) -> None:
     def trainer() -> None:
         learner = Trainer(model, True, 0.0, size.budgets[-1])
         for budget in size.budgets:
-            enter(f"{Trainer.name}, {budget} a micro-batch", lambda b=budget: learner.update_within(b, lessons))
+            enter(f"{Trainer.name}, {budget} a micro-batch", partial(learner.update_within, budget, lessons))
 
     sheet.attempt(f"train, {Trainer.name}", trainer)
     bare = Bare(model, True, 0.0, size.budgets[-1])
@@ -151,7 +152,7 @@ def _kernel_seconds(work: Callable[[], Any]) -> float:
     """Time with at least one kernel or copy on the device."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         seconds_of(work)
-    ran = (e.time_range for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA)
+    ran = (e.time_range for e in profiler.events() if e.device_type == torch.profiler.DeviceType.CUDA)
     total, until = 0.0, float("-inf")
     for start, end in sorted((span.start, span.end) for span in ran):
         total += max(0.0, end - max(start, until))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from size import Size
 from timing import seconds_of
 
 from arena.cli.loop import wait
+from arena.lab import Lab
 
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
@@ -57,16 +59,22 @@ def _run(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mappin
             # one more than are played: the last one would write a checkpoint, which is not what is looked at
             layers = [*own, f"credit.estimator={arm}", f"iterations={size.iterations + 1}"]
             labs[arm] = stack.enter_context(open_lab(compose([recipe_layer(recipe), *map(set_layer, layers)])))
-            labs[arm].imitate()
+            wait(labs[arm].imitate())
         longest = 0.0
         for k in range(1, size.iterations + 1):
             if sheet.left < 1.5 * longest:
                 break
-            seconds, _ = seconds_of(lambda k=k: [curves[arm].append(wait(lab.iterate(k))) for arm, lab in labs.items()])
+            seconds, rows = seconds_of(partial(_iterated, labs, k))
+            for arm, row in rows.items():
+                curves[arm].append(row)
             longest = max(longest, seconds)
             kept = {arm: [{name: row[name] for name in FIGURES} for row in rows] for arm, rows in curves.items()}
             sheet.note(recipe, {"settings": own, "curves": kept})
     return curves
+
+
+def _iterated(labs: Mapping[str, Lab], k: int) -> dict[str, dict[str, Any]]:
+    return {arm: wait(lab.iterate(k)) for arm, lab in labs.items()}
 
 
 def _end(rows: list[dict[str, Any]], figure: str) -> float:

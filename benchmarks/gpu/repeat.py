@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,7 +41,7 @@ def repeat(sheet: Sheet, size: Size, device: torch.device) -> None:
             }
             for name, work in works.items():
                 where = f"{name} twice, {precision}, {mode}"
-                sheet.attempt(where, lambda w=where, c=context, do=work: _twice(sheet, w, c, do, device))
+                sheet.attempt(where, partial(_twice, sheet, where, context, work, device))
     sheet.attempt("a reply alone = in company", lambda: _company(sheet, model, size))
 
 

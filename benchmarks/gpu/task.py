@@ -4,6 +4,8 @@ Three turns, each a cue and one word of one token; a word of an even id is right
 other. The cues are drawn anew in every turn, so a turn's reward says nothing about any other turn.
 """
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,7 +69,7 @@ def learning(sheet: Sheet, size: Size, device: torch.device) -> None:
     arms = {"credit": Arm(device, 1.0), "control": Arm(device, 0.0)}
     seconds: list[float] = []
     while len(seconds) < size.updates and sheet.left > 3 * max(seconds, default=0.0):
-        seconds.append(seconds_of(lambda: [arm.update() for arm in arms.values()])[0] / len(arms))
+        seconds.append(seconds_of(partial(_update, arms.values()))[0] / len(arms))
     ends = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
     curves = {name: arm.shares for name, arm in arms.items()}
     sheet.note("task", {"what": WHAT, "learner": kind.name, "curves": curves, "last": ends, "seconds": seconds})
@@ -77,3 +79,8 @@ def learning(sheet: Sheet, size: Size, device: torch.device) -> None:
     sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if whole else None)
     control = CHANCE[0] < ends["control"] < CHANCE[1] if whole else None
     sheet.claim("nano learns nothing without credit", f"{100 * ends['control']:.0f} % right", control)
+
+
+def _update(arms: Iterable[Arm]) -> None:
+    for arm in arms:
+        arm.update()

@@ -241,7 +241,7 @@ def _weight(affinity: Floats, rest: Floats) -> float:
 def _factorised(ratings: Ratings, shown: NDArray[np.bool_], rest: Floats) -> Floats:
     """[n]: what a matrix of rank `RANK` makes of what means leave over; 0 where nothing was shown (PureSVD)."""
     try:
-        from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+        from scipy.sparse import csr_matrix
         from sklearn.decomposition import TruncatedSVD
     except ImportError as error:
         raise ValueError(f"agreement needs scikit-learn: pip install 'arena-selfplay[recommender]' ({error})") from None

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -12,8 +13,11 @@ from agents.computing import compute
 def test_all_work_is_done_in_one_thread_in_the_order_it_was_asked_for() -> None:
     done: list[tuple[int, int]] = []
 
+    def note(i: int) -> None:
+        done.append((i, threading.get_ident()))
+
     async def ask() -> None:
-        await asyncio.gather(*(compute(lambda i=i: done.append((i, threading.get_ident()))) for i in range(50)))
+        await asyncio.gather(*(compute(partial(note, i)) for i in range(50)))
 
     asyncio.run(ask())
     assert [i for i, _ in done] == list(range(50))
@@ -74,6 +78,6 @@ def test_an_interrupt_never_reaches_the_work_after_it() -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0 if i % 2 else 1e-4)
             work.cancel()
-            assert await compute(lambda i=i: i) == i
+            assert await compute(partial(int, i)) == i
 
     asyncio.run(ask())

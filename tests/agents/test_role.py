@@ -357,7 +357,15 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
 def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     """Whatever a role forgets, what another says over several lines is indented."""
     role = load_role(name)
-    facts = {"opening": "", "example": "", "template": "", "answer": "", "marks": "", "complaint": (), "answers": {}}
+    facts: dict[str, Any] = {
+        "opening": "",
+        "example": "",
+        "template": "",
+        "answer": "",
+        "marks": "",
+        "complaint": (),
+        "answers": {},
+    }
     facts |= {"findings": {}, "chart": "", "form": "", "limits": "", "card": "J", "values": [1], "mark": "X"}
     facts |= {"hands": {"opener": ["R1"]}, "more": [], "less": [], "under": None, "candidates": ["1 A: farce."]}
     facts |= {"notes": ["told"]}

@@ -73,7 +73,9 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
     def gradients(total: torch.Tensor) -> list[torch.Tensor]:
         return list(torch.autograd.grad(total, list(MODEL.parameters())))
 
-    expected = gradients(sum((alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)))
+    expected = gradients(
+        torch.stack([(alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]).sum()
+    )
     (batch,) = pack(streams, heat, 4096)
     assert len(batch.prefix) >= 19, "the opening should be run once"
     wanted = torch.cat([weight[i] for i in batch.index])
@@ -161,7 +163,7 @@ def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dt
     logits = (torch.randn(800, 2_000, generator=rng) * 3).to(dtype).requires_grad_()
     targets, temperatures = torch.randint(2_000, (800,), generator=rng), torch.rand(800, generator=rng) + 0.5
     by = torch.randn(2, 800, generator=rng)
-    logprobs, entropy = _TokenScores.apply(logits, targets, temperatures)  # type: ignore[no-untyped-call]
+    logprobs, entropy = _TokenScores.apply(logits, targets, temperatures)
     (by[0] @ logprobs + by[1] @ entropy).backward()
     exact = logits.detach().double().requires_grad_()
     plain = torch.log_softmax(exact / temperatures.double()[:, None], -1)

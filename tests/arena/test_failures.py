@@ -26,6 +26,7 @@ from arena.store.runlog import run_log
 from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
+from tests.factories import matches
 from tests.factories.children import arena_child
 from tests.factories.commands import NO_IMITATION, TINY, arena, refused
 from tests.factories.matches import Beats, Scripted, match
@@ -56,16 +57,16 @@ def test_somebodys_own_game_is_named_with_its_line() -> None:
     found = match(Beats(fault="step")).failure
     assert found and (found.kind, found.error, found.seat, found.act) == ("game", "RuntimeError", "a", "fine")
     line = next(n for n, text in enumerate(_source(), start=1) if '"the table broke"' in text)
-    assert found.where.endswith(f"test_match.py, line {line}") and "the table broke" in found.trace
+    assert found.where.endswith(f"matches.py, line {line}") and "the table broke" in found.trace
 
 
 def _source() -> list[str]:
-    return (Path(__file__).parent / "play" / "test_match.py").read_text().splitlines()
+    return Path(matches.__file__).read_text().splitlines()
 
 
 def test_somebodys_own_player_is_named_with_its_line() -> None:
     found = match(Negotiation(), {"opener": Scripted(fails=True), "responder": Scripted()}).failure
-    assert found and found.kind == "game" and "test_match.py, line" in found.where
+    assert found and found.kind == "game" and "matches.py, line" in found.where
 
 
 def test_our_own_code_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

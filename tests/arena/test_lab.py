@@ -41,8 +41,9 @@ def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, small_run: tupl
     lab = finished(tmp_path / "run", saving)
     assert log(tmp_path / "run") == log(small_run[0])
     assert kept(tmp_path / "run", 2) == kept(small_run[0], 2)
-    served = {name: lab.engine._served.keys() for name, lab in (("saving", lab), ("keeping", small_run[1]))}
-    assert "shared@reference" not in served["saving"] and "shared@reference" in served["keeping"]
+    forgetful, mindful = lab.engine, small_run[1].engine
+    assert isinstance(forgetful, InProcessEngine) and isinstance(mindful, InProcessEngine)
+    assert "shared@reference" not in forgetful._served and "shared@reference" in mindful._served
 
 
 def test_what_was_played_is_what_was_sampled(small_run: tuple[Path, Lab, Quiet]) -> None:

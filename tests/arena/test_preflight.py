@@ -81,7 +81,11 @@ def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
 def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
     shutil.copytree(resolve("nano"), place / "forgeable", ignore=shutil.ignore_patterns("token*", "chat_*"))
     FAMILIES["llama2"]().save_pretrained(place / "forgeable")
-    found = wait(preflight(compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), str))
+    found = wait(
+        preflight(
+            compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), lambda doing: None
+        )
+    )
     (note,) = found.notes
     assert note.startswith("forgeable: plain text ends a turn")
 

@@ -57,7 +57,7 @@ def matches(run: RunFolder, k: int) -> list[MatchRecord]:
 
 def weights(run: RunFolder, k: int) -> dict[str, torch.Tensor]:
     folder = run.path / "checkpoints" / f"{k:04d}" / "policies" / "shared"
-    return load_file(folder / "model.safetensors")  # type: ignore[no-any-return]
+    return load_file(folder / "model.safetensors")
 
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:

@@ -9,7 +9,8 @@ from safetensors.torch import load_file
 
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
-from arena.evaluate.specs import Contenders, ModelContender
+from arena.evaluate.specs import Contenders
+from arena.play.contenders import ModelContender
 from tests.factories.commands import refused
 from tests.factories.labs import finished, log, resumed, started_warm
 

@@ -49,7 +49,7 @@ _CONTEXT.set_forkserver_preload(
 class Child:
     """The command line in a process of its own, which may be killed."""
 
-    def __init__(self, folder: Path, *arguments: str | Path, hurt: Hurt | None = None) -> None:
+    def __init__(self, folder: Path, *arguments: object, hurt: Hurt | None = None) -> None:
         """Starts it; what it says is kept in files in `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._said = folder / "out", folder / "err"
@@ -85,7 +85,7 @@ class Child:
         return Told(self.process.exitcode, out, err)
 
 
-def arena_child(folder: Path, *arguments: str | Path, hurt: Hurt | None = None) -> Told:
+def arena_child(folder: Path, *arguments: object, hurt: Hurt | None = None) -> Told:
     """The command line in a process of its own, to its end."""
     return Child(folder, *arguments, hurt=hurt).end()
 

@@ -4,7 +4,6 @@ import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -42,7 +41,7 @@ class Told:
         return self.err.removeprefix("arena: ").rstrip("\n")
 
 
-def arena(*arguments: str | Path) -> Told:
+def arena(*arguments: object) -> Told:
     """The command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -54,7 +53,7 @@ def arena(*arguments: str | Path) -> Told:
     return Told(code, out.getvalue(), err.getvalue())
 
 
-def refused(*arguments: str | Path) -> str:
+def refused(*arguments: object) -> str:
     """The one line with which a command that must fail does so, with exit code 2."""
     told = arena(*arguments)
     assert told.code == 2, told

@@ -81,6 +81,7 @@ class Scripted:
     def __init__(self, *lines: str, tokens: int = 0, slow: float = 0.0, fails: bool = False) -> None:
         self.lines, self.tokens, self.slow, self.fails = list(lines), tokens, slow, fails
         self.streams: list[Stream] = []
+        self.stream_keys: list[str] = []
         self.version = 5
         self.views: list[View] = []
 
@@ -94,7 +95,7 @@ class Scripted:
 
 
 def match(
-    game: Any, players: dict[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
+    game: Any, players: Mapping[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
 ) -> MatchRecord:
     """Play a game between players, who say "fine" unless others are given."""
     players = players or {"a": Scripted(), "b": Scripted()}

@@ -9,9 +9,7 @@ from agents.published import ModuleWeights
 from arena.config.experiment import LearnSpec
 
 
-class Folk(dict[str, Any]):
-    """As much of `Policies` as a critic needs."""
-
+class _Policies(dict[str, Any]):
     def __init__(self, model: Any) -> None:
         def write(folder: Path) -> None:
             (folder / "tokenizer.json").write_text("{}")
@@ -25,3 +23,8 @@ class Folk(dict[str, Any]):
     def save_whole(self, name: str, folder: Path, weights: ModuleWeights) -> None:
         self[name].model.save_pretrained(folder)
         self[name].tokenizer.save_pretrained(folder)
+
+
+def policies_of(model: Any) -> Any:
+    """In place of `Policies`: the policy `shared` with this model, and no more of it than a critic asks for."""
+    return _Policies(model)

@@ -1,5 +1,7 @@
 """Samples for a trainer, and their scores by one whole forward."""
 
+from typing import Literal
+
 import numpy as np
 import torch
 
@@ -10,8 +12,9 @@ from arena.learn.samples import Sample
 from arena.parts.chosen import Chosen
 from tests.factories.models import VOCABULARY
 
-STAGES = [0, 1, 2, 3]
+Stage = Literal[0, 1, 2, 3]
 """Of ZeRO."""
+STAGES: list[Stage] = [0, 1, 2, 3]
 
 
 def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:

@@ -5,10 +5,13 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 def completion(content="BET", finish="stop", usage=(10, 2)):
-    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}]}
+    body: dict[str, Any] = {
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}]
+    }
     if usage:
         body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
     return body
@@ -23,7 +26,10 @@ class Server:
     """Answers requests in turn with what it is given; the last answer stays. Keeps what it was asked."""
 
     def __init__(self, *answers, models=None):
-        self.answers, self.asked, self.times, self.looked = list(answers), [], [], []
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+        self.times: list[float] = []
+        self.looked: list[Any] = []
         self.models = models or says({"error": {"message": "no such route"}}, 404)
         server = self
 

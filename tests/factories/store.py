@@ -15,6 +15,11 @@ from games.contracts import MatchId
 CONFIG = "game: negotiation\n"
 
 
+def write_state(folder: Path) -> None:
+    """Write the least that a checkpoint holds."""
+    (folder / "state.json").write_text("{}")
+
+
 def fill(folder: Path, mark: str = "a") -> None:
     """Write what a checkpoint holds, of a few hundred bytes that say `mark`."""
     weights = folder / "policies" / "shared"

@@ -5,6 +5,7 @@ import itertools
 import math
 import statistics
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyspiel
@@ -62,7 +63,7 @@ def test_ties_are_drawn_fairly_and_repeatably(kind):
 def test_truth_is_weakly_dominant_where_the_second_price_is_paid():
     most, better = 4, 0
     for value, *others in itertools.product(range(1, most + 1), *[range(most + 1)] * 2):
-        gain = {}
+        gain: dict[int, list[float]] = {}
         for bid, seed in itertools.product(range(most + 1), range(3)):
             game = auction(SecondPriceAuction, [value, 1, 1], [bid, *others], seed, max_value=most)
             gain.setdefault(bid, []).append(game.payoffs()["player_0"])
@@ -114,7 +115,7 @@ def test_the_win_chances_are_the_games_own():
 
 
 def test_mean_revenues_in_equilibrium():
-    revenue = {kind: [] for kind in BOTH}
+    revenue: dict[Any, list[float]] = {kind: [] for kind in BOTH}
     for values in itertools.product(range(1, 11), repeat=2):
         shaded = [-(-value // 2) for value in values]
         revenue[FirstPriceAuction].append(auction(FirstPriceAuction, list(values), shaded).report()["revenue"])
@@ -148,7 +149,8 @@ def test_any_auction(data, kind, players, most, seed):
 
 
 def test_values_are_drawn_uniformly():
-    game, counts = FirstPriceAuction(players=5), collections.Counter()
+    game = FirstPriceAuction(players=5)
+    counts: collections.Counter[Any] = collections.Counter()
     for seed in range(400):
         game.reset(seed=seed)
         counts.update(game.values.values())

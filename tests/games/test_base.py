@@ -3,6 +3,7 @@
 import json
 import unicodedata
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from pettingzoo.test import api_test, seed_test
 
 import games
 from games.base import ACTION_LENGTH, UnicodeText, one_line
-from games.negotiation import Negotiation, instances
+from games.families.pools import instances
+from games.negotiation import Negotiation
 
 
 @pytest.mark.parametrize("illegal", ["retry", "end"])
@@ -61,7 +63,7 @@ def test_a_seat_sees_once_what_is_new_since_it_acted():
     game = games.make("negotiation")
     game.reset(seed=0)
     assert game.observe("opener") == game.observe("responder") == {"messages": ()}
-    heard = {"opener": [], "responder": []}
+    heard: dict[str, list[Any]] = {"opener": [], "responder": []}
     for turn in range(10):
         seat = game.agent_selection
         heard[seat] += [(m["sender"], m["text"]) for m in game.observe(seat)["messages"]]
@@ -195,11 +197,11 @@ def test_reset_without_a_seed_goes_on_from_the_last_match():
 
 def test_global_generators_are_not_touched():
     np.random.seed(1)
-    before = np.random.get_state()[1].tolist()
+    before = np.random.get_state(legacy=False)["state"]["key"].tolist()
     game = Negotiation()
     game.reset(seed=1)
     play(game, acts(1))
-    assert np.random.get_state()[1].tolist() == before
+    assert np.random.get_state(legacy=False)["state"]["key"].tolist() == before
 
 
 def test_matches_in_turn_are_matches_alone():
@@ -246,7 +248,7 @@ def test_what_is_given_away_cannot_change_the_match():
     game.reset(seed=2, options={"instance": instances()[7]})
     game.step("OFFER 0 0 0 | hello")
     before = facts(game)
-    held = game.observe("responder")["messages"][0]
+    held: Any = game.observe("responder")["messages"][0]
     info = game.infos["responder"]
     held["text"] = info["public"]["pool"] = info["private"]["values"] = None
     game._publish()

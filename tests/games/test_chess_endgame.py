@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from typing import Any
 
 import chess
 import pytest
@@ -189,7 +190,8 @@ def test_the_whole_table_every_position_is_won_in_sixteen_moves():
         replies[king, rook, bare] = near[bare] - near[king] - lines[rook, king] - {king}
         if not replies[king, rook, bare] and bare in lines[rook, king]:
             lost[king, rook, bare] = 0
-    won, fresh = {}, list(lost)
+    won: dict[Any, int] = {}
+    fresh = list(lost)
     while fresh:
         depth, found = lost[fresh[0]] + 1, set()
         for king, rook, bare in fresh:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,9 +103,11 @@ def test_any_haggle(data, top, turns, seed):
         act = data.draw(st.sampled_from(game.infos[seat]["legal"]))
         game.step(act)
         price = int(act.split()[1]) if act.startswith("PRICE") else price
-    report, paid = game.report(), game.payoffs()
+    report: dict[str, Any] = game.report()
+    paid = game.payoffs()
     assert report["deal"] == (act == "ACCEPT") and report["joint_value"] == sum(paid.values())
     if report["deal"]:
+        assert price is not None
         assert paid == {"seller": price - game.cost, "buyer": game.value - price}
     assert min(paid.values()) >= -game.stakes
     assert 0 <= report["efficiency"] <= 1 and ("buyer_share" in report) == (report["deal"] and report["gainful"])

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pyspiel
@@ -170,7 +171,8 @@ def test_scores_and_hints_are_those_of_openspiel_and_of_the_rules(size, players)
 def test_an_unseen_card_changes_nothing_in_a_seats_view_until_the_rules_show_it(size, players):
     """Two decks that differ in a card of the own hand and another unseen one, under the same acts."""
     one, two = (games.make("hanabi", size=size, players=players) for _ in range(2))
-    rng, compared, stops = np.random.default_rng(7), 0, Counter()
+    rng, compared = np.random.default_rng(7), 0
+    stops: Counter[Any] = Counter()
     matches = {"mini": 500, "simple": 400}.get(size, 100 // players)
     for match in range(matches):
         deck = deck_of(size, rng)
@@ -217,7 +219,8 @@ def test_an_unseen_card_changes_nothing_in_a_seats_view_until_the_rules_show_it(
 )  # MARS: three 1s and one 2 per colour
 def test_the_deck(size, copies):
     game = games.make("hanabi", size=size)
-    state, seen = game.spiel.new_initial_state(), Counter()
+    state = game.spiel.new_initial_state()
+    seen: Counter[Any] = Counter()
     total = sum(copies) * game.colours
     chances = state.chance_outcomes()
     counts = {card: round(chance * total) for card, chance in chances}

@@ -204,7 +204,9 @@ def test_twin_deals_differ_only_in_what_the_other_holds_and_nothing_of_it_shows(
     for seed in range(200):
         rng = np.random.default_rng(seed)
         me, other = rng.permutation(game.seats).tolist()
-        one, two = game.twin_deals(me, rng)
+        twins = game.twin_deals(me, rng)
+        assert twins
+        one, two = twins
         game.reset(seed=seed, options=one)
         twin.reset(seed=seed, options=two)
         assert game.private(me) == twin.private(me) and game.private(other) != twin.private(other)

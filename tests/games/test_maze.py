@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from games.text_navigation import TextNavigation
 
 def floods(doors, start):
     """A second definition of distance: sets of cells that grow by one step at a time."""
-    reached, ring, steps = {}, {start}, 0
+    reached: dict[Any, int] = {}
+    ring, steps = {start}, 0
     while ring:
         reached |= dict.fromkeys(ring, steps)
         ring, steps = {there for cell in ring for there in doors[cell].values()} - reached.keys(), steps + 1
@@ -197,6 +199,7 @@ def test_only_the_room_the_walker_is_in_is_seen():
             shown = json.dumps([info["public"], info["private"], info["legal"], info["rules"]])
             words = set(shown.replace('"', " ").replace(",", " ").replace(":", " ").replace(".", " ").split())
             assert not (hidden | unseen) & words and info["public"]["items"] == sorted(here)
+            assert game.rng
             game.step(str(game.rng.choice([act for act in info["legal"] if act.startswith("GO")])))
 
 
@@ -204,7 +207,8 @@ def test_bad_options():
     for options in ({"size": 1}, {"size": 21}, {"view": "none"}, {"max_turns": 0}):
         with pytest.raises(ValueError):
             Maze(**options)
-    for options in ({"rooms": 1}, {"rooms": 13}, {"items": 0}, {"items": 11}):
+    wrong: list[dict[str, Any]] = [{"rooms": 1}, {"rooms": 13}, {"items": 0}, {"items": 11}]
+    for options in wrong:
         with pytest.raises(ValueError):
             TextNavigation(**options)
 

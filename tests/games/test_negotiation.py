@@ -6,6 +6,7 @@ import json
 import math
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,8 +51,9 @@ def test_instances_obey_the_rules_and_are_all_there():
 
 
 def test_instances_are_drawn_uniformly():
-    game, counts = Negotiation(), collections.Counter()
-    place = {instance: index for index, instance in enumerate(instances())}
+    game = Negotiation()
+    counts: collections.Counter[int] = collections.Counter()
+    place: dict[Any, int] = {instance: index for index, instance in enumerate(instances())}
     for seed in range(12_000):
         game.set_up(np.random.default_rng(seed), {})
         counts[place[game.pool, tuple(game.values.values())] * 50 // 5793] += 1
@@ -68,7 +70,7 @@ def test_theory_values():
     for instance, value in list(zip(instances(), best, strict=True))[::60]:
         game.reset(options={"instance": instance})
         game.step("WALK")
-        report = game.report()
+        report: dict[str, Any] = game.report()
         assert report["best_joint_value"] == value
         assert list(game.payoffs().values()) == [Negotiation.theory["no_deal"]] * 2
         assert report["pareto_distance"] > 0 == report["nash_product"] == report["efficiency"]
@@ -227,7 +229,7 @@ def test_no_byte_of_a_seat_changes_with_the_secret_of_the_other():
     for seed in range(1000):
         rng, seat = np.random.default_rng(seed), ("opener", "responder")[seed % 2]
         game, twin = (Negotiation(illegal=("retry", "end")[seed // 2 % 2]) for _ in range(2))
-        for one, deal in zip((game, twin), game.twin_deals(seat, rng), strict=True):
+        for one, deal in zip((game, twin), game.twin_deals(seat, rng) or (), strict=True):
             one.reset(seed=seed, options=deal)
         assert game.pool == twin.pool
         assert [name for name in game.seats if game.values[name] == twin.values[name]] == [seat]
@@ -245,7 +247,7 @@ def fuzz(acts):
     """Plays that many random legal and hostile acts, checking what must always hold."""
     rng = np.random.default_rng(7)
     game, made = Negotiation(), 0
-    reasons = collections.Counter()
+    reasons: collections.Counter[Any] = collections.Counter()
     while made < acts:
         game = Negotiation(
             illegal=("retry", "end")[int(rng.integers(2))], penalty=float(rng.integers(3)),
@@ -255,7 +257,7 @@ def fuzz(acts):
         totals = dict.fromkeys(game.seats, 0.0)
         while not game.ended:
             hostile = rng.random() < 0.25
-            act = HOSTILE[rng.integers(len(HOSTILE))] if hostile else legal_act(game, rng)
+            act: Any = HOSTILE[rng.integers(len(HOSTILE))] if hostile else legal_act(game, rng)
             seat, turns = game.agent_selection, game.turns
             game.step(act)
             made += 1
@@ -266,7 +268,8 @@ def fuzz(acts):
                 assert game.observation_space(name).contains(game.observe(name))
                 totals[name] += game.rewards[name]
             assert info["valid"] or game.rewards[seat] == -game.penalty
-        report, payoffs = game.report(), game.payoffs()
+        report: dict[str, Any] = game.report()
+        payoffs = game.payoffs()
         reasons[report["ended"]] += 1
         assert sum(payoffs.values()) == report["joint_value"]
         assert report["deal"] or not any(payoffs.values())
@@ -343,7 +346,8 @@ def test_talks_break_down_after_each_offer_that_answers_one_and_after_no_other()
 
 
 def test_talks_break_down_as_often_as_they_say():
-    answered, broken = collections.Counter(), collections.Counter()
+    answered: collections.Counter[Any] = collections.Counter()
+    broken: collections.Counter[Any] = collections.Counter()
     for seed in range(4000):
         game = reset(seed, breakdown=0.2, max_turns=6)
         while not game.ended:
@@ -370,7 +374,7 @@ def test_when_talks_break_down_hangs_on_the_deal_alone():
 
 
 def test_who_moves_first_is_drawn():
-    firsts = collections.Counter()
+    firsts: collections.Counter[Any] = collections.Counter()
     for seed in range(2000):
         game = reset(seed, opens="random")
         assert game.seats == ("player_0", "player_1") and game.rules().endswith("Who moves first is drawn.")
@@ -436,7 +440,7 @@ def test_no_byte_of_a_seat_tells_when_talks_will_break_down(options):
     for seed in range(400):
         rng, seat = np.random.default_rng(seed), Negotiation(**options).seats[seed % 2]
         game, twin = Negotiation(**options), Negotiation(**options)
-        for one, deal in zip((game, twin), game.twin_deals(seat, rng), strict=True):
+        for one, deal in zip((game, twin), game.twin_deals(seat, rng) or (), strict=True):
             one.reset(seed=seed, options=deal)
         other = game.next_seat(seat)
         assert game.values[seat] == twin.values[seat] and game.breaks_at != twin.breaks_at

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from games.negotiation import Negotiation, instances
+from games.families.pools import instances
+from games.negotiation import Negotiation
 
 pyspiel = pytest.importorskip("pyspiel")
 

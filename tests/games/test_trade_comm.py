@@ -1,6 +1,7 @@
 """TradeComm: payoffs by hand and by OpenSpiel, what each side may know, and what silence can reach."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pyspiel
@@ -70,7 +71,7 @@ def seen(game, seat):
 
 
 def test_items_and_the_first_trade_are_private_and_words_are_not():
-    views = {}
+    views: dict[Any, Any] = {}
     for deal in range(16):
         for trade in ("TRADE A FOR B", "TRADE C FOR C"):
             game = played(deal, "SAY C", "SAY A")
@@ -100,7 +101,7 @@ def test_theory():
     assert pays.max(axis=(2, 3)).mean() == theory["best"] == 1
     best = 0.0
     for plan in itertools.product(range(4), repeat=4):
-        of = sum(pays[mine, :, want, :] for mine, want in enumerate(plan))  # second's item x its wish
+        of = np.array([pays[mine, :, want, :] for mine, want in enumerate(plan)]).sum(0)  # second's item x its wish
         best = max(best, of.max(axis=1).sum() / 16)  # the second side's best answer to this plan
     assert best == theory["best_silent"]
 

@@ -181,7 +181,11 @@ def test_the_targets_change_nothing_in_a_guessers_view_before_a_guess_shows_them
                 if one.agent_selection != "giver":  # infos of the mover alone hold views
                     assert json.dumps(views[0]) == json.dumps(views[1])
                 assert views[0][:3] == views[1][:3] and views[0][1] == {}
-            act = "CLUE zqz 2" if one.agent_selection == "giver" else str(rng.choice(one.legal(one.agent_selection)))
+            act = (
+                "CLUE zqz 2"
+                if one.agent_selection == "giver"
+                else str(rng.choice(one.legal(one.agent_selection) or []))
+            )
             if act.startswith("GUESS") and (act[6:] in one.targets) != (act[6:] in two.targets):
                 break
             one.step(act)

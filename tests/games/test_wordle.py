@@ -85,6 +85,7 @@ def test_the_hidden_word_is_nowhere_before_the_end():
     for seed in range(1000):
         game.reset(seed=seed)
         first_views.add(json.dumps([game.infos, game.observe("guesser")]))
+        assert game.rng
         for guess in game.rng.choice(game.words, size=5):
             if guess == game.word:
                 continue

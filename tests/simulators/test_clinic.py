@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def started(seed=0, **options):
 
 def parts(game, *acts, seat="doctor"):
     """The named rewards of these acts, in sum."""
-    total = {}
+    total: dict[Any, Any] = {}
     for act in acts:
         game.step(act)
         for part, value in game.infos[seat]["rewards"].items():
@@ -93,7 +94,10 @@ def test_records_follow_the_table_and_the_persona():
 def test_matches_of_one_seed_are_the_same_as_ever():
     """Rules, words, acts and outcomes of 30 matches, hashed: another hash means another clinic."""
     digest = hashlib.blake2b(digest_size=8)
-    for options in ({}, {"persona": "mixed", "terse": True}, {"person": "render", "diseases": 50, "open_book": True}):
+    variants: list[dict[str, Any]] = [
+        {}, {"persona": "mixed", "terse": True}, {"person": "render", "diseases": 50, "open_book": True},
+    ]  # fmt: skip
+    for options in variants:
         game = Clinic(**options)
         for seed in range(10):
             played = play(game, seed, "random")
@@ -271,7 +275,8 @@ def test_the_posterior_over_mixed_personas_is_the_mixture_of_each_ones():
 def test_the_posterior_is_how_often_whoever_looks_so_has_what():
     """Of many patients drawn, those with the same chart have each disease as often as it says (4 standard errors)."""
     game = started(diseases=3, symptoms=8, persona="mixed", slip=0.1)
-    rng, found = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    found: dict[Any, Any] = {}
     for number in range(30_000):
         record = draw_record(rng, game.table, list(PERSONAS)[number % len(PERSONAS)], 0.1)
         asked = {n: record.answers[n] for n in (1, 4, 6) if n not in record.complaint}
@@ -301,7 +306,8 @@ def test_gains_are_what_answers_add_on_average():
     for n in (n for n in range(44) if not game.chart.knows(n)):
         chances = np.einsum("spd,pd->s", np.exp(game.solver.said[..., n]), weights)
         left = 0.0
-        for stance, chance in zip(("inform", "deny", "unknown"), chances, strict=True):
+        stances: tuple[Any, ...] = ("inform", "deny", "unknown")
+        for stance, chance in zip(stances, chances, strict=True):
             left += chance * entropy(game.solver.posterior(Chart(game.chart.complaint, {n: stance}), 20))
         assert gains[n] == pytest.approx(entropy(weights.sum(axis=0)) - left, abs=1e-9)
     for name, gain in game.solver.test_gains(weights).items():
@@ -363,7 +369,7 @@ class Faulty(Clinic):
 def test_faults_have_their_own_reason_and_rate_and_are_no_defeats():
     seats = {"doctor": Seating("brain", "noop", 0, False, "brain")}
     plans = [MatchPlan(MatchId(0, seed), "clinic", {}, seed, seats) for seed in range(12)]
-    heard = []
+    heard: list[Any] = []
 
     async def of(plan):
         game = Faulty()

@@ -75,7 +75,9 @@ def test_the_posterior_is_exact(source, persona):
 def test_who_asks_well_is_right_as_often_as_it_believes(source):
     game = made(source, budget=12)
     reports = [play(game, seed, "asker") for seed in range(200)]
-    right, believed = (np.mean([report[name] for report in reports]) for name in ("success", "posterior_best"))
+    right, believed = (
+        float(np.mean([float(report[name]) for report in reports])) for name in ("success", "posterior_best")
+    )
     assert right == pytest.approx(believed, abs=4 * np.sqrt(believed * (1 - believed) / 200))
     assert right > 1.5 * game.floor
 

@@ -192,7 +192,7 @@ def test_a_cell_that_cannot_be_built_is_no_cell(monkeypatch):
 
 
 def test_other_systems_are_refused(monkeypatch):
-    monkeypatch.setattr(code.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     available.cache_clear()
     try:
         with pytest.raises(ConfineError, match="needs Linux"):
@@ -208,7 +208,7 @@ def numbers(header: str, *options: str) -> dict[str, int]:
     )
     if done.returncode:
         pytest.skip("no C preprocessor with Linux's headers")
-    named = dict(re.findall(r"#define (__NR\w*) (\S+)", done.stdout))
+    named: dict[str, str] = dict(re.findall(r"#define (__NR\w*) (\S+)", done.stdout))
     return {key[5:]: int(named.get(value, value)) for key, value in named.items() if named.get(value, value).isdigit()}
 
 

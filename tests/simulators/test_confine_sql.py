@@ -2,6 +2,7 @@
 
 import copy
 import json
+import platform
 import resource
 import sqlite3
 import subprocess
@@ -227,6 +228,6 @@ def test_a_dead_worker_is_replaced(shop):
 
 def test_where_it_cannot_be_confined_it_is_refused(shop, monkeypatch):
     monkeypatch.setattr(sql, "_workers", [])
-    monkeypatch.setattr(sql.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(ConfineError, match="needs Linux on x86_64 or aarch64"):
         shop.query("SELECT 1")

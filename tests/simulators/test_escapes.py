@@ -52,7 +52,7 @@ class Canaries:
                 listener.listen()
             self.sockets.append(listener)
             threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
-        self.victim: subprocess.Popen[bytes] | None = None
+        self.victim = self._born()
         self.lay()
         self.open = os.open(self.canary, os.O_RDONLY)
         os.set_inheritable(self.open, True)
@@ -62,8 +62,11 @@ class Canaries:
         self.canary.write_text(self.token)
         self.marker.unlink(missing_ok=True)
         self.heard.clear()
-        if self.victim is None or self.victim.poll() is not None:
-            self.victim = subprocess.Popen(["sleep", "600"])
+        if self.victim.poll() is not None:
+            self.victim = self._born()
+
+    def _born(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(["sleep", "600"])
 
     def fill(self, code: str) -> str:
         """The attack with the canaries' addresses."""

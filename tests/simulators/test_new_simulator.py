@@ -14,7 +14,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "new-simulator.md").read_text("utf
 @pytest.fixture
 def name(tmp_path):
     """The guide's file, written as a reader would write it."""
-    file, text = re.search(r"`([\w.]+)`\n\n```python\n(.*?)```\n", GUIDE, re.S).groups()
+    ((file, text),) = re.findall(r"`([\w.]+)`\n\n```python\n(.*?)```\n", GUIDE, re.S)[:1]
     (tmp_path / file).write_text(text, "utf-8")
     return f"{tmp_path / file}:LostProperty"
 

@@ -187,7 +187,7 @@ def test_the_roles_tell_a_proposer_how_to_begin_or_what_not_to_repeat() -> None:
     for opening, told in ((0, "12 + 7 - 30"), (2, "12 + 7")):
         game = _game(opening=opening)
         game.reset(seed=0, options={"example": "12 + 7 - 30"})
-        view = conformance.shown(game)
+        view: Any = conformance.shown(game)
         assert load_role("nano_proposer").render_turn(view, True) == told
         words = load_role("proposer").render_turn(view, True).split("max digits 2. ")[1]
         assert words == f"{'It begins with' if opening else 'Not this one:'} {told}\nYour task?"

@@ -281,7 +281,7 @@ def test_random_answers_look_like_answers() -> None:
 def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: Any) -> None:
     game = Reasoning(task={"chain_sum": {"min_terms": 2, "max_terms": 2}}, protocol="code", code=code)
     game.reset(seed=1)
-    act = game.players["coder"](game, seed=1)
+    act = game.players["coder"](game, 1)
     first = act(conformance.shown(game))
     assert game.public()["terse"] in first and game.task.answer not in first, "it is Python that adds"
     game.step(first)
@@ -292,5 +292,5 @@ def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: 
 def test_without_python_the_coder_knows_the_answer() -> None:
     game = Reasoning(protocol="single")
     game.reset(seed=1)
-    game.step(game.players["coder"](game, seed=1)(conformance.shown(game)))
+    game.step(game.players["coder"](game, 1)(conformance.shown(game)))
     assert game.report()["success"]

@@ -1,5 +1,6 @@
 """Protocols of answering, one by one, by hand; and replies of any kind at all."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -7,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.role import load_role
-from simulators.confine import code as confined_code
 from simulators.confine.code import available
 from simulators.reasoning import Reasoning, replies
 from simulators.reasoning.tasks import AGAIN, CORRECT
@@ -152,7 +152,8 @@ PUBLISHED = {
 @pytest.mark.parametrize("published", PUBLISHED)
 def test_published_protocols_are_solved_by_their_own_texts(published: str) -> None:
     # The role reads what a model writes; the answer is copied from what the tool printed.
-    code, answer, first, second = PUBLISHED[published]
+    protocol: Any = PUBLISHED[published]
+    code, answer, first, second = protocol
     read = load_role("reasoner").reply.parse
     game = Reasoning(task={"products": {"min_digits": 3, "max_digits": 3}}, protocol="code", code=code, answer=answer)
     for seed in range(3):
@@ -166,7 +167,7 @@ def test_published_protocols_are_solved_by_their_own_texts(published: str) -> No
 
 
 def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confined_code.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     available.cache_clear()
     try:
         with pytest.raises(ValueError, match="needs Linux"):

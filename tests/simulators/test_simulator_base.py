@@ -1,7 +1,7 @@
 """The simulator contract: splits, players by name, faults, and a conformance kit that catches what breaks it."""
 
 import asyncio
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -166,7 +166,7 @@ def test_its_players_are_policies_by_name():
         check_brain("askr", game)
     brain = make_brain("oracle", 0, game)
     game.reset(seed=1)
-    view = next(walk(Clinic(), 1, "noop"))
+    view: Any = next(walk(Clinic(), 1, "noop"))
     game.step(brain.act(view))
     assert game.report()["success"]
 

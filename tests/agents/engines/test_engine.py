@@ -47,7 +47,7 @@ def test_logprobs_are_of_the_distribution_sampled_from(temperature: float, top_k
 
 def test_requests_of_different_sampling_share_a_batch() -> None:
     model = tiny()
-    kinds = [{"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.5}, {"max_tokens": 1}, {}]
+    kinds: list[dict[str, Any]] = [{"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.5}, {"max_tokens": 1}, {}]
     asked = [request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(contexts(24, 10))]
     got = generate(serving(model), asked)
     for one, completion in zip(asked, got, strict=True):
@@ -245,7 +245,7 @@ def test_contexts_with_nothing_in_common_share_a_batch(nano: Any) -> None:
     passes = []
     engine = serving(nano)
     forward = engine._forward
-    engine._forward = lambda *given: passes.append(len(given[2])) or forward(*given)  # type: ignore[method-assign,func-returns-value]
+    engine._forward = lambda *given: passes.append(len(given[2])) or forward(*given)  # type: ignore[method-assign]
     for one, got in zip(asked, generate(engine, asked), strict=True):
         agrees(nano, one, got)
     assert passes[0] == 6, "one by one they would be prefilled in six passes"

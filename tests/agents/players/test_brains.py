@@ -121,6 +121,7 @@ def test_a_game_of_slow_positions_is_refused_within_seconds():
 def test_checking_leaves_the_game_alone():
     game = games.make("kuhn_poker")
     game.reset(seed=4)
+    assert game.rng
     before = game.render(), game.infos, game.rng.bit_generator.state
     for spec in ("random", "cfr:5", "nash"):
         check_brain(spec, game)
@@ -135,7 +136,7 @@ def test_the_table_says_what_everybody_plays():
 
 @pytest.mark.parametrize("name", [name for name, kind in BRAINS.items() if kind.games])
 def test_players_of_one_game_play_it(name):
-    for title in BRAINS[name].games:
+    for title in BRAINS[name].games or ():
         game = games.make(title)
         check_brain(name, game)
         game.reset(seed=2)

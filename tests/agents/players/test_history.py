@@ -178,7 +178,7 @@ def test_an_engine_goes_on_from_what_two_streams_share() -> None:
     (said,) = asyncio.run(engine.generate([request(opening, 0)]))
     widths: list[int] = []
     forward = engine._forward
-    engine._forward = lambda *given: widths.append(given[2].shape[1]) or forward(*given)  # type: ignore[method-assign,func-returns-value]
+    engine._forward = lambda *given: widths.append(given[2].shape[1]) or forward(*given)  # type: ignore[method-assign]
     asked = request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
     (got,) = asyncio.run(engine.generate([asked]))
     assert max(widths) <= 7

@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import statistics
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from agents.players.negotiators import (
 )  # fmt: skip
 from agents.players.simple import Random
 from games.contracts import View
+from games.families.pools import instances, rest, worth
 from games.negotiation import Negotiation, instances, rest, worth
 
 BRAINS = {"random": Random, **negotiators.BRAINS}
@@ -34,7 +36,7 @@ def view_of(game, seat, turn):
 
 def play(game, brains):
     """Plays a match that was reset to its end; the (seat, act, own worth asked or None) of every turn."""
-    told = []
+    told: list[Any] = []
     while not game.ended:
         seat = game.agent_selection
         act = brains[seat].act(view_of(game, seat, len(told)))
@@ -127,7 +129,7 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
             told = play(game, {seat: BRAINS[name](0), other: BRAINS[prey](seed)})
             assert all(ask >= least for who, _, ask in told if who == seat and ask is not None)
             assert not game.report()["deal"] or game.payoffs()[seat] >= least
-            deals += game.report()["deal"]
+            deals += bool(game.report()["deal"])
     assert deals > 100
 
 
@@ -168,7 +170,8 @@ def test_chances_are_those_of_what_is_done(name, splits):
     game = Negotiation(values="public", splits=splits)
     game.reset(seed=5)
     game.step(game.legal("opener")[7])
-    view, brain = view_of(game, "responder", 1), BRAINS[name](3)
+    view = view_of(game, "responder", 1)
+    brain: Any = BRAINS[name](3)
     chances = brain.chances(view)
     counts = collections.Counter(brain.act(view) for _ in range(20_000))
     assert sum(chances.values()) == pytest.approx(1.0)
@@ -184,6 +187,7 @@ def test_rubinsteins_shares_are_asked_and_accepted(breakdown, asks, takes):
         game.reset(seed=seed)
         brain, values = BRAINS["rubinstein"](0), game.values["opener"]
         game.step(brain.act(view_of(game, "opener", 0)))
+        assert game.offer
         assert worth(values, game.offer) == min(w for s in shares(game.pool) if (w := worth(values, s)) >= asks)
         offered = worth(game.values["responder"], rest(game.pool, game.offer))
         answer = brain.act(view_of(game, "responder", 1))
@@ -200,8 +204,8 @@ def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
     deals = [payoffs for report, payoffs in reports if report["deal"]]
     assert len(deals) > 0.9 * len(reports)
     assert sum(min(payoffs.values()) >= 3 for payoffs in deals) > 0.98 * len(deals)
-    assert statistics.fmean(report["efficiency"] for report, _ in reports) > 0.85
-    assert statistics.fmean(report["turns"] for report, _ in reports) < 3
+    assert statistics.fmean(float(report["efficiency"]) for report, _ in reports) > 0.85
+    assert statistics.fmean(float(report["turns"]) for report, _ in reports) < 3
 
 
 def test_subgame_perfect_play_needs_public_values():
@@ -229,7 +233,7 @@ def games_in(pool, own, seat, limit):
 @pytest.mark.parametrize("name", ASPIRATIONS)
 def test_ultimatum_is_the_best_of_all_offers(name):
     for pool, (own, _) in instances()[::300]:
-        earned = collections.Counter()
+        earned: collections.Counter[Any] = collections.Counter()
         for act in (f"OFFER {a} {b} {c}" for a, b, c in shares(pool)):
             for game in games_in(pool, own, "opener", 2):
                 game.step(act)
@@ -281,7 +285,7 @@ def test_an_exploiter_only_ever_learns(name):
     for seed, (seat, other) in itertools.product(range(40), itertools.permutations(Negotiation.seats)):
         game, left = Negotiation(), []
         game.reset(seed=seed)
-        players = {seat: AspirationExploiter(ASPIRATIONS[name]), other: Aspirer(ASPIRATIONS[name])}
+        players: dict[str, Any] = {seat: AspirationExploiter(ASPIRATIONS[name]), other: Aspirer(ASPIRATIONS[name])}
         while not game.ended:
             mover = game.agent_selection
             game.step(players[mover].act(view_of(game, mover, game.turns)))

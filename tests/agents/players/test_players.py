@@ -69,7 +69,7 @@ def play(
         for i, seat in enumerate(SEATS)
     }
     plan = MatchPlan(MatchId(1, 0), "negotiation", {}, seed, seats)
-    game = Negotiation(illegal=illegal, max_turns=10)  # type: ignore[arg-type]
+    game = Negotiation(illegal=illegal, max_turns=10)
     record = asyncio.run(play_match(plan, game, players, Limits()))
     assert record.status == "finished", record.reason
     return record, players

@@ -1,6 +1,7 @@
 """Remarks of scripted negotiators: short, true, varied, from the seed; and they change no act."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,8 +52,8 @@ def holds(text, seen):
     pool, values = seen.pool, seen.values
     which = [ITEMS.index(word) for word in told.groups() if word in ITEMS]
     number = next((int(word) for word in told.groups() if word.isdigit()), None)
-    own = worth(values, seen.asked) if seen.asked is not None else None
-    before = worth(values, seen.before) if seen.before is not None else None
+    own: Any = worth(values, seen.asked) if seen.asked is not None else None
+    earlier: Any = worth(values, seen.before) if seen.before is not None else None
     offered = 0 if seen.theirs is None else worth(values, rest(pool, seen.theirs))
     best = [k for k in range(3) if all(values[k] > values[other] for other in range(3) if other != k)]
     if kind in ("favourite", "each", "kept", "won", "swap"):
@@ -66,8 +67,8 @@ def holds(text, seen):
         "kept": lambda: seen.theirs[which[0]] == pool[which[0]],
         "won": lambda: seen.asked is None and seen.theirs[which[0]] == 0,
         "own": lambda: number == own,
-        "lower": lambda: number == own < before,
-        "less": lambda: own < before,
+        "lower": lambda: number == own < earlier,
+        "less": lambda: own < earlier,
         "same": lambda: seen.asked == seen.before,
         "offered": lambda: number == offered,
         "little": lambda: offered < own,
@@ -102,7 +103,8 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
     plain, payoffs = played(names, seeds, instance, max_turns=turns)
     talk, same = played([f"talkative:{name}" for name in names], seeds, instance, max_turns=turns)
     assert [text.partition(" | ")[0] for _, text in talk] == [text for _, text in plain] and same == payoffs
-    before, heard = {}, {}
+    before: dict[Any, Any] = {}
+    heard: dict[Any, Any] = {}
     for view, text in talk:
         act, _, words = text.partition(" | ")
         assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
@@ -125,7 +127,8 @@ def test_every_situation_has_words(instance, data, seed):
     theirs, asked = data.draw(st.none() | share), data.draw(share)
     asked = asked if theirs is None or data.draw(st.booleans()) else None
     seen = Situation(ITEMS, pool, own, theirs, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
-    rng, said = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    said: list[Any] = []
     for _ in range(30):
         said.append(remark(seen, rng, frozenset(said)))
         assert holds(said[-1], seen), (said[-1], seen)

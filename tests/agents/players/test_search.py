@@ -1,6 +1,7 @@
 """Search players: exact where a game is small, never blind to a win or a loss in one, the same from the same seed."""
 
 import random
+from typing import Any
 
 import pytest
 from pettingzoo.utils import BaseWrapper
@@ -32,7 +33,8 @@ def begun(name, acts=(), seed=0, **options):
 
 def some_positions(name, plies, count):
     """Games of `name` after so many random acts, none of them over."""
-    rng, found = random.Random(7), []
+    rng = random.Random(7)
+    found: list[Any] = []
     while len(found) < count:
         game = begun(name)
         for _ in range(plies):
@@ -190,7 +192,7 @@ def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
     for seed in (2**31, 2**32 - 1):
-        assert mcts(seed, game, (2, 1)).act(view_of(game)) in game.legal("first")
+        assert mcts(seed, game, (2, 1)).act(view_of(game)) in (game.legal("first") or ())
 
 
 def test_positions_of_a_wrapped_game_are_told_apart():

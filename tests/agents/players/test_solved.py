@@ -35,7 +35,7 @@ def test_kuhns_family_cannot_be_beaten(alpha):
 
 
 def test_beyond_the_family_it_can():
-    assert pyspiel.nash_conv(KUHN, kuhn_strategy(1 / 3) | {"0": [(0, 0.5), (1, 0.5)]}) > 0.01
+    assert pyspiel.nash_conv(KUHN, {**kuhn_strategy(1 / 3), "0": [(0, 0.5), (1, 0.5)]}) > 0.01
 
 
 @pytest.mark.parametrize(

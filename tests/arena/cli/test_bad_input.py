@@ -397,6 +397,7 @@ def test_a_run_whose_config_is_broken(tmp_path: Path, data: bytes, told: str) ->
 
 def test_a_seat_where_nobody_sits(tmp_path: Path) -> None:
     experiment = compose([recipe_layer("negotiation-nano")])
+    assert experiment.seats
     seats = {"opener": experiment.seats["opener"]}
     text = to_yaml(experiment.model_copy(update={"seats": seats}))
     run = RunFolder.create(tmp_path / "run", text, {})

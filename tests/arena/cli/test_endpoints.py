@@ -127,7 +127,8 @@ def test_turns_are_counted_while_matches_are_under_way() -> None:
     from rich.console import Console
 
     console = Console(record=True, width=80)
-    screen, nothing = Screen(console, "table", 1), Any
+    screen = Screen(console, "table", 1)
+    nothing: Any = None
     screen.phase(1, "play")
     for _ in range(3):
         screen.turn(nothing, nothing)

@@ -12,6 +12,7 @@ from rich.console import Console
 from arena.cli.show_evaluate import shortened, show_exploitabilities
 from arena.evaluate import evaluation
 from arena.evaluate.exploitability import Exploitability
+from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from tests.factories.commands import arena, refused
@@ -202,6 +203,6 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_match_that_keeps_failing_ends_the_evaluation_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "LIMITS", evaluation.Limits(turns=3))
+    monkeypatch.setattr(evaluation, "LIMITS", Limits(turns=3))
     told = arena("eval", "random", "--game", "tic_tac_toe", "--against", "first_legal", "--matches", "2")
     assert told.code == 1 and "failed 3 times" in told.line and "turn limit" in told.line

@@ -5,7 +5,6 @@ import inspect
 
 import pytest
 
-from arena.cli import loop as module
 from arena.cli.loop import wait
 
 
@@ -48,7 +47,7 @@ def test_what_is_interrupted_before_it_begins_is_closed(monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     work = loop()
-    monkeypatch.setattr(module.asyncio, "all_tasks", lambda of: interrupted())
+    monkeypatch.setattr(asyncio, "all_tasks", lambda of: interrupted())
     with pytest.raises(KeyboardInterrupt):
         wait(work)
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED

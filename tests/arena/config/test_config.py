@@ -1,7 +1,7 @@
 """The experiment: layers over a recipe, and one clear line for whatever is wrong."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 from pydantic import BaseModel
@@ -54,13 +54,13 @@ def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 @pytest.mark.parametrize("mode", ["shared", "separate"])
-def test_what_is_written_down_is_read_back_the_same(name: str, mode: str) -> None:
+def test_what_is_written_down_is_read_back_the_same(name: str, mode: Literal["shared", "separate"]) -> None:
     given = compose([recipe_layer(name), set_layer("learn.lr=1e-7")])
     if mode == "shared" and len({policy.model_dump_json() for policy in given.policies.values()}) > 1:
         with pytest.raises(ConfigError, match="'shared' would have to begin as two different ones"):
             with_policies(given, mode)
         return
-    found = with_policies(given, mode)  # type: ignore[arg-type]
+    found = with_policies(given, mode)
     again = compose([text_layer("config.yaml", to_yaml(found))])
     assert again == found and to_yaml(again) == to_yaml(found)
     set_tables(again)
@@ -69,7 +69,7 @@ def test_what_is_written_down_is_read_back_the_same(name: str, mode: str) -> Non
 def test_later_layers_lie_over_earlier_ones_key_by_key() -> None:
     found = experiment("game.options.max_turns=8", text="learn: {grad_clip: 0.5}\ngame: {options: {talk: false}}\n")
     assert (found.learn.lr, found.learn.grad_clip) == (1e-3, 0.5)
-    assert found.game.options == {"max_turns": 8, "talk": False}
+    assert found.game and found.game.options == {"max_turns": 8, "talk": False}
     assert experiment("learn.lr=0.1", "learn.lr=0.2", text="learn: {lr: 0.5}").learn.lr == 0.2
 
 
@@ -175,7 +175,7 @@ def test_names_that_nobody_knows_are_told_with_the_nearest(assignment: str, told
 def test_policies_apart_or_together() -> None:
     apart = with_policies(experiment(), "separate")
     assert set(apart.policies) == {"nano_opener", "nano_responder"}
-    assert {seat: s.policy for seat, s in apart.seats.items()} == {
+    assert apart.seats and {seat: s.policy for seat, s in apart.seats.items()} == {
         "opener": "nano_opener",
         "responder": "nano_responder",
     }
@@ -185,10 +185,11 @@ def test_policies_apart_or_together() -> None:
 
 def test_brains_and_frozen_policies_stay_where_they_sit() -> None:
     mixed = experiment(text="policies: {old: {model: nano, train: false}}\nseats: {responder: {policy: old}}")
-    assert with_policies(mixed, "separate").seats["responder"].policy == "old"
+    seats = with_policies(mixed, "separate").seats
+    assert seats and seats["responder"].policy == "old"
     assert with_policies(mixed, "separate").policies["old"].train is False
     brain = with_policies(experiment("seats.responder.policy=conceder"), "separate")
-    assert brain.seats["responder"].policy == "conceder" and set(brain.policies) == {"nano_opener"}
+    assert brain.seats and brain.seats["responder"].policy == "conceder" and set(brain.policies) == {"nano_opener"}
 
 
 def test_a_roles_own_policy_never_takes_a_frozen_ones_place() -> None:

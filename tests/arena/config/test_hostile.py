@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from arena.cli.loop import wait
 from arena.cli.main import BAD_INPUT
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.sources import recipe_layer, recipe_names, set_layer, text_layer
+from arena.config.sources import Layer, recipe_layer, recipe_names, set_layer, text_layer
 from arena.preflight import preflight
 from tests.factories import hostile
 from tests.factories.commands import arena
@@ -38,10 +39,20 @@ def checked(experiment: Experiment) -> None:
     wait(preflight(experiment.model_copy(update={"threads": 1, "precision": "fp32"}), lambda doing: None))
 
 
+def read(source: str, text: str) -> None:
+    """Check an experiment's text."""
+    checked(compose([text_layer(source, text)]))
+
+
+def set_over(recipe: Layer, *settings: str) -> None:
+    """Check a recipe with settings laid over it."""
+    checked(compose([recipe, *map(set_layer, settings)]))
+
+
 def try_experiments(rng: random.Random, count: int) -> int:
     """How many mutated experiments of so many are taken."""
     texts = (text for _, text in hostile.mutants(hostile.experiments(), rng, count))
-    return sum(taken_or_refused(text, lambda text=text: checked(compose([text_layer("it", text)]))) for text in texts)
+    return sum(taken_or_refused(text, partial(read, "it", text)) for text in texts)
 
 
 def try_settings(rng: random.Random, count: int) -> int:
@@ -50,7 +61,7 @@ def try_settings(rng: random.Random, count: int) -> int:
     return sum(
         taken_or_refused(
             f"{name}: {setting}",
-            lambda recipe=recipes[name], setting=setting: checked(compose([recipe, set_layer(setting)])),
+            partial(set_over, recipes[name], setting),
         )
         for name, setting in (hostile.setting(rng) for _ in range(count))
     )
@@ -70,10 +81,10 @@ def warm() -> None:
     """Everything is imported before any clock runs."""
     recipes = [recipe_layer(name) for name in recipe_names()]
     for recipe in recipes:
-        taken_or_refused(recipe.source, lambda recipe=recipe: checked(compose([recipe])), patience=0)
+        taken_or_refused(recipe.source, partial(set_over, recipe), patience=0)
     for game in ("openspiel:x", "pettingzoo:x", "textarena:x"):
-        other = set_layer(f"game.name={game}")
-        assert not taken_or_refused(game, lambda other=other: checked(compose([recipes[0], other])), patience=0)
+        other = f"game.name={game}"
+        assert not taken_or_refused(game, partial(set_over, recipes[0], other), patience=0)
 
 
 @pytest.fixture(autouse=True)

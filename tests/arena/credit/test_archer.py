@@ -133,8 +133,8 @@ def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int 
 
 
 def test_it_needs_fewer_walks_than_monte_carlo() -> None:
-    monte_carlo = CreditSpec(estimator={"mars": {"gamma": GAMMA}})
-    critic = CreditSpec(estimator="archer", critic={"archer": SMALL})
+    monte_carlo = CreditSpec.model_validate(dict(estimator={"mars": {"gamma": GAMMA}}))
+    critic = CreditSpec.model_validate(dict(estimator="archer", critic={"archer": SMALL}))
     plain, ours = ([samples_to_threshold(rule, seed) for seed in range(3)] for rule in (monte_carlo, critic))
     assert max(ours) < min(plain) and np.mean(ours) < 0.6 * np.mean(plain), (ours, plain)
 

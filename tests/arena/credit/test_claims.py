@@ -37,7 +37,10 @@ class Bandit(World):
 
 
 def arm(estimator: str, **learn: Any) -> Arm:
-    return Arm(CreditSpec(estimator=estimator), LearnSpec(lr=0.2, **{"regularisers": {}, **learn}))
+    return Arm(
+        CreditSpec.model_validate(dict(estimator=estimator)),
+        LearnSpec.model_validate(dict(lr=0.2, **{"regularisers": {}, **learn})),
+    )
 
 
 def test_a_table_learns_a_bandit_and_nothing_without_credit() -> None:

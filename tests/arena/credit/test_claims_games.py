@@ -1,11 +1,13 @@
 """The games in which claims about credit are tested: what is best in them is known, and exact figures are exact."""
 
+from functools import partial
 from importlib import import_module
 
 import agent_normalisation
 import gigpo
 import gradients
 import numpy as np
+import pyspiel
 import pytest
 import role_baseline
 import turn_level
@@ -97,6 +99,7 @@ def test_stalls_pay_the_offset_whatever_is_done(each_turn):
 @pytest.mark.parametrize("setting", turn_level.SETTINGS)
 def test_blunder_is_exact(setting):
     world = turn_level.SETTINGS[setting].world(0)
+    assert isinstance(world, turn_level.Blunder)
     best = np.eye(4)[turn_level.MARKED].reshape(6, 6, 4)
     if world.turn >= 0:
         best[world.turn] = (1 - best[world.turn]) / 3
@@ -125,7 +128,7 @@ def test_kuhn_is_exact_whatever_the_toll():
     probs, trajectories = played(world, logits)
     first, second = (total([t for t in trajectories if t.seat == seat], "chips") for seat in ("first", "second"))
     assert (first == -second).all()
-    value = role_baseline.pyspiel.expected_returns(
+    value = pyspiel.expected_returns(
         role_baseline.KUHN.new_initial_state(), role_baseline.spoken(probs["shared"]), -1, False
     )[0]
     assert first.mean() == pytest.approx(value - 2.0, abs=4 * first.std() / 1500**0.5)
@@ -153,7 +156,7 @@ def test_an_offset_makes_pooled_gradients_noisier_and_leaves_agent_specific_ones
     setting = agent_normalisation.SETTINGS["offset 3"]
     arms = {name: setting.arms[name] for name in (agent_normalisation.OURS, agent_normalisation.POOLED)}
     found = {
-        offset: gradients.gradient_noise(lambda offset=offset: agent_normalisation.Stalls(offset), arms, 16, 1, 30)
+        offset: gradients.gradient_noise(partial(agent_normalisation.Stalls, offset), arms, 16, 1, 30)
         for offset in (0.0, 3.0)
     }
     ours, pooled = arms

@@ -74,7 +74,7 @@ def chosen(*names: str) -> list[Chosen]:
 
 
 def said(folder: Path, experiment: Experiment, estimators: list[Chosen], **which: Any) -> Comparison:
-    run = {"seed": experiment.seed, "length": experiment.iterations}
+    run: dict[str, Any] = {"seed": experiment.seed, "length": experiment.iterations}
     return wait(compare(folder, experiment.credit, estimators, **run, **which))
 
 
@@ -103,7 +103,7 @@ def test_what_estimators_remember_is_walked_through(run: tuple[Path, Experiment]
     for k in (1, 2):
         rows = [MatchRecord.from_json(row) for row in RunFolder.open(folder).log.read(k)]
         batch = TurnBatch([t for r in rows for t in trajectories(r) if t.trained], Clock(k, 2), memory=memory)
-        credited = assign(batch, CreditSpec(estimator="rae", **_rewards(experiment)))
+        credited = assign(batch, CreditSpec.model_validate(dict(estimator="rae", **_rewards(experiment))))
     assert last["rae"].tolist() == pytest.approx(credited[0].advantages.tolist())
 
 
@@ -130,8 +130,9 @@ def test_tables_by_hand(tmp_path: Path) -> None:
     # turns earn 1 3 0 0, mean 1: 0 2 -1 -1; deviation sqrt((0 + 4 + 1 + 1) / 4)
     assert found.turns["mars"].tolist() == [0, 2, -1, -1]
     overview = found.overview()
-    assert overview.loc["mars"].tolist() == pytest.approx([0, 1.5**0.5, 0.25, 0.25])
-    assert overview.loc["zero"].tolist() == [0, 0, 1, 0]
+    rows = overview.to_dict("split")
+    rows = dict(zip(rows["index"], rows["data"], strict=True))
+    assert rows["mars"] == pytest.approx([0, 1.5**0.5, 0.25, 0.25]) and rows["zero"] == [0, 0, 1, 0]
     alike = found.correlations()
     assert alike.loc["mars", "mars"] == 1 and np.isnan(alike.loc["zero"]).all() and np.isnan(alike["zero"]).all()
     bias = found.bias()

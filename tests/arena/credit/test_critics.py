@@ -33,7 +33,7 @@ from arena.store.run import RunFolder
 from games.contracts import Message
 from tests.factories.labs import Quiet, experiment, finished, kept, log, start
 from tests.factories.models import tiny
-from tests.factories.policies import Folk
+from tests.factories.policies import policies_of
 from tests.factories.trajectories import spoken, turn
 
 NO_CHANCE = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", 
 
 
 def linear(gamma: float = 1.0, **given: Any) -> Critic:
-    return choose("critic", "linear", **given)(CriticContext(Discounts(1.0, gamma)))  # type: ignore[no-any-return]
+    return choose("critic", "linear", **given)(CriticContext(Discounts(1.0, gamma)))
 
 
 def values(critic: Critic, *found: Credited) -> list[list[float]]:
@@ -179,7 +179,7 @@ def test_a_critic_is_written_and_read_and_taken_away() -> None:
 
 
 def test_a_head_needs_weights() -> None:
-    rule = CreditSpec(estimator="gae_token", critic="value_head")
+    rule = CreditSpec.model_validate(dict(estimator="gae_token", critic="value_head"))
     with pytest.raises(ValueError, match="a match log alone is not enough"):
         critic_for(rule.critic, rule.estimator)
     assert rule.critic is not None and rule.critic.needs == {"policies"}
@@ -204,7 +204,7 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
 
 
 def head(model: Any, **given: Any) -> ValueHead:
-    found = choose("critic", "value_head", **given)(CriticContext(Discounts(1.0, None), policies=Folk(model)))
+    found = choose("critic", "value_head", **given)(CriticContext(Discounts(1.0, None), policies=policies_of(model)))
     assert isinstance(found, ValueHead)
     return found
 

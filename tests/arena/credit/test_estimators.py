@@ -211,7 +211,8 @@ def test_anchors_of_a_game_are_its_situations(game: str, options: dict[str, Any]
     trajectories, visited = [], []
     for walk in range(2):
         env, places = make(game, **options), []
-        turns, rng = [], random.Random(walk)
+        turns: list[Turn] = []
+        rng = random.Random(walk)
         env.reset(seed=5)
         while not env.terminations["walker"]:
             places.append(where(env))
@@ -441,7 +442,7 @@ def test_needs_reach_through_sums_and_controls(monkeypatch: pytest.MonkeyPatch) 
     asking.needs = ("entropy",)  # type: ignore[attr-defined]
     monkeypatch.setitem(ESTIMATORS, "asking", asking)
     parts = [{"estimator": "mars"}, {"estimator": {"shuffled": {"of": "asking"}}, "weight": 0.5}]
-    rule = CreditSpec(estimator={"weighted_sum": {"parts": parts}})
+    rule = CreditSpec.model_validate(dict(estimator={"weighted_sum": {"parts": parts}}))
     assert rule.needs == {"entropy"}
     assert CreditSpec(**json.loads(rule.model_dump_json())) == rule, "written out and read back with every default"
 
@@ -544,8 +545,9 @@ def naive(estimator: str, found: Sequence[Trajectory]) -> list[list[float]]:
             result.append([sum(own) - baseline] * len(own))
         else:
             key = (found[m].game, found[m].role, found[m].policy)
-            like = [v for n, t in enumerate(found) if (t.game, t.role, t.policy) == key for v in to_go(rewards[n], 1.0)]
-            result.append([v - float(np.mean(like)) for v in to_go(own, 1.0)])
+            alike = [r for t, r in zip(found, rewards, strict=True) if (t.game, t.role, t.policy) == key]
+            mean = float(np.mean([v for own_rewards in alike for v in to_go(own_rewards, 1.0)]))
+            result.append([v - mean for v in to_go(own, 1.0)])
     return result
 
 
@@ -695,7 +697,10 @@ def test_dropped_is_absent(monkeypatch: pytest.MonkeyPatch, estimator: str) -> N
         return selection.drop(batch, gone)
 
     monkeypatch.setitem(SELECTORS, "some", some)
-    dropped = assign(batch_of(found)[0], CreditSpec(estimator=estimator, select=["some"], weights={"match": 0.0}))
+    dropped = assign(
+        batch_of(found)[0],
+        CreditSpec.model_validate(dict(estimator=estimator, select=["some"], weights={"match": 0.0})),
+    )
     kept = [t for t, g in zip(found, gone, strict=True) if not g]
     assert [c.advantages.tolist() for c in dropped] == near(advantages(estimator, kept), 1e-9)
 
@@ -715,13 +720,14 @@ def test_two_turns_are_told_apart_only_by_what_they_earned(estimator: str) -> No
 
 
 def test_settings_are_checked() -> None:
-    for name, wrong in {
+    mistakes: dict[str, dict[str, Any]] = {
         "grpo": {"by": ["turn"]},
         "rae": {"decay": 1.0},
         "gigpo": {"mode": "std"},
         "weighted_sum": {"parts": []},
         "shuffled": {"of": "gropo"},
-    }.items():
+    }
+    for name, wrong in mistakes.items():
         with pytest.raises(ValueError, match=name):
             choose("estimator", name, **wrong)
     with pytest.raises(ValueError, match="did you mean 'grpo'"):

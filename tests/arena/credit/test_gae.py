@@ -11,6 +11,7 @@ from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
+from arena.credit.critics.base import Measures
 from arena.credit.estimators.gae import discounts, token_returns, turn_returns
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
@@ -78,7 +79,7 @@ def test_gae_bilevel_by_hand() -> None:
 
 def test_a_critic_that_foresees_everything_leaves_nothing() -> None:
     for name in ("gae_turn", "gae_token", "gae_bilevel"):
-        values = [[5, 4]] if name == "gae_turn" else [[5, 5, 4, 4]]
+        values: list[list[float]] = [[5, 4]] if name == "gae_turn" else [[5, 5, 4, 4]]
         settings = {"turn_gamma": 1.0} if name == "gae_bilevel" else {}
         assert set(advantages(name, [TWO], values, lam=0.7, **settings)) == {0}
 
@@ -220,7 +221,7 @@ def test_with_the_groups_mean_for_a_value_gae_turn_is_mars(found: list[Shape]) -
     plain = TurnBatch(several)
     rewards = rewards_of(found)
     means = plain.mean_by(plain.returns(rewards), plain.groups(["game", "role", "policy"]))
-    measures = {"values": np.split(means, plain.starts[1:-1])}
+    measures: Measures = {"values": np.split(means, plain.starts[1:-1])}
     ours = choose("estimator", "gae_turn")(TurnBatch(several, measures=measures), rewards)
     assert ours.tolist() == pytest.approx(choose("estimator", "mars")(plain, rewards).tolist(), abs=1e-9)
 
@@ -240,7 +241,7 @@ def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
 def test_whitening_is_the_transform() -> None:
     found = [trajectory([1.0, 4.0]), trajectory([0.0])]
     measures = {"token_values": [np.zeros(4, np.float32), np.zeros(2, np.float32)]}
-    rule = CreditSpec(estimator={"gae_token": {}}, transforms=["whiten"])
+    rule = CreditSpec.model_validate(dict(estimator={"gae_token": {}}, transforms=["whiten"]))
     tokens = np.concatenate(
         [c.tokens for c in assign(TurnBatch(found, measures=measures), rule) if c.tokens is not None]
     )
@@ -251,7 +252,9 @@ def test_whitening_is_the_transform() -> None:
 def test_nobody_to_credit_is_no_error() -> None:
     for name in ("gae_turn", "gae_token", "gae_bilevel", "archer"):
         measures: dict[str, list[Any]] = {key: [] for key in ("values", "token_values", "action_values")}
-        assert assign(TurnBatch([], measures=measures), CreditSpec(estimator=name)) == []
+        assert assign(TurnBatch([], measures=measures), CreditSpec.model_validate(dict(estimator=name))) == []
         empty = {measure: [np.zeros(0, np.float32)] for measure in measures}
-        (credited,) = assign(TurnBatch([trajectory([])], measures=empty), CreditSpec(estimator=name))
+        (credited,) = assign(
+            TurnBatch([trajectory([])], measures=empty), CreditSpec.model_validate(dict(estimator=name))
+        )
         assert credited.advantages.tolist() == []

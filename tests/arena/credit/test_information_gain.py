@@ -50,7 +50,7 @@ def batch_of(found: list[tuple[Trajectory, np.ndarray]]) -> TurnBatch:
 
 
 def stage(**settings: Any) -> CreditSpec:
-    return CreditSpec(stages=[{"information_gain": {"outcome": "goal", **settings}}])
+    return CreditSpec.model_validate(dict(stages=[{"information_gain": {"outcome": "goal", **settings}}]))
 
 
 def columns(found: list[tuple[Trajectory, np.ndarray]], **settings: Any) -> tuple[list[float], list[float]]:
@@ -271,7 +271,7 @@ def test_two_stages_that_ask_differently_are_refused() -> None:
     assert gold_of(stage(gold="word", before="It is ").stages) == Gold("word", "It is ") and gold_of([]) is None
     twice = [{"information_gain": {"outcome": "goal", "before": b}} for b in ("a", "b")]
     with pytest.raises(ValueError, match="give both the same `gold` and `before`"):
-        CreditSpec(stages=twice)
+        CreditSpec.model_validate(dict(stages=twice))
 
 
 # -- a run -------------------------------------------------------------------------------------------------

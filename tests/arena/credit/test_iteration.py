@@ -8,8 +8,8 @@ import numpy as np
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
+from arena.credit.critics.base import Measures
 from arena.credit.iteration import Crediting
-from arena.credit.measures import Measures
 from arena.records import MatchRecord, Seating, Trajectory
 from arena.store.reader import LogReader
 from games.contracts import MatchId
@@ -31,7 +31,7 @@ def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
     async def measured(needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
         asked.append([t.match for t in found])
         assert needs == {"entropy"}
-        return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns)) for t in found]}
+        return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns), np.float32) for t in found]}
 
     first, second = (scored(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
     experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])

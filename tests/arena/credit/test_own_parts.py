@@ -82,7 +82,7 @@ def test_what_cannot_be_chosen_is_one_line(place: Path, name: str, text: str, sa
 def test_what_it_gives_is_checked_before_anything_is_learned(place: Path, body: str, says: str) -> None:
     (place / "own.py").write_text(f"def f(batch, rewards):\n    {body}\n")
     with pytest.raises(ConfigError, match=re.escape(says)):
-        assign(TurnBatch(groups([1.0, 2.0])), CreditSpec(estimator="own.py:f"))
+        assign(TurnBatch(groups([1.0, 2.0])), CreditSpec.model_validate(dict(estimator="own.py:f")))
 
 
 def test_a_run_learns_with_it(place: Path) -> None:

@@ -28,7 +28,7 @@ from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
 from tests.factories.labs import FILES, Quiet, log
 from tests.factories.models import VOCABULARY, near, tiny, weights
-from tests.factories.samples import plain_scores
+from tests.factories.samples import Stage, plain_scores
 from tests.factories.token_batches import batch, numbers, tensor
 from tests.factories.updating import updated
 
@@ -171,7 +171,7 @@ def test_the_minimiser_is_the_old_policy_weighed_by_exp_eta_q() -> None:
         value.backward()
         return value
 
-    descent.step(loss)  # type: ignore[no-untyped-call]
+    descent.step(loss)
     assert torch.softmax(logits, 0).tolist() == pytest.approx(goal.tolist(), abs=1e-6)
     assert (torch.softmax(logits, 0) - old.exp()).abs().max() > 0.1, "it had somewhere to go"
 
@@ -248,14 +248,14 @@ def plain(model: torch.nn.Module, given: list[Sample], pairs: list[tuple[int, in
 
 
 @pytest.mark.parametrize(("budget", "stage"), [(1, 0), (10**6, 0), (200, 3)], ids=["one by one", "packed", "sharded"])
-def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: int) -> None:
+def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: Stage) -> None:
     """Three steps: from the second one on, each half needs what has become of the other."""
     pairs = [(0, 1), (2, 0), (3, 4)]
     model, other = tiny(), tiny()
-    rule = LearnSpec(
+    rule = LearnSpec.model_validate(dict(
         loss=choose("loss", "refuel", eta=0.3), aggregate=choose("aggregate", "turn_mean"), regularisers={}, lr=1e-3,
         epochs=3, grad_clip=0.5, token_budget=budget, zero_stage=stage,
-    )  # fmt: skip
+    ))  # fmt: skip
     given = answers(model, pairs, 6)
     trainer = PolicyTrainer("p", model, rule)
     updated(trainer, given, np.random.default_rng(0))

@@ -14,7 +14,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import choose
 from arena.credit.assign import assign
-from arena.credit.batch import TurnBatch
+from arena.credit.batch import TrajectoryKey, TurnBatch
 from arena.credit.credited import Credited
 from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_heard, recalled
 from arena.credit.settings import CreditSpec
@@ -58,13 +58,13 @@ def fresh(found: list[Trajectory], k: int = 2) -> tuple[TurnBatch, np.ndarray]:
 
 OLD = scored(1.0, seed=77, match="0001-0005", turns=2, raw="old")
 KEY = '["g", "buyer", "buyer", "shared"]'
-KNOWN = ["0001-0005", "buyer", "shared", KEY, 1.0]
+KNOWN: list[Any] = ["0001-0005", "buyer", "shared", KEY, 1.0]
 
 
 # -- a success in a failed group ---------------------------------------------------------------------------
 
 
-ANY_DEAL = ("game", "role")
+ANY_DEAL: tuple[TrajectoryKey, ...] = ("game", "role")
 
 
 @pytest.mark.parametrize("seal", [True, False])
@@ -74,7 +74,7 @@ def test_injection_into_a_group_of_failures_by_hand(tmp_path: Path, seal: bool) 
     found = groups([0.0] * 8)
     heard = replay.inject(*fresh(found))
     assert heard[0] == replace(OLD, seed=0, replayed=True) and heard[1:] == found[1:]
-    rule = CreditSpec(estimator="grpo", select=["zero_variance"])
+    rule = CreditSpec.model_validate(dict(estimator="grpo", select=["zero_variance"]))
     assert assign(TurnBatch(found), rule) == [], "without it nothing is learned"
     values = [c.advantages.tolist() for c in assign(TurnBatch(heard), rule)]
     assert values[0] == pytest.approx([7 / 8 / math.sqrt(1 / 8)] * 2, rel=1e-5)
@@ -255,7 +255,7 @@ def test_the_gate_ignores_what_is_replayed_and_a_correction_weighs_it() -> None:
     for name, loss in (("uncorrected", -1.0), ("truncated", -math.exp(-0.5))):
         model = tiny()
         given = [replace(s, behaviour=s.behaviour + np.float32(0.5)) for s in samples(model, advantage=1.0)]
-        rule = LearnSpec(lr=0.1, loss={"policy_gradient": {"correction": name}}, regularisers={})
+        rule = LearnSpec.model_validate(dict(lr=0.1, loss={"policy_gradient": {"correction": name}}, regularisers={}))
         with pytest.raises(GateError):
             updated(PolicyTrainer("p", tiny(), rule), given, np.random.default_rng(0))
         again = [replace(s, source="replayed") for s in given]

@@ -1,6 +1,7 @@
 """Reward stages: numbers worked by hand, what each must leave alone, and what is refused before anybody plays."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_gating_never_raises_a_total_of_rewards_that_are_no_penalties(turns: lis
     batch = TurnBatch(found)
     free = batch.totals(turn_rewards(batch, CreditSpec()))
     stage = {"gate": {"on": {"won": threshold}, "parts": ["tools"]}}
-    gated = batch.totals(turn_rewards(batch, CreditSpec(stages=[stage])))
+    gated = batch.totals(turn_rewards(batch, CreditSpec.model_validate(dict(stages=[stage]))))
     won = batch.totals(np.array([a for t in turns for a, _ in t]))
     assert (gated <= free + 1e-9).all()
     assert gated == pytest.approx(np.where(won > threshold, free, won))
@@ -194,9 +195,7 @@ def told(logprobs: list[float], reference: list[float]) -> tuple[Trajectory, dic
     for turn in one.turns:
         stream.observe([1])
         stream.wrote([5, 6], [-1.0, -1.0], turn.index)
-    one = Trajectory(
-        *[getattr(one, n) for n in ("match", "game", "seat", "role", "policy", "version")], True, one.turns, (stream,)
-    )
+    one = replace(one, trained=True, streams=(stream,))
     return one, {"old": [np.array(logprobs, np.float32)], "reference": [np.array(reference, np.float32)]}
 
 
@@ -207,7 +206,7 @@ def test_kl_penalty_by_hand() -> None:
     for kind, first in {"k1": 0.0, "k2": 1.0, "k3": k3}.items():
         found = run([one], {"kl_penalty": {"weight": 0.5, "kind": kind}}, **said)["kl_penalty"]
         assert found == pytest.approx([-0.5 * first, 0])
-    assert CreditSpec(stages=["kl_penalty"]).needs == {"old", "reference"}
+    assert CreditSpec.model_validate(dict(stages=["kl_penalty"])).needs == {"old", "reference"}
 
 
 logprobs = st.lists(st.floats(-50, 0, width=32), min_size=4, max_size=4)
@@ -258,7 +257,7 @@ def test_ufos_optimum_is_not_to_repeat() -> None:
 def returns(found: list[Trajectory], credited: str) -> list[float]:
     batch = TurnBatch(found)
     stage = {"self_correction": {"part": "right", "credited": credited}}
-    column = named_rewards(batch, CreditSpec(stages=[stage]).stages)["self_correction"]
+    column = named_rewards(batch, CreditSpec.model_validate(dict(stages=[stage])).stages)["self_correction"]
     return batch.returns(column, 1.0).tolist()
 
 
@@ -276,7 +275,7 @@ def test_the_bonus_pays_for_tanking_unless_the_second_attempt_alone_is_credited(
     batch = TurnBatch([honest, tanked])
     for credited, gap in {"both": 9.0, "all": 9.0, "second": -1.0}.items():
         stage = {"self_correction": {"part": "right", "credited": credited}}
-        first = batch.returns(turn_rewards(batch, CreditSpec(stages=[stage])))[[0, 2]]
+        first = batch.returns(turn_rewards(batch, CreditSpec.model_validate(dict(stages=[stage]))))[[0, 2]]
         assert first[1] - first[0] == pytest.approx(gap)
 
 
@@ -415,7 +414,7 @@ def test_a_refusal_names_the_file_and_line() -> None:
 def test_settings_survive_the_way_through_yaml() -> None:
     stages = [{name: WHOLE.get(name, {})} for name in FIXED if name != "shuffle"]
     given = compose([text_layer("a", RUN)])
-    given = given.model_copy(update={"credit": CreditSpec(stages=stages)})
+    given = given.model_copy(update={"credit": CreditSpec.model_validate(dict(stages=stages))})
     again = compose([text_layer("b", to_yaml(given))])
     assert again.credit == given.credit and to_yaml(again) == to_yaml(given)
     gate = next(s for s in again.credit.stages if s.name == "gate")

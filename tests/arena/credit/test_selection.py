@@ -156,7 +156,7 @@ def test_high_entropy_keeps_the_turns_that_decide() -> None:
     assert selection.learned.tolist() == [False, False, True, True, True]
     assert selection.counted.all() and selection.kept.all()
     assert left(found, {"high_entropy": {"quantile": 0.0}}, measures={"entropy": entropy}).learned.all()
-    assert CreditSpec(select=["high_entropy"]).needs == {"entropy"}
+    assert CreditSpec.model_validate(dict(select=["high_entropy"])).needs == {"entropy"}
 
 
 @pytest.mark.parametrize(("unit", "count"), [("turn", 6), ("trajectory", 6), ("group", 2)])

@@ -30,7 +30,9 @@ def spoken(tokens: Sequence[int], role: str = "opener", policy: str = "shared", 
     return Trajectory("m", "g", role, role, policy, 1, True, tuple(turns), (stream,), seed)
 
 
-def applied(transform: str, found: Sequence[Trajectory], values: Sequence[float], **changes: Any) -> list[float]:
+def applied(
+    transform: str, found: Sequence[Trajectory], values: Sequence[float] | np.ndarray, **changes: Any
+) -> list[float]:
     settings = {name: changes.pop(name) for name in ("by", "alpha") if name in changes}
     batch = TurnBatch(list(found), **changes)
     done: np.ndarray = choose("transform", transform, **settings)(batch, np.array(values, np.float64))
@@ -83,8 +85,8 @@ def test_the_same_entropy_everywhere_changes_nothing() -> None:
 
 
 def test_entropy_is_asked_for() -> None:
-    rule = CreditSpec(transforms=["entropy_scale"])
-    assert rule.needs == {"entropy"} and not CreditSpec(transforms=["whiten"]).needs
+    rule = CreditSpec.model_validate(dict(transforms=["entropy_scale"]))
+    assert rule.needs == {"entropy"} and not CreditSpec.model_validate(dict(transforms=["whiten"])).needs
     with pytest.raises(KeyError, match="entropy"):
         assign(TurnBatch([spoken([1])]), rule)
 
@@ -107,7 +109,7 @@ def test_through_assign_in_order_and_after_selection(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(SELECTORS, "last_out", last_out)
     found = [spoken([1, 3]), spoken([2]), spoken([1])]
     entropy = [np.array(x, np.float32) for x in ([0, 1, 1, 2], [1, 1], [9])]
-    rule = CreditSpec(select=["last_out"], transforms=["entropy_scale", "whiten"])
+    rule = CreditSpec.model_validate(dict(select=["last_out"], transforms=["entropy_scale", "whiten"]))
     credited = assign(TurnBatch(found, measures={"entropy": entropy}), rule)
     # mars: returns 2 1 and 1 of those that count, mean 4/3; z(H) over 0 1 1 2 1 1: mean 1, variance 1/3
     scale = 1 + 0.2 * (np.array([0, 1, 1, 2, 1, 1]) - 1) * 3**0.5

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -131,7 +132,7 @@ def test_it_is_what_eval_finds_deal_by_deal() -> None:
     cells = wait(sitting("first_legal").play()).cells
     for result, first, second in zip(results, cells[::2], cells[1::2], strict=True):
         assert result.by_seat == {"first": first.payoff, "second": second.payoff}
-        assert result.figures["payoff"] == [(a + b) / 2 for a, b in zip(first.payoff, second.payoff, strict=True)]
+        assert result.figures["payoff"] == ((np.array(first.payoff) + np.array(second.payoff)) / 2).tolist()
         assert set(result.to_json()["payoff_by_seat"]) == {"first", "second"}
 
 
@@ -139,7 +140,7 @@ def test_who_meets_itself_is_judged_at_each_seat() -> None:
     judged = wait(sitting("nash", PANEL.model_copy(update={"members": ["nash"]})).play())
     first, second = judged.cells
     assert first.seat == "first" and second.seat == "second"
-    assert [a + b for a, b in zip(first.payoff, second.payoff, strict=True)] == [0] * 6, "one match, seen from both"
+    assert (np.array(first.payoff) + np.array(second.payoff)).tolist() == [0] * 6, "one match, seen from both"
 
 
 def test_a_run_is_judged_at_its_own_seats_under_its_own_options(tmp_path: Path) -> None:

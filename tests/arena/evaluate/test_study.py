@@ -57,7 +57,7 @@ def test_the_verdict_follows_the_rule() -> None:
 
 
 def test_all_comparisons_have_to_hold_and_one_is_enough_to_contradict() -> None:
-    both = {"better_than": ["zero", "other"]}
+    both: dict[str, Any] = {"better_than": ["zero", "other"]}
     assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1], other=[2.0, 4.0, 3.0]), **both) == "not shown"
     assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1], other=[5.0, 5.2, 5.1]), **both) == "contradicted"
 

@@ -75,7 +75,8 @@ def test_partners_meet_themselves_too() -> None:
     found = held("random", "first_legal", game="tiny_hanabi", matches=20)
     assert not found.payoffs.isna().to_numpy().any()
     assert "elo" not in found.table and found.transitivity is None
-    assert found.payoffs.loc["random", "first_legal"] == found.payoffs.loc["first_legal", "random"]
+    payoffs = found.payoffs.to_dict("index")
+    assert payoffs["random"]["first_legal"] == payoffs["first_legal"]["random"]
     assert found.matches == 20 + 10 + 10, "with itself one order is enough"
     assert pair_count(2, found.game) == 3 and pair_count(3, KUHN) == 3
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
+from agents.engines.in_process import InProcessEngine
 from agents.published import ModuleWeights
 from agents.stream import Stream
 from arena.cli.loop import wait
@@ -194,13 +195,15 @@ def test_a_run_that_lost_its_latest_checkpoints_meets_the_same_again(
 def past_versions_served(lab: Lab) -> list[int]:
     """How many there were after each publication, to be read when the run is over."""
     counts: list[int] = []
-    publish = lab.engine.publish
+    engine = lab.engine
+    assert isinstance(engine, InProcessEngine)
+    publish = engine.publish
 
     async def counted(policy: str, version: int, weights: Any) -> None:
         await publish(policy, version, weights)
-        counts.append(sum(version_of(name) is not None for name in lab.engine._served))
+        counts.append(sum(version_of(name) is not None for name in engine._served))
 
-    lab.engine.publish = counted  # type: ignore[method-assign]
+    engine.publish = counted  # type: ignore[method-assign]
     return counts
 
 

@@ -25,7 +25,11 @@ def make(run: Path, every: int = 2, keep: int = 3, lag: int = 0, state: dict[str
 
 def commit(pool: Pool, k: int) -> None:
     state = json.dumps({"league": {"pool": pool.state()}})
-    checkpoints.write(pool.run, k, lambda folder: (folder / "state.json").write_text(state) and None)
+
+    def write(folder: Path) -> None:
+        (folder / "state.json").write_text(state)
+
+    checkpoints.write(pool.run, k, write)
 
 
 def there(run: Path) -> list[str]:

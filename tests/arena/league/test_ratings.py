@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from arena.league.ratings import Ratings
-from arena.records import MatchRecord, Seating
+from arena.records import MatchRecord, Seating, Status
 from games.contracts import MatchId
 
 
-def record(payoffs: dict[str, float], status: str = "finished", policy: str = "shared") -> MatchRecord:
+def record(payoffs: dict[str, float], status: Status = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
     return MatchRecord(
         MatchId(1, 0),
@@ -25,7 +25,7 @@ def record(payoffs: dict[str, float], status: str = "finished", policy: str = "s
         (),
         {},
         "2026-01-01T00:00:00",
-        1.0,  # type: ignore[arg-type]
+        1.0,
     )
 
 

@@ -137,7 +137,9 @@ class Rectangle:
     def for_us(self) -> TokenBatch:
         """All tokens of the completions, the tool's out of the loss."""
         streams = torch.from_numpy(np.nonzero(self.mask)[0])
-        flat = {name: torch.from_numpy(getattr(self, name)[self.mask]) for name in ("old", "reference", "behaviour")}
+        flat: dict[str, Any] = {
+            name: torch.from_numpy(getattr(self, name)[self.mask]) for name in ("old", "reference", "behaviour")
+        }
         return TokenBatch(
             logprobs=self.now[torch.from_numpy(self.mask)],
             entropy=self.entropy[torch.from_numpy(self.mask)],
@@ -152,7 +154,9 @@ class Rectangle:
 
 
 def rule_of(aggregate: Any, regularisers: Any = None, **loss: Any) -> LearnSpec:
-    return LearnSpec(loss={"policy_gradient": loss}, aggregate=aggregate, regularisers=regularisers or {})
+    return LearnSpec.model_validate(
+        dict(loss={"policy_gradient": loss}, aggregate=aggregate, regularisers=regularisers or {})
+    )
 
 
 def objective(tokens: TokenBatch, rule: LearnSpec) -> torch.Tensor:

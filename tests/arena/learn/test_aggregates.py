@@ -18,7 +18,7 @@ NAMES = sorted(AGGREGATES)
 
 def weights(name: str, turns: Any = TURNS, streams: Any = STREAMS, learned: Any = ALL) -> np.ndarray:
     settings = {"length": 10} if name == "constant_length" else {}
-    return choose("aggregate", name, **settings)(np.asarray(turns), np.asarray(streams), np.asarray(learned))  # type: ignore[no-any-return]
+    return choose("aggregate", name, **settings)(np.asarray(turns), np.asarray(streams), np.asarray(learned))
 
 
 def test_by_hand() -> None:

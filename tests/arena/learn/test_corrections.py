@@ -40,7 +40,7 @@ def played(*ratios: float, **changes: Any) -> TokenBatch:
 
 
 def weights(tokens: TokenBatch, name: str, **settings: Any) -> list[float]:
-    return choose("correction", name, **settings)(tokens).tolist()  # type: ignore[no-any-return]
+    return choose("correction", name, **settings)(tokens).tolist()
 
 
 def test_truncated_by_token_turn_and_sequence() -> None:
@@ -155,7 +155,11 @@ def test_a_sampler_that_is_off_is_corrected_in_an_update() -> None:
     model = tiny()
     given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     loss = {"policy_gradient": {"correction": {"truncated": {"cap": 2.0}}}}
-    told = updated(PolicyTrainer("p", model, LearnSpec(loss=loss, gate_tolerance=0.3)), given, np.random.default_rng(0))
+    told = updated(
+        PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss=loss, gate_tolerance=0.3))),
+        given,
+        np.random.default_rng(0),
+    )
     assert told["correction"] == pytest.approx(math.exp(-0.25), rel=1e-4)
 
 

@@ -17,8 +17,8 @@ from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
 from tests.factories.commands import TINY, arena
 from tests.factories.models import same, tiny, weights
-from tests.factories.policies import Folk
-from tests.factories.samples import STAGES, samples
+from tests.factories.policies import policies_of
+from tests.factories.samples import STAGES, Stage, samples
 from tests.factories.traces import left
 from tests.factories.trajectories import spoken
 from tests.factories.updating import imitated, updated
@@ -33,7 +33,7 @@ def poisoned(model: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage: int) -> None:
+def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage: Stage) -> None:
     model = tiny()
     before = weights(model)
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-3, zero_stage=stage))
@@ -47,7 +47,7 @@ def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_steps_may_be_left_out_instead_and_are_counted(stage: int) -> None:
+def test_steps_may_be_left_out_instead_and_are_counted(stage: Stage) -> None:
     """Of two minibatches one is poisoned: the other one's step is taken, and the optimiser knows of no more."""
     model = tiny()
     before = weights(model)
@@ -87,7 +87,7 @@ def test_critics_stop_or_leave_out(name: str) -> None:
     rng = np.random.default_rng(0)
 
     def critic(nonfinite: Any) -> Any:
-        context = CriticContext(Discounts(1.0, None), nonfinite=nonfinite, policies=Folk(tiny()))
+        context = CriticContext(Discounts(1.0, None), nonfinite=nonfinite, policies=policies_of(tiny()))
         return choose("critic", name)(context)
 
     with pytest.raises(DivergedError, match=f"critic {name}.*credit.weights"):

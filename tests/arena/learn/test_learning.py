@@ -34,7 +34,7 @@ CUES = (7, 8)
 LEARNED, NOT_LEARNED = 0.8, 0.65
 """Shares of right words: guessing has 0.5; what learns is beyond 0.9 by then, what is broken at most 0.55."""
 RULE = LearnSpec(lr=3e-3, minibatches=2, regularisers={}, token_budget=8192, gate_tolerance=1e9)
-CREDIT = CreditSpec(estimator={"mars": {"gamma": 0.0}})
+CREDIT = CreditSpec.model_validate(dict(estimator={"mars": {"gamma": 0.0}}))
 
 
 @torch.no_grad()

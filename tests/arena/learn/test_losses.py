@@ -10,12 +10,12 @@ import torch
 
 from arena.config.experiment import LearnSpec
 from arena.config.kinds import choose
-from arena.learn.batches import TokenBatch
+from arena.learn.batches import Level, TokenBatch
 from arena.learn.clips import CLIPS
 from arena.learn.losses import TokenLoss, importance_ratio, likelihood, policy_gradient
 from tests.factories.token_batches import batch, gradient, numbers, tensor
 
-LEVELS = ("token", "turn", "sequence")
+LEVELS: tuple[Level, ...] = ("token", "turn", "sequence")
 CORRECTIONS: tuple[dict[str, Any], ...] = (
     {"uncorrected": {}},
     {"truncated": {"cap": 1.2, "level": "turn"}},
@@ -24,8 +24,8 @@ CORRECTIONS: tuple[dict[str, Any], ...] = (
 
 
 def learned(tokens: TokenBatch, **settings: Any) -> TokenLoss:
-    rule = LearnSpec(loss={"policy_gradient": settings})
-    return rule.loss(tokens)  # type: ignore[no-any-return]
+    rule = LearnSpec.model_validate(dict(loss={"policy_gradient": settings}))
+    return rule.loss(tokens)
 
 
 # -- ratios ------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_a_token_is_moved_by_its_own_advantage_at_its_units_ratio() -> None:
 # -- finite differences ------------------------------------------------------------------------------------
 
 
-def reference(x: np.ndarray, base: np.ndarray, tokens: TokenBatch, clip: str, s: dict[str, Any], level: str) -> float:
+def reference(x: np.ndarray, base: np.ndarray, tokens: TokenBatch, clip: str, s: dict[str, Any], level: Level) -> float:
     """The objective written out in plain floats; what the rule holds constant is taken at `base`."""
     old, total = tokens.old.numpy(), 0.0
     units = np.where(tokens.learned.numpy(), tokens.units(level).numpy(), -1)
@@ -104,7 +104,7 @@ def reference(x: np.ndarray, base: np.ndarray, tokens: TokenBatch, clip: str, s:
     return total
 
 
-def drawn(rng: np.random.Generator, level: str) -> TokenBatch:
+def drawn(rng: np.random.Generator, level: Level) -> TokenBatch:
     """Three streams of three turns of one to three tokens; some turns out of the loss; log-ratios from -1.5 to 2."""
     sizes = rng.integers(1, 4, 9)
     turns = np.repeat(np.arange(9), sizes)
@@ -125,7 +125,7 @@ def drawn(rng: np.random.Generator, level: str) -> TokenBatch:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("clip", sorted(CLIPS))
-def test_gradients_agree_with_finite_differences(clip: str, level: str) -> None:
+def test_gradients_agree_with_finite_differences(clip: str, level: Level) -> None:
     settings = choose("clip", clip).whole().settings
     met = set()
     for seed in range(12):
@@ -150,7 +150,7 @@ def test_gradients_agree_with_finite_differences(clip: str, level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("clip", sorted(CLIPS))
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: next(iter(c)))
-def test_a_correction_scales_each_tokens_gradient(clip: str, level: str, correction: dict[str, Any]) -> None:
+def test_a_correction_scales_each_tokens_gradient(clip: str, level: Level, correction: dict[str, Any]) -> None:
     tokens = drawn(np.random.default_rng(3), level)
     plain, corrected = (learned(tokens, ratio=level, clip=clip, correction=c) for c in ("uncorrected", correction))
     assert corrected.correction is not None and not corrected.correction.requires_grad
@@ -176,7 +176,7 @@ def test_likelihood_gradient() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("clip", sorted(CLIPS))
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: next(iter(c)))
-def test_extreme_ratios_stay_finite(clip: str, level: str, correction: dict[str, Any]) -> None:
+def test_extreme_ratios_stay_finite(clip: str, level: Level, correction: dict[str, Any]) -> None:
     now = torch.tensor([-1e4, 0.0, -200.0, -1e4], requires_grad=True)
     old, behaviour = torch.tensor([0.0, -1e4, 0.0, -1e4]), torch.tensor([-1e4, 0.0, -200.0, 0.0])
     for advantage in (1.0, -1.0):
@@ -189,7 +189,7 @@ def test_extreme_ratios_stay_finite(clip: str, level: str, correction: dict[str,
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("clip", sorted(CLIPS))
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: next(iter(c)))
-def test_tokens_out_of_the_loss_carry_and_change_nothing(clip: str, level: str, correction: dict[str, Any]) -> None:
+def test_tokens_out_of_the_loss_carry_and_change_nothing(clip: str, level: Level, correction: dict[str, Any]) -> None:
     settings = {"ratio": level, "clip": clip, "correction": correction}
     rng = np.random.default_rng(5)
     for _ in range(5):
@@ -212,7 +212,9 @@ def test_tokens_out_of_the_loss_carry_and_change_nothing(clip: str, level: str, 
 
 
 def test_the_published_settings_are_written_and_read_back() -> None:
-    gspo = LearnSpec(loss={"policy_gradient": {"ratio": "sequence", "clip": {"ppo": {"low": 3e-4, "high": 4e-4}}}})
+    gspo = LearnSpec.model_validate(
+        dict(loss={"policy_gradient": {"ratio": "sequence", "clip": {"ppo": {"low": 3e-4, "high": 4e-4}}}})
+    )
     assert gspo.model_dump()["loss"]["policy_gradient"] == {
         "ratio": "sequence",
         "clip": {"ppo": {"low": 3e-4, "high": 4e-4}},

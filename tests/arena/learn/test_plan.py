@@ -48,7 +48,7 @@ def everything(paired: bool = False) -> list[Sample]:
 
 def rule(**changes: Any) -> LearnSpec:
     given = {"regularisers": terms(kl=0.1, entropy=0.05), "token_budget": 90, "gate_tolerance": 9.0} | changes
-    return LearnSpec(shown=ShownSpec(weight=0.7, brains=["random"]), **given)
+    return LearnSpec.model_validate(dict(shown=ShownSpec.model_validate(dict(weight=0.7, brains=["random"])), **given))
 
 
 def planned(by: LearnSpec, ranks: int, paired: bool = False) -> Plan:

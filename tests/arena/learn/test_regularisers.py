@@ -28,7 +28,7 @@ P, Q = tensor(0.5, 0.3, 0.15, 0.05), tensor(0.1, 0.2, 0.3, 0.4)
 
 
 def term(tokens: TokenBatch, name: str, **settings: Any) -> torch.Tensor:
-    return choose("regulariser", name, **settings)(tokens, policy_gradient(tokens))  # type: ignore[no-any-return]
+    return choose("regulariser", name, **settings)(tokens, policy_gradient(tokens))
 
 
 def near_reference(now: torch.Tensor, **changes: Any) -> TokenBatch:
@@ -115,18 +115,18 @@ def test_weights_follow_their_schedule() -> None:
 
 def test_a_constant_weight_of_0_keeps_no_reference() -> None:
     def holds_on(**kl: Any) -> bool:
-        return LearnSpec(regularisers={"kl": kl, "entropy": {"weight": 0.5}}).holds_on
+        return LearnSpec.model_validate(dict(regularisers={"kl": kl, "entropy": {"weight": 0.5}})).holds_on
 
     assert holds_on() and holds_on(weight=0.1)
     assert holds_on(weight={"linear": {"start": 0.0, "end": 0.1, "over": 5}})
     assert not holds_on(weight=0) and not holds_on(weight={"constant": {"value": 0.0}})
     assert holds_on(weight=0, turns={0: 0.5}) and not holds_on(weight=0, turns={0: 0.0})
-    assert not LearnSpec(regularisers={"entropy_band": {}}).holds_on
+    assert not LearnSpec.model_validate(dict(regularisers={"entropy_band": {}})).holds_on
 
 
 def test_nobody_is_driven_away_from_the_reference_by_mistake() -> None:
     with pytest.raises(ValueError, match="0 or more"):
-        LearnSpec(regularisers={"kl": {"weight": -0.1}})
+        LearnSpec.model_validate(dict(regularisers={"kl": {"weight": -0.1}}))
     assert term(near_reference(tensor(-1.0)), "entropy", weight=-0.5).item() == 0.5, "an entropy penalty is allowed"
 
 
@@ -224,7 +224,9 @@ def test_a_band_resumed_from_its_json_goes_on_the_same(updates: list[list[float]
 
 def test_a_trainer_keeps_the_bands_past_once_per_update() -> None:
     model = tiny()
-    rule = LearnSpec(lr=1e-4, epochs=2, minibatches=2, token_budget=60, regularisers={"entropy_band": {"weight": 1.0}})
+    rule = LearnSpec.model_validate(
+        dict(lr=1e-4, epochs=2, minibatches=2, token_budget=60, regularisers={"entropy_band": {"weight": 1.0}})
+    )
     trainer = PolicyTrainer("p", model, rule)
     told = [updated(trainer, samples(model, k), np.random.default_rng(k), Clock(k, 3)) for k in (1, 2, 3)]
     assert [row["entropy_band_term"] > 0 for row in told] == [False, True, True]

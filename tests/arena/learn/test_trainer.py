@@ -19,7 +19,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
 from tests.factories.models import VOCABULARY, near, same, tiny, weights
-from tests.factories.samples import STAGES, plain_scores, samples, terms
+from tests.factories.samples import STAGES, Stage, plain_scores, samples, terms
 from tests.factories.updating import imitated, updated
 
 
@@ -144,13 +144,13 @@ def test_zero_advantages_leave_the_weights_as_they_are() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
-def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatches: int) -> None:
+def test_two_updates_are_those_of_a_plain_loop(stage: Stage, epochs: int, minibatches: int) -> None:
     model, plain = tiny(), tiny()
-    rule = LearnSpec(
+    rule = LearnSpec.model_validate(dict(
         lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01,
         gate_tolerance=1.0, token_budget=200, regularisers=terms(kl=0.1, entropy=0.01),
         loss=choose("loss", "policy_gradient", clip={"ppo": {"low": 0.01, "high": 0.02}}),
-    )  # fmt: skip
+    ))  # fmt: skip
     rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
     for turn, given in enumerate(rounds):
@@ -165,7 +165,7 @@ def test_two_updates_are_those_of_a_plain_loop(stage: int, epochs: int, minibatc
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_gradient_checkpointing_changes_no_update(stage: int) -> None:
+def test_gradient_checkpointing_changes_no_update(stage: Stage) -> None:
     moved = []
     for anew in (False, True):
         model = tiny()
@@ -178,7 +178,7 @@ def test_gradient_checkpointing_changes_no_update(stage: int) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])
-def test_offloading_the_optimizer_changes_no_update(stage: int) -> None:
+def test_offloading_the_optimizer_changes_no_update(stage: Stage) -> None:
     """Up to rounding: DeepSpeed sums the offloaded gradient's norm, by which it clips, in another order."""
     models = []
     for offload in (False, True):
@@ -195,7 +195,7 @@ def test_offloading_the_optimizer_changes_no_update(stage: int) -> None:
 
 
 @pytest.mark.parametrize(("stage", "offload"), [*((stage, False) for stage in STAGES), (2, True), (3, True)])
-def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: int, offload: bool) -> None:
+def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: Stage, offload: bool) -> None:
     model = tiny()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule)
@@ -225,7 +225,7 @@ MASTERS = [(stage, offload) for stage in (2, 3) for offload in (False, True)]
 
 
 @pytest.mark.parametrize(("stage", "offload"), MASTERS)
-def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: int, offload: bool) -> None:
+def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: Stage, offload: bool) -> None:
     model = narrow()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, offload_optimizer=offload, gate_tolerance=1e9, regularisers={})
     trainer, moved = PolicyTrainer("p", model, rule, bf16=True), []
@@ -239,7 +239,7 @@ def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: int, offload
 
 
 @pytest.mark.parametrize(("stage", "offload"), MASTERS)
-def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: int, offload: bool) -> None:
+def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: Stage, offload: bool) -> None:
     model = narrow()
     rule = LearnSpec(lr=1e-4, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule, bf16=True)
@@ -266,7 +266,7 @@ def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: 
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_with_masters_an_update_is_about_the_same(stage: int) -> None:
+def test_with_masters_an_update_is_about_the_same(stage: Stage) -> None:
     whole, halved = tiny(), narrow()
     given, before = samples(whole), weights(whole)
     for model, bf16 in ((whole, False), (halved, True)):
@@ -299,7 +299,11 @@ def test_the_gate_stands_before_every_loss() -> None:
     model = tiny()
     given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     with pytest.raises(GateError):
-        updated(PolicyTrainer("p", model, LearnSpec(loss="likelihood")), given, np.random.default_rng(0))
+        updated(
+            PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss="likelihood"))),
+            given,
+            np.random.default_rng(0),
+        )
 
 
 def test_the_gate_stops_at_what_is_no_number() -> None:
@@ -311,7 +315,7 @@ def test_the_gate_stops_at_what_is_no_number() -> None:
 
 
 @pytest.mark.parametrize("stage", [0, 2])
-def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path, stage: int) -> None:
+def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path, stage: Stage) -> None:
     model = tiny()
     shown = samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))

@@ -27,7 +27,7 @@ from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.make import local_trainer
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
-from arena.learn.settings import ImitateSpec
+from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet
@@ -129,7 +129,8 @@ class TrainerElsewhere:
         return told
 
 
-def elsewhere(policy: Policy, rule: LearnSpec, bf16: bool) -> Trainer:
+def elsewhere(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
+    assert isinstance(rule, LearnSpec)
     return TrainerElsewhere(policy, rule, bf16)
 
 

@@ -26,7 +26,7 @@ from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
 from tests.factories.server import Server, completion, says
 
 BOTH = {"opener": "p", "responder": "p"}
-NEGOTIATION = {"illegal": "retry", "max_turns": 6}
+NEGOTIATION: dict[str, Any] = {"illegal": "retry", "max_turns": 6}
 WINDOW = """\
 role: forgetful
 system: "{{ seat }}"

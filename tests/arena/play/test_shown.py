@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from agents.role_check import check_role
 from games import base
 from games.contracts import View
 
-OPTIONS = {"nano_desk_agent": {"terse": True}, "desk_clerk": {"terse": True},
+OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_clerk": {"terse": True},
            "nano_doctor": {"terse": True, "symptoms": 12, "diseases": 6},
            "nano_desk_customer": {"person": "free"}, "desk_customer": {"person": "render"},
            "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
@@ -37,7 +38,7 @@ PUBLISHED = {
 """The studies in docs/results.md played with these prompts; nano_player took part in none."""
 
 
-def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: object) -> Iterator[View]:
+def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: Any) -> Iterator[View]:
     """What every seat sees in matches of random acts, some of them illegal; of hostile ones, most."""
     env = games.make(game, **options)
     for seed in range(seeds):

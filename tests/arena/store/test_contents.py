@@ -10,7 +10,7 @@ from arena.errors import StoreError
 from arena.store import contents
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from tests.factories.store import CONFIG, record
+from tests.factories.store import CONFIG, record, write_state
 from tests.factories.traces import flip_a_byte
 
 
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> RunFolder:
         run.log.seal(k)
         run.log.write_credit(k, [])
         run.metrics.append({"iteration": k, "loss": 0.25})
-        run.checkpoint(k, lambda folder: (folder / "state.json").write_text("{}") and None)
+        run.checkpoint(k, write_state)
     shutil.rmtree(run.path / "checkpoints" / "0001")
     return RunFolder.open(run.path)
 

@@ -75,7 +75,7 @@ def test_every_match_is_on_the_disk_before_append_returns(tmp_path: Path) -> Non
         import os, signal, sys
         sys.path[:0] = sys.argv[2:]
         from pathlib import Path
-        from tests.factories.store import record
+        from tests.factories.store import record, write_state
         from arena.store.matchlog import MatchLog
         log = MatchLog(Path(sys.argv[1]))
         for number in range(5):
@@ -158,7 +158,7 @@ def test_a_match_logged_twice_is_not_sealed(tmp_path: Path) -> None:
         {"payoffs": {"opener": float("nan")}},
     ],
 )
-def test_what_could_not_be_sealed_is_not_appended(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_what_could_not_be_sealed_is_not_appended(tmp_path: Path, changes: dict[str, Any]) -> None:
     log = MatchLog(tmp_path)
     with pytest.raises((LogError, RecordError)) as refusal:
         log.append(record(0, 0, **changes))
@@ -355,7 +355,7 @@ FILL_THE_DISK = """
     import resource, signal, sys
     sys.path[:0] = sys.argv[2:]
     from pathlib import Path
-    from tests.factories.store import record
+    from tests.factories.store import record, write_state
     from arena.store import checkpoints
     from arena.store.files import StoreError
     from arena.store.run import RunFolder
@@ -525,7 +525,7 @@ def test_everything_after_an_iteration_is_dropped(tmp_path: Path) -> None:
         run.log.append(record(iteration, 0))
         run.log.seal(iteration)
         run.metrics.append({"iteration": iteration})
-        run.checkpoint(iteration, lambda folder: (folder / "state.json").write_text("{}") and None)
+        run.checkpoint(iteration, write_state)
     (run.path / "checkpoints" / "0002" / "state.json").write_text("{ }")
     reasons: list[str] = []
     newest = run.newest_valid(reasons.append)
@@ -596,7 +596,7 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
     log.append(record(0, 0))
     reader = LogReader(tmp_path)
     first_look = reader._sealed
-    looks = []
+    looks: list[object] = []
 
     def sealed_meanwhile(iteration: int, *how: Any) -> object:
         found = first_look(iteration, *how)

@@ -4,7 +4,7 @@ import os
 import random
 import subprocess
 import sys
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,7 +20,7 @@ from simulators import conformance as simulated
 MILLION = 10**6
 
 
-MANY_SEATS = {
+MANY_SEATS: dict[str, dict[str, Any]] = {
     "public_goods": {"players": 6}, "first_price_auction": {"players": 6}, "second_price_auction": {"players": 6},
     "hanabi": {"size": "full", "players": 5}, "word_clue": {"players": 4},
 }  # fmt: skip
@@ -145,7 +145,7 @@ class Picky(KuhnPoker):
 
 
 class Generous(KuhnPoker):
-    reward_parts: ClassVar = {}
+    reward_parts: dict[str, str] = {}  # noqa: RUF012
 
     def play(self, seat, act):
         try:
@@ -156,7 +156,7 @@ class Generous(KuhnPoker):
 
 
 class Printing(KuhnPoker):
-    reward_parts: ClassVar = {}
+    reward_parts: dict[str, str] = {}  # noqa: RUF012
 
     def end(self, reason, announcement):
         super().end(reason, announcement)
@@ -189,7 +189,7 @@ class Arrays(KuhnPoker):
 
 
 class Wishful(KuhnPoker):
-    theory: ClassVar = {"value": "about zero"}
+    theory: ClassVar[Any] = {"value": "about zero"}
 
 
 class Forging(KuhnPoker):

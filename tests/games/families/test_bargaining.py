@@ -148,7 +148,7 @@ def test_the_table_of_the_docs():
     deals = [frontier(pool, *values) for pool, values in instances()]
     risks = (0, 0.05, 0.1, 0.2, 0.3)
     rows = {f"{risk:g}": [[offers(one, 10, risk)[0]] for one in deals] for risk in risks}
-    rows["Nash"] = [nash_deals(one) for one in deals]
+    rows["Nash"] = [list(nash_deals(one)) for one in deals]
     told = (Path(__file__).parents[3] / "docs" / "games.md").read_text("utf-8")
     for name, outcomes in rows.items():
         first, second = (fmean(fmean(deal[side] for deal in tied) for tied in outcomes) for side in (0, 1))

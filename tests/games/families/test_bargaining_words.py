@@ -151,7 +151,8 @@ def test_any_match_can_be_told_and_its_figures_agree(seed, moves, values, opens)
             game.step(legal[move % len(legal)])
     if not game.ended:
         game.step("WALK")
-    for people in ([], game.seats[:1], game.seats[1:], game.seats):
+    nobody: list[str] = []
+    for people in (nobody, game.seats[:1], game.seats[1:], game.seats):
         rows, verdict = game.epilogue(people)
         assert len({len(row) for row in rows}) == 1 and "\n\n" not in verdict
         table, report = {row[0]: row[1:] for row in rows}, game.report()
@@ -166,7 +167,9 @@ def test_no_seat_is_told_the_others_values(seat):
     rng = np.random.default_rng(3)
     for _ in range(200):
         told = []
-        for options in Negotiation().twin_deals(seat, rng):
+        twins = Negotiation().twin_deals(seat, rng)
+        assert twins
+        for options in twins:
             game = started(options["instance"])
             if seat == "responder":
                 game.step("OFFER 1 0 1")

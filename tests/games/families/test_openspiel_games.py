@@ -1,6 +1,7 @@
 """OpenSpiel's games in our words: the same acts, turns, chance and returns; acts read tolerantly; options checked."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pyspiel
@@ -125,7 +126,8 @@ def test_scripted_chance_comes_first_and_the_rest_is_drawn():
 
 
 def test_every_deal_is_as_likely_as_openspiel_says():
-    game, dealt = games.make("kuhn_poker"), {}
+    game = games.make("kuhn_poker")
+    dealt: dict[Any, Any] = {}
     game.reset(seed=0)
     for _ in range(6000):
         game.reset()

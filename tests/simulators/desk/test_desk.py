@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -60,7 +61,7 @@ class Generous(Desk):
 
 
 def test_silence_passes_where_refusals_need_not_be_said():
-    reports = [play(Desk(goals=1), seed, "noop") for seed in range(60)]
+    reports: list[dict[str, Any]] = [play(Desk(goals=1), seed, "noop") for seed in range(60)]
     assert sum(report["score"] for report in reports) == 0
     assert sum(report["tau_score"] for report in reports) == sum(report["forbidden"] for report in reports) > 15
     failed = {finding.name for finding in check_outcomes(lambda: Generous(goals=1), 20) if not finding.ok}
@@ -183,7 +184,7 @@ def test_a_rendering_with_another_number_is_asked_for_again_and_then_replaced():
 
 
 def test_no_customer_is_in_both_splits():
-    names = {}
+    names: dict[Any, Any] = {}
     for split in ("train", "test"):
         game = Desk(split=split)
         for seed in range(60):
@@ -279,27 +280,31 @@ def test_several_calls_in_one_act_and_no_more_than_the_limit():
 
 def test_it_is_found_by_its_name_and_its_options_are_checked():
     assert type(games.make("desk", domain="airline")) is Desk
-    for options, says in [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"domain": "bank"}, "domain must be one of shop, airline"), ({"goals": 5}, "goals must be a whole number"),
         ({"goals": [1, 2, 3]}, r"goals must be a whole number or \[low, high\]"), ({"person": "none"}, "person must"),
         ({"tools": "xml"}, "tools must be"), ({"cost": -1}, "cost must be"), ({"persona": "kind"}, "persona must be"),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for options, says in wrong:
         with pytest.raises(ValueError, match=says):
             Desk(**options)
 
 
 def test_its_roles_show_what_there_is():
     game = started()
-    system = read_role(BUILT_IN / "desk_agent.yaml").render_system(shown(game))
+    view: Any = shown(game)
+    system = read_role(BUILT_IN / "desk_agent.yaml").render_system(view)
     assert "not_pending: An order can be cancelled" in system and "cancel_order(order: str, refund_to: str)" in system
-    turn = read_role(BUILT_IN / "desk_agent.yaml").render_turn(shown(game), first=True)
+    turn = read_role(BUILT_IN / "desk_agent.yaml").render_turn(view, first=True)
     assert turn.startswith("Today is 2026-") and "customer: Hello" in turn
     tiny = started(terse=True, wants="cancel_order")
-    assert read_role(BUILT_IN / "nano_desk_agent.yaml").render_turn(shown(tiny), first=True).startswith("Cor")
+    view = shown(tiny)
+    assert read_role(BUILT_IN / "nano_desk_agent.yaml").render_turn(view, first=True).startswith("Cor")
     game = started(person="render")
     step(game, "ASK identity")
     customer = read_role(BUILT_IN / "desk_customer.yaml")
-    assert customer.render_turn(shown(game), first=True).startswith("Say: My ")
+    view = shown(game)
+    assert customer.render_turn(view, first=True).startswith("Say: My ")
 
 
 @BOTH

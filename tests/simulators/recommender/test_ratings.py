@@ -67,8 +67,8 @@ def test_what_is_tested_was_not_shown(tmp_path):
         assert (predict(data, ~tested) == predict(turned, ~tested)).all()
     rest = data.stars - module._biases(data, ~tested)
     other = turned.stars - module._biases(turned, ~tested)
-    for predict in (module._affinities, module._factorised):
-        assert predict(data, ~tested, rest)[tested] == pytest.approx(predict(turned, ~tested, other)[tested])
+    for refine in (module._affinities, module._factorised):
+        assert refine(data, ~tested, rest)[tested] == pytest.approx(refine(turned, ~tested, other)[tested])
 
 
 def test_dirichlet_parameters_are_found_again():

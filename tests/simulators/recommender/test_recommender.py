@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,7 @@ def test_it_does_over_a_thousand_seeds(options, capsys):
 def test_scores_are_read_between_chance_and_who_knows():
     """Listening is worth more than deafness, and both lie between the ends of the scale."""
     game, seeds = Recommender(), range(80)
-    scores = {name: sum(play(game, seed, name)["score"] for seed in seeds) / len(seeds) for name in game.players}
+    scores = {name: sum(float(play(game, seed, name)["score"]) for seed in seeds) / len(seeds) for name in game.players}
     assert scores["noop"] == 0 and scores["oracle"] == 1
     assert scores["random"] < 0.25
     assert scores["listening"] > scores["deaf"] + 0.2 and scores["listening"] > scores["popular"] + 0.2
@@ -129,7 +130,7 @@ def test_every_part_of_the_reward_is_named_and_worth_what_it_says():
             joy += rewards.get("satisfaction", 0.0)
             parts |= rewards.keys()
         totals = game._totals["recommender"]
-        report = game.report()
+        report: dict[str, Any] = game.report()
         assert totals["satisfaction"] == pytest.approx(report["joy"])
         assert totals["click"] == pytest.approx(0.1 * report["clicks"])
         assert totals["retention"] == pytest.approx(0.5 * report["returned"] * report["visits"])
@@ -141,7 +142,7 @@ def test_the_log_holds_the_mindset_and_no_view_does():
     game = Recommender()
     for view in walk(game, 5, "popular"):
         assert "patience" not in repr([view.public, view.private, view.messages])
-    log = json.loads(game.report()["mindset"])
+    log = json.loads(str(game.report()["mindset"]))
     assert len(log) == game.report()["pages"]
     assert {"day", "page", "before", "after"} == set(log[0])
     assert log[0]["before"]["satisfaction"] == 0.5 and log[0]["after"] != log[0]["before"]
@@ -168,7 +169,7 @@ def test_an_instruction_that_is_kept_is_counted():
     game = Recommender(days=1, pages=20)
     share = {}
     for player in ("listening", "random"):
-        reports = [play(game, seed, player) for seed in range(40)]
+        reports: list[dict[str, Any]] = [play(game, seed, player) for seed in range(40)]
         kept = sum(report["kept"] * report["instructions"] for report in reports)
         share[player] = kept / sum(report["instructions"] for report in reports)
     assert share["listening"] > share["random"] + 0.2
@@ -303,7 +304,8 @@ def test_importing_it_loads_nothing_heavy():
 def test_the_roles_show_what_there_is():
     game = Recommender(terse=True)
     game.reset(seed=0)
-    assert read_role(BUILT_IN / "nano_recommender.yaml").render_turn(shown(game), first=True) == marks(game.service)
+    view: Any = shown(game)
+    assert read_role(BUILT_IN / "nano_recommender.yaml").render_turn(view, first=True) == marks(game.service)
     assert len(marks(game.service).split(" ")[1]) == 4 * 9
     game.step("P")
     told, listed = marks(game.service).split(" ")
@@ -311,7 +313,8 @@ def test_the_roles_show_what_there_is():
     assert "P" in told and [listed[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
     wordy = games.make("recommender") if "recommender" in games.loading.installed() else Recommender()
     wordy.reset(seed=0)
-    turn = read_role(BUILT_IN / "recommender.yaml").render_turn(shown(wordy), first=True)
+    view = shown(wordy)
+    turn = read_role(BUILT_IN / "recommender.yaml").render_turn(view, first=True)
     assert all(line in turn for line in wordy.private("recommender")["candidates"])
 
 

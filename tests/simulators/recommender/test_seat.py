@@ -1,7 +1,5 @@
 """The user's words and its seat: what is said is read back; a seat cannot bend a rendered truth, a free one may."""
 
-import itertools
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ from simulators.recommender.speech import UNSURE, WORDINGS, all_wordings, read, 
 from simulators.recommender.wishes import Wish
 
 BOOKS = generate(20, 0)
-WISHES = [Wish(kind, what) for kind, what in itertools.product(("more", "less"), range(10))] + [Wish("under", 27)]
+WISHES = [wish for n in range(10) for wish in (Wish("more", n), Wish("less", n))] + [Wish("under", 27)]
 
 
 @pytest.mark.parametrize("wish", WISHES, ids=str)
@@ -93,7 +91,7 @@ def test_a_free_seat_sees_its_mind_and_may_lie():
     assert view.seat == "user" and set(view.private["taste"]) == set(BOOKS.genres)
     assert view.private["mindset"] != view.private["before"] and view.private["cap"] == game.service.visitor.record.cap
     hated = BOOKS.genres[game.service.visitor.record.disliked[0]]
-    assert f"MORE {hated}" in view.legal
+    assert f"MORE {hated}" in (view.legal or ())
     game.step(f"MORE {hated}")
     assert hated in game.private("recommender")["more"] and game.seat.untrue == 1
     assert game.agent_selection == "recommender"

@@ -67,7 +67,7 @@ def told_apart(make, what, seeds=SEEDS):
         while not one.ended and shown(one).messages == shown(two).messages:
             assert seen(one) == seen(two), f"seed {seed}, turn {one.turns}: {what} shows"
             compared += 1
-            act = rng.choice(shown(one).legal)
+            act = rng.choice(shown(one).legal or ())
             one.step(act)
             two.step(act)
     return compared
