@@ -22,6 +22,7 @@ from arena.play.match import Limits, MatchPlan
 from arena.store.manifest import digest
 from arena.store.reader import ENVIRONMENT, SEAL
 from arena.store.run import RunFolder
+from games.contracts import MatchId
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 KEPT = ("config.yaml", "metrics.jsonl", "log", "roles")
@@ -51,7 +52,7 @@ def bargain(to: Path) -> None:
         "opener": BrainContender("conceder"), "responder": BrainContender("hard_liner"),
     }  # fmt: skip
     seats = {seat: who.seating("negotiation", seat) for seat, who in contenders.items()}
-    plan = MatchPlan("0001-0000", 1, "negotiation", {"max_turns": 8, "talk": False}, 4, seats)
+    plan = MatchPlan(MatchId(1, 0), "negotiation", {"max_turns": 8, "talk": False}, 4, seats)
     run = RunFolder.create(to, to_yaml(compose([recipe_layer("negotiation-nano")])), {})
     run.log.append(wait(play_one(plan, contenders, 0, Limits())))
     run.log.seal(1)

@@ -16,6 +16,7 @@ from arena.errors import StoreError
 from arena.play.contenders import BrainContender, Contender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord
+from games.contracts import MatchId
 from tests.analysis.spoken_run import recorded, spoken_run
 from tests.legible import complaints
 
@@ -26,9 +27,7 @@ def played(iteration: int, number: int, brain: str, seed: int = 0) -> MatchRecor
     """A negotiation of a brain with itself."""
     contenders: dict[str, Contender] = {seat: BrainContender(brain) for seat in ("opener", "responder")}
     seats = {seat: who.seating("negotiation", seat) for seat, who in contenders.items()}
-    plan = MatchPlan(
-        f"{iteration:04d}-{number:04d}", iteration, "negotiation", {}, 1000 * seed + 50 * iteration + number, seats
-    )
+    plan = MatchPlan(MatchId(iteration, number), "negotiation", {}, 1000 * seed + 50 * iteration + number, seats)
     return wait(play_one(plan, contenders, seed, Limits()))
 
 

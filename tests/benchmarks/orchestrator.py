@@ -39,6 +39,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
+from games.contracts import MatchId
 
 RESULTS = Path(__file__).parent / "results"
 GAMES = {"kuhn_poker": 6000, "connect_four": 1000, "negotiation": 3000}
@@ -134,7 +135,7 @@ TEXTARENA_ACTS = {"kuhn_poker": _kuhn_act, "connect_four": _drop, "negotiation":
 def plans_for(game: str, matches: int) -> list[MatchPlan]:
     """Matches of two random players."""
     seats = {seat: Seating(seat, "random", 0, False, "brain") for seat in games.make(game).seats}
-    return [MatchPlan(f"{i:06d}", 0, game, {}, i, seats) for i in range(matches)]
+    return [MatchPlan(MatchId(0, i), game, {}, i, seats) for i in range(matches)]
 
 
 def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:

@@ -36,6 +36,7 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import SHARE, mean_ci, rate_ci
+from games.contracts import MatchId
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
 from simulators.extractor import Reading
@@ -96,7 +97,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
     found: dict[int, Dialogue] = {}
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        number, game = int(plan.id), make_game(spec)
+        number, game = plan.identity.deal, make_game(spec)
         who: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], voice), strict=True))
         players = {seat: who[seat].player(seat, plan, game, seed) for seat in seats}
         watched = Watched(players[seats[1]])
@@ -107,7 +108,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
         return record
 
     seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], voice), strict=True)}
-    plans = [MatchPlan(str(n), 0, name, dict(spec.options), seed * 10_000 + n, seatings) for n in range(dialogues)]
+    plans = [MatchPlan(MatchId(0, n), name, dict(spec.options), seed * 10_000 + n, seatings) for n in range(dialogues)]
     began = time.process_time()
     asyncio.run(play_all(plans, one, lambda record: None, in_flight=dialogues))
     return [found[n] for n in range(dialogues)], time.process_time() - began

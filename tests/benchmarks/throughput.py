@@ -45,6 +45,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
+from games.contracts import MatchId
 
 RESULTS = Path(__file__).parent / "results"
 WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -90,7 +91,7 @@ def plans_for(world: str, matches: int) -> list[MatchPlan]:
     """Matches of the world's scripted players; the seeds are 0, 1, 2, …"""
     game, options, brain = WORLDS[world]
     seats = {seat: Seating(seat, brain, 0, False, "brain") for seat in games.make(game, **options).seats}
-    return [MatchPlan(f"{i:06d}", 0, game, options, i, seats) for i in range(matches)]
+    return [MatchPlan(MatchId(0, i), game, options, i, seats) for i in range(matches)]
 
 
 def seated(plan: MatchPlan, kind: type[BrainPlayer]) -> tuple[Any, dict[str, BrainPlayer]]:
