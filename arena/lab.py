@@ -19,7 +19,6 @@ import torch
 from agents.computing import compute
 from agents.scoring import StreamScores
 from arena.build import Makers, Parts, beginnings, build
-from arena.chance import generator
 from arena.config.experiment import Experiment
 from arena.credit.credited import Credited
 from arena.credit.figures import TokenFigures, sampled_streams, token_figures
@@ -29,6 +28,7 @@ from arena.errors import DivergedError
 from arena.league.pool import version_name
 from arena.learn.samples import Sample
 from arena.metrics import iteration_metrics
+from arena.parts.chance import generator
 from arena.parts.schedules import Clock
 from arena.play.source import Played
 from arena.play.watchers import ProgressWatcher, Watcher

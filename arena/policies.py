@@ -18,12 +18,12 @@ from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
 from agents.weights import resolve
-from arena.chance import generator
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
+from arena.parts.chance import generator
 from arena.process import give_back
 from arena.store.checkpoints import Checkpoint
 

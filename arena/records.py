@@ -196,6 +196,11 @@ class MatchRecord:
         """That played it."""
         return self.identity.iteration
 
+    @property
+    def attempt(self) -> int:
+        """0, or how often it was played again."""
+        return self.identity.attempt
+
     def to_json(self) -> dict[str, Any]:
         """A row of plain values for the match log, without credit; RecordError for NaN, inf or odd types.
 

@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import yaml
@@ -123,7 +123,7 @@ def slope(gains: Any) -> Any:
 class Hearing(Recommender):
     """With players who hear of one matter alone."""
 
-    players: ClassVar[Mapping[str, Callable[[Recommender, int], Answer]]] = {**Recommender.players, **HEARERS}
+    players: Mapping[str, Callable[[Recommender, int], Answer]] = {**Recommender.players, **HEARERS}
 
 
 def draw_listening(result: dict[str, Any]) -> Figure:
@@ -227,7 +227,7 @@ def diversity(deals: int) -> dict[str, Any]:
         for variety in VARIETY:
 
             class Varied(Recommender):
-                players: ClassVar[Any] = {"varied": partial(players.listening, variety=variety)}
+                players: Mapping[str, Any] = {"varied": partial(players.listening, variety=variety)}
 
             game = Varied(steepness=steepness, split="test", candidates=12)
             reports = [play(game, seed, "varied") for seed in range(deals)]

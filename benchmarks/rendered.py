@@ -36,8 +36,10 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import SHARE, mean_ci, rate_ci
 from games.contracts import Act, Game, MatchId, View
+from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
+from simulators.desk import Desk
 from simulators.extractor import Reading
 
 MODEL = "smollm2-135m-instruct"
@@ -96,7 +98,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
     found: dict[int, Dialogue] = {}
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        number, game = int(plan.id), make_game(spec)
+        number, game = plan.identity.deal, make_game(spec)
         who: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], voice), strict=True))
         players = {seat: who[seat].player(seat, plan, game, seed) for seat in seats}
         watched = Watched(players[seats[1]])
@@ -148,11 +150,12 @@ def faults(name: str, game: Game, said: Said, text: str) -> dict[str, bool]:
 
 def reading(name: str, game: Game, said: Said, text: str) -> Reading:
     """The simulator's own reading."""
-    if name == "clinic":
-        return game.table.words.understand(text, said.act.partition(" ")[2])  # type: ignore[no-any-return]
+    if isinstance(game, Clinic):
+        return game.table.words.understand(text, said.act.partition(" ")[2])
     from simulators.desk.customer import AGREEMENT, spaced
 
-    return game.customer.vocabulary().understand(spaced(text), AGREEMENT)  # type: ignore[no-any-return]
+    assert isinstance(game, Desk)
+    return game.customer.vocabulary().understand(spaced(text), AGREEMENT)
 
 
 def before(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
@@ -200,6 +203,7 @@ def mentioned(text: str) -> set[str]:
 
 def heard_in_clinic(d: Dialogue) -> Iterator[tuple[Said, str]]:
     """What the doctor heard that was wrong, extra or secret; the template is none of these."""
+    assert isinstance(d.game, Clinic)
     for said in d.acts:
         stance, _, topic = said.act.partition(" ")
         if said.heard == said.template:
@@ -214,6 +218,7 @@ def heard_in_clinic(d: Dialogue) -> Iterator[tuple[Said, str]]:
 
 def heard_at_desk(d: Dialogue) -> Iterator[tuple[Said, str]]:
     """What the agent heard with other numbers and names than were due, or without them, or of other people's."""
+    assert isinstance(d.game, Desk)
     own = d.game.customer.record.person
     people = [person for person in d.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
     for said in d.acts:

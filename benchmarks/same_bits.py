@@ -74,7 +74,8 @@ def play(checkout: Path, name: str, out: Path) -> None:
 
 def log_of(run: Path) -> pa.Table:
     """The match log of a finished run."""
-    return pa.concat_tables([pq.read_table(file) for file in sorted((run / "log").glob("????.parquet"))])
+    tables = [pq.read_table(file) for file in sorted((run / "log").glob("????.parquet"))]
+    return pa.concat_tables(tables, promote_options="permissive")  # a file lacks what none of its matches uses
 
 
 def log_hash(table: pa.Table, columns: list[str]) -> str:

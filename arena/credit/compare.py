@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from arena.chance import generator
 from arena.credit.assign import estimated, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.credited import Credited
@@ -20,6 +19,7 @@ from arena.credit.critics import CRITIC, CRITICS, critic_for
 from arena.credit.settings import CreditSpec
 from arena.credit.tokens import TokenAdvantages, gathered
 from arena.errors import ConfigError
+from arena.parts.chance import generator
 from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, trained

@@ -6,7 +6,6 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from agents.computing import compute
-from arena.chance import generator
 from arena.credit.assign import assign, select, turn_rewards
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.credited import Credited
@@ -15,6 +14,7 @@ from arena.credit.names import check_came
 from arena.credit.replay import Recall, Replay, recalls
 from arena.credit.selection import lost_deals
 from arena.credit.settings import CreditSpec
+from arena.parts.chance import generator
 from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Trajectory, trained

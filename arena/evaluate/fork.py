@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.names import nearest
-from arena.chance import number
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
 from arena.config.own_files import at_home, same_game
@@ -25,6 +24,7 @@ from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.matrix import in_role
 from arena.evaluate.specs import Contenders, kept
 from arena.league.pool import version_of
+from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
 from arena.play.joining import Joining, Parting, strayed
 from arena.play.match import MatchPlan

@@ -201,7 +201,7 @@ async def _cell(
 
     def note(record: MatchRecord) -> None:
         cell.add(record.identity.iteration, record)
-        if record.status == "finished" or record.identity.attempt == ATTEMPTS - 1:
+        if record.status == "finished" or record.attempt == ATTEMPTS - 1:
             ended()
 
     with suppress(PlayError):  # the cell says how many matches failed and why; others may be well

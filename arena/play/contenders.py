@@ -56,7 +56,7 @@ class Contender(Protocol):
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     """Where the chance of a seat in a match comes from: the run, the deal, the attempt, the seat, and the branches."""
     parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
-    return (seed, plan.seed, plan.identity.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
+    return (seed, plan.seed, plan.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
 def number(place: tuple[int, ...]) -> int:

@@ -15,12 +15,12 @@ import numpy as np
 from agents.players.brains import make_brain, talking
 from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, recalled, spoken
 from agents.players.simple import Recital
-from arena.chance import generator
 from arena.credit.credited import Credited
 from arena.credit.samples import samples_of
 from arena.errors import ConfigError, StoreError
 from arena.learn.samples import Sample
 from arena.learn.settings import ShownSpec
+from arena.parts.chance import generator
 from arena.parts.schedules import Clock
 from arena.play.contenders import BrainContender, Contender, ModelContender, chance, number, play_one
 from arena.play.lineup import Lineup, seatings

@@ -64,6 +64,16 @@ class MatchPlan:
         """The printed identity."""
         return str(self.identity)
 
+    @property
+    def iteration(self) -> int:
+        """That plays it."""
+        return self.identity.iteration
+
+    @property
+    def attempt(self) -> int:
+        """0, or how often it is played again."""
+        return self.identity.attempt
+
 
 OnTurn = Callable[[MatchPlan, Turn], None]
 """Hears of a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""

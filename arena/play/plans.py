@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from agents.policy import Policy
-from arena.chance import generator, number
 from arena.league.matchmaking import Matchmaker
+from arena.parts.chance import generator, number
 from arena.play.branches import Branch
 from arena.play.lineup import seatings
 from arena.play.match import MatchPlan

@@ -124,7 +124,7 @@ class FailureLog:
         seats = {seat: {"role": s.role, "policy": s.policy, "version": s.version} for seat, s in record.seats.items()}
         texts = {"reason": bounded(record.reason, REASON), "trace": failure.trace}
         return {
-            "match": record.id, "iteration": record.iteration, "attempt": record.identity.attempt, "game": record.game,
+            "match": record.id, "iteration": record.iteration, "attempt": record.attempt, "game": record.game,
             "options": record.options, "seed": record.seed, "draws": list(failure.draws), "seats": seats,
             "kind": failure.kind, "error": failure.error, "where": failure.where, "seat": failure.seat,
             "act": failure.act, "when": record.started, "seconds": record.seconds,

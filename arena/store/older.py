@@ -143,4 +143,5 @@ def _brought_up(array: Any, field: Any, path: str) -> Any:
 
 def _usual(field: Any, path: str, count: int) -> Any:
     """So many times what a file without the field is read as."""
-    return pa.repeat(pa.scalar(ADDED[path][1], field.type), count)
+    value = pa.scalar(ADDED[path][1], field.type)
+    return pa.repeat(value, count) if count else pa.array([], field.type)

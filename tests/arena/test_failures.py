@@ -23,6 +23,7 @@ from arena.store.failures import FIRST, FailureLog, read_failures
 from arena.store.lines import to_line
 from arena.store.run import RunFolder
 from arena.store.runlog import run_log
+from games.base import TextGame
 from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
@@ -103,7 +104,7 @@ def test_memory_that_is_used_up_is_a_limit_and_an_exception_without_words_is_tol
 def test_the_game_stands_where_it_stood_again() -> None:
     options = {"max_turns": 4, "illegal": "end"}
     game = again("negotiation", options, seed=5, acts=["OFFER 1 1 1"])
-    assert game.turns == 1 and game.agent_selection == "responder"
+    assert isinstance(game, TextGame) and game.turns == 1 and game.agent_selection == "responder"
     ended = again("kuhn_poker", {}, seed=5, acts=["PASS", "PASS"])
     assert not ended.agents or all(ended.terminations.values())
 

@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agents.player import Act, View
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.play.contenders import BrainContender, Contender, play_one
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.base import IllegalAct, TextGame
-from games.contracts import MatchId
+from games.contracts import Act, Game, MatchId, View
 
 
 def played(game: str, seed: int, brains: Mapping[str, str], **options: Any) -> MatchRecord:
@@ -95,7 +94,7 @@ class Scripted:
 
 
 def match(
-    game: Any, players: Mapping[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
+    game: Game, players: Mapping[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
 ) -> MatchRecord:
     """Play a game between players, who say "fine" unless others are given."""
     players = players or {"a": Scripted(), "b": Scripted()}

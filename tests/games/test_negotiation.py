@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from games.contracts import View
 from games.families.bargaining import nash_deals, subgame_perfect
 from games.families.pools import frontier, instances, rest, splits, worth
 from games.negotiation import Negotiation
@@ -492,16 +493,14 @@ def test_a_nash_bargainer_takes_what_is_as_good_as_to_talk_on_and_at_the_end_any
     game = Negotiation(max_turns=4, breakdown=0.2, values="public")
     game.reset(seed=0, options={"instance": ((1, 4, 1), ((4, 1, 2), (0, 2, 2))), "breaks_at": 0})
     answer = game.players["nash_bargaining"](game, 0)
-    assert answer(SimpleNamespace(seat="opener", **game.infos["opener"])) == "OFFER 1 0 1"
+    assert answer(View.of(game, "opener")) == "OFFER 1 0 1"
     for share, says in ("OFFER 1 0 1", "ACCEPT"), ("OFFER 1 1 0", "ACCEPT"), ("OFFER 1 1 1", "OFFER 0 4 0"):
         after = game.clone()
         after.step(share)
-        assert answer(SimpleNamespace(seat="responder", **after.infos["responder"])) == says
+        assert answer(View.of(after, "responder")) == says
     for act in ("OFFER 1 4 1", "OFFER 1 4 1", "OFFER 1 4 1"):
         game.step(act)
-    assert answer(SimpleNamespace(seat="responder", **game.infos["responder"])) == "ACCEPT", (
-        "of nothing, with a turn left"
-    )
+    assert answer(View.of(game, "responder")) == "ACCEPT", "of nothing, with a turn left"
 
 
 def test_a_seat_is_told_what_accepting_is_worth_to_it():

@@ -1,7 +1,8 @@
 """The simulator contract: splits, players by name, faults, and a conformance kit that catches what breaks it."""
 
 import asyncio
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -52,11 +53,11 @@ class Guessable(Clinic):
 
 
 class Unwinnable(Clinic):
-    players: ClassVar = {**Clinic.players, "oracle": doctors.at_random}
+    players: Mapping[str, Any] = {**Clinic.players, "oracle": doctors.at_random}
 
 
 class Unplayed(Clinic):
-    players: ClassVar = {}
+    players: Mapping[str, Any] = {}
 
 
 class Forgetful(Clinic):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.engines.base import Completion
-from agents.engines.in_process import InProcessEngine, _inverse_cdf
+from agents.engines.in_process import InProcessEngine, _inverse_cdf, truncate
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
@@ -28,6 +28,27 @@ def serving(model: Any, **options: Any) -> InProcessEngine:
     engine = InProcessEngine(**options)
     wait(engine.publish("p", 3, ModuleWeights(model)))
     return engine
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.7}, {"temperature": 0.0}])
+def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any]) -> None:
+    """For every token and with whatever shares its batch; who does not ask is told none."""
+    model, context = tiny(), [1, 2, 3]
+    requests = [request(context, seed, f"k{seed}", max_tokens=3 + seed, **changes) for seed in range(4)]
+    for one, plain in zip(
+        generate(serving(model, entropy=True), requests), generate(serving(model), requests), strict=True
+    ):
+        assert (one.ids, one.logprobs) == (plain.ids, plain.logprobs) and plain.entropy is None
+        assert one.entropy is not None and len(one.entropy) == len(one.ids)
+        for place, entropy in enumerate(one.entropy):
+            with torch.no_grad():
+                logits = model(torch.tensor([[*context, *one.ids[:place]]])).logits[0, -1].double()
+            if changes.get("temperature") == 0:
+                assert entropy == 0.0
+                continue
+            p = torch.log_softmax(logits / changes.get("temperature", 1.0), -1)[None].float()
+            p = truncate(p, [changes.get("top_k", 0)], [changes.get("top_p", 1.0)])[0].double().exp()
+            assert entropy == pytest.approx(float(-(p[p > 0] * p[p > 0].log()).sum()), abs=1e-4)
 
 
 @pytest.mark.parametrize(

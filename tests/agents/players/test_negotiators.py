@@ -23,7 +23,7 @@ from agents.players.negotiators import (
 from agents.players.simple import Random
 from games.contracts import View
 from games.families.pools import instances, rest, worth
-from games.negotiation import Negotiation, instances, rest, worth
+from games.negotiation import Negotiation
 
 BRAINS = {"random": Random, **negotiators.BRAINS}
 PREY = ("random", "conceder", "hard_liner", "fair_split")

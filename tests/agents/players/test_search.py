@@ -15,7 +15,7 @@ from agents.players.simple import Random
 from tests.factories.seated import play, view_of
 
 
-class Plain(BaseWrapper):
+class Plain(BaseWrapper):  # type: ignore[misc]
     """A game seen only as an AEC environment: without OpenSpiel's state."""
 
     def clone(self):

@@ -17,6 +17,8 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
 from games.contracts import MatchId
+from simulators.clinic import Clinic
+from simulators.desk import Desk
 from tests.factories.commands import arena, refused
 from tests.factories.server import Server, lists
 from tests.legible import complaints
@@ -86,11 +88,12 @@ def test_a_task_is_the_same_for_all_personas(game: str, person: str) -> None:
     def hidden(persona: str, seed: int) -> object:
         made = make_game(GameSpec(name=game, options={"persona": persona, "person": person}))
         made.reset(seed=seed)
-        if game == "clinic":
+        if isinstance(made, Clinic):
             return made.patient.record.entity, made.budget
+        assert isinstance(made, Desk)
         return made.customer.record.person, made.customer.record.goals
 
-    personas = make_game(GameSpec(name=game)).personas
+    personas = (Clinic if game == "clinic" else Desk)().personas
     tasks = [{str(hidden(persona, seed)) for persona in personas} for seed in range(20)]
     assert all(len(met) == 1 for met in tasks) and len(set.union(*tasks)) == 20
 

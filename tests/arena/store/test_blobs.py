@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import StoreError
-from arena.store import blobs, files
+from arena.store import blobs
 from arena.store.blobs import Blobs
 
 DATA = b"\x89PNG not really"
@@ -28,8 +28,8 @@ def test_a_blob_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     (tmp_path / "blobs").mkdir()
     done: list[str] = []
     fsync, rename = os.fsync, os.replace
-    monkeypatch.setattr(files.os, "fsync", lambda file: (done.append("fsync"), fsync(file))[1])
-    monkeypatch.setattr(files.os, "replace", lambda one, other: (done.append("rename"), rename(one, other))[1])
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), fsync(file))[1])
+    monkeypatch.setattr(os, "replace", lambda one, other: (done.append("rename"), rename(one, other))[1])
     Blobs(tmp_path / "blobs").put(NAME, DATA)
     assert done == ["fsync", "rename", "fsync"]
 

@@ -30,7 +30,7 @@ from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from arena.store.schema import MATCHES, SCHEMA_VERSION
 from games.contracts import MatchId
-from tests.factories.store import CONFIG, record, write_as
+from tests.factories.store import CONFIG, record, write_as, write_state
 
 
 def ids(rows: list[dict[str, object]]) -> list[object]:

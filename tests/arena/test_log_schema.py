@@ -1,0 +1,233 @@
+"""What schema 4 has room for goes all the way: played, logged, credited, learned from, shown and loaded.
+
+Branches of branches come from a planner that is plugged in here; images from a game that shows one. Neither changes a
+file of Arena's.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import analysis
+from agents.engines.make import check_engine
+from agents.engines.spec import EngineSpec
+from agents.errors import EngineError
+from agents.players.brains import make_brain
+from agents.players.model import BrainPlayer
+from agents.stream import Stream
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
+from arena.credit.branches import pairs
+from arena.lab import Lab
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.play.plans import branch_plans
+from arena.play.source import Play, Played
+from arena.records import MatchRecord, Seating, place_of, trained
+from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from arena.store.schema import CREDIT, MATCHES
+from games.contracts import Image, MatchId, Message
+from games.negotiation import Negotiation
+from tests.factories.commands import arena
+from tests.factories.labs import CONFIG, Quiet, kept
+
+
+@dataclass(frozen=True)
+class Deeper(Play):
+    """Branches every branch once more."""
+
+    async def played(self, plans: list[MatchPlan]) -> Played:
+        """The matches of these plans and, where they are branches, one of each."""
+        first = await super().played(plans)
+        if not plans or plans[0].identity.parent is None:
+            return first
+        k = plans[0].identity.iteration
+        second = await super().played(branch_plans(self.rule, self.lineup.seed, k, plans, first.records))
+        return Played([*first.records, *second.records], [*first.failures, *second.failures])
+
+
+PNG = b"\x89PNG: a picture of the goods"
+IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 64, 48)
+
+
+class Shop(Negotiation):
+    """Negotiation that shows each seat the goods when it moves."""
+
+    def messages(self, seat: str) -> tuple[Message, ...]:
+        """The game's messages, and one with a picture."""
+        return (*super().messages(seat), Message.of("referee", "", [IMAGE]))
+
+    def picture(self, hash: str) -> bytes:
+        """Its bytes."""
+        return {IMAGE.hash: PNG}[hash]
+
+
+class Forger(Shop):
+    """Shows other bytes than it named."""
+
+    def picture(self, hash: str) -> bytes:
+        """Not its bytes."""
+        return PNG + b"!"
+
+
+def experiment(*assignments: str) -> Experiment:
+    settings = ("iterations=1", "game.options.illegal=retry", *assignments)
+    return compose([text_layer("test", CONFIG), *map(set_layer, settings)])
+
+
+def run(folder: Path, *assignments: str, deeper: bool = False) -> Path:
+    given = experiment(*assignments)
+
+    async def live() -> None:
+        lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())
+        if deeper:
+            assert isinstance(lab.parts.source, Play)
+            lab.parts = replace(lab.parts, source=Deeper(**vars(lab.parts.source)))
+        try:
+            await lab.run()
+        finally:
+            await lab.close()
+
+    wait(live())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("plain") / "run")
+
+
+@pytest.fixture(scope="module")
+def branched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("deeper") / "run", "play.branch=1", deeper=True)
+
+
+# -- a branch inside a branch ------------------------------------------------------------------------------
+
+
+def test_a_branch_of_a_branch_is_its_parent_until_they_part(branched: Path) -> None:
+    records = {r.id: r for r in map(MatchRecord.from_json, RunReader(branched).log.read(1))}
+    inner = [r for r in records.values() if r.identity.parent and r.identity.parent.parent]
+    assert len(inner) == 6 and len(records) == 18
+    new = 0
+    for record in inner:
+        parent, turn = records[str(record.identity.parent)], record.identity.turn
+        assert turn is not None and record.source == "branched" and record.seed == parent.seed
+        assert [t.raw for t in record.turns[:turn]] == [t.raw for t in parent.turns[:turn]]
+        seat = record.turns[turn].seat
+        (one, begin, _), (other, there, _) = (place_of(r.streams[seat], turn) for r in (record, parent))
+        for name in ("ids", "mask", "logprobs", "turns"):
+            assert getattr(one, name)[:begin] == getattr(other, name)[:there]
+        new += record.turns[turn].raw != parent.turns[turn].raw
+    assert new, "draws of their own from the parting on"
+
+
+def test_it_is_credited_paired_and_learned_from(branched: Path, plain: Path) -> None:
+    reader = RunReader(branched)
+    found = trained(map(MatchRecord.from_json, reader.log.read(1)))
+    assert {(row.match, row.turn) for row in reader.credit(1)} == {
+        (t.match, turn.index) for t in found for turn in t.turns
+    }
+    within = [t for t in found if t.parent.count("-b") == 1]
+    found_pairs = [(found[p.first].match, found[p.second].match, p.place) for p in pairs(found)]
+    assert any(second in {t.match for t in within} for _, second, _ in found_pairs)
+    both = [(i, place) for pair in pairs(found) for i, place in ((pair.first, pair.place), (pair.second, pair.place))]
+    assert len(both) == len(set(both)), "a turn is in one pair at most"
+    (row,) = reader.metrics()
+    assert row["matches"] == 18 and row["selection"]["trajectories"] == len(found)
+    assert kept(branched, 1) != kept(plain, 1), "it learned from them"
+
+
+def test_it_is_shown_and_loaded(branched: Path) -> None:
+    table = RunReader(branched).table(
+        ["id", "iteration", "deal", "attempt", "parent", "parent_turn", "group", "source"]
+    )
+    inner = next(row for row in table.to_pylist() if row["parent"].count("-b") == 1)
+    told = arena("show", branched, inner["id"])
+    assert told.code == 0 and f"a branch of {inner['parent']} from turn {inner['parent_turn'] + 1} on" in told.out
+    matches = analysis.load(branched).matches.set_index("match")
+    assert matches.loc[inner["id"], "parent"] == inner["parent"] and (matches["group"] == matches["deal"]).all()
+    assert set(matches["stage"]) == {"train"} and sorted(set(matches["source"])) == ["branched", "played"]
+    parents = matches["parent"]
+    assert sum(parents == "") == 6 and sum(parents.str.count("-b") == 1) == 6
+
+
+# -- tokens ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    settings = ("engine.entropy=true", "learn.keep_tokens=true", "credit.transforms=[whiten]")
+    return run(tmp_path_factory.mktemp("measured") / "run", *settings)
+
+
+def test_entropy_is_logged_and_loaded_and_changes_nothing(measured: Path, plain: Path) -> None:
+    def sampled(run: Path) -> list[Stream]:
+        records = map(MatchRecord.from_json, RunReader(run).log.read(1))
+        return [stream for record in records for streams in record.streams.values() for stream in streams]
+
+    streams = sampled(measured)
+    for stream, other in zip(streams, sampled(plain), strict=True):
+        assert replace(stream, entropy=[]) == other, "nothing else changes"
+        assert all((value > 0) <= own for value, own in zip(stream.entropy, stream.mask, strict=True))
+    drawn = [v for s in streams for v, own in zip(s.entropy, s.mask, strict=True) if own]
+    assert len(drawn) > 20
+    tokens = analysis.load(measured).tokens
+    assert tokens["entropy"].notna().tolist() == tokens["sampled"].tolist() and np.isclose(
+        tokens["entropy"].sum(), sum(drawn)
+    )
+
+
+def test_credit_keeps_what_each_token_was_worth_and_became(measured: Path, plain: Path) -> None:
+    reader = RunReader(measured)
+    rows = reader.log.credit_table(1, CREDIT.names).to_pylist()
+    tokens = {
+        (record.id, turn.index): turn.tokens
+        for record in map(MatchRecord.from_json, reader.log.read(1))
+        for turn in record.turns
+    }
+    for row in rows:
+        sizes = {len(row[name]) for name in ("advantages", "ratios", "gaps")}
+        assert sizes == {tokens[row["match"], row["turn"]]}
+        assert row["advantage"] == pytest.approx(np.mean(row["advantages"]), abs=1e-6)
+    gaps = [gap for row in rows for gap in row["gaps"]]
+    ratios = np.array([ratio for row in rows for ratio in row["ratios"]])
+    assert np.mean(np.abs(gaps)) < 1e-4, "the sampler and the trainer share their weights"
+    assert (ratios > 0).all() and np.abs(ratios - 1).max() > 1e-4, "and the update moved them"
+    assert reader.credit(1)[0]._fields == ("match", "turn", "seat", "reward", "advantage")
+
+
+def columns(file: Path) -> set[str]:
+    """The columns that a Parquet file has, within lists too: `turns.messages.text`."""
+    schema = pq.ParquetFile(file).schema
+    return {schema.column(i).path.replace(".list.element", "") for i in range(len(schema))}
+
+
+def test_what_is_off_takes_no_column(plain: Path) -> None:
+    log, credit = columns(plain / "log" / "0001.parquet"), columns(plain / "log" / "0001.credit.parquet")
+    assert {"deal", "group", "stage", "turns.messages.text"} <= log
+    off = {"parent", "parent_turn", "source", "turns.source", "streams.entropy", "turns.messages.images.hash"}
+    assert not off & log and not (plain / "log" / "blobs").exists()
+    assert credit == {"match", "turn", "seat", "reward", "advantage"}
+    assert RunReader(plain).table(MATCHES.names).schema.equals(MATCHES)
+
+
+def test_vllm_is_not_asked_for_entropies() -> None:
+    with pytest.raises(EngineError, match=r"engine\.entropy: vLLM does not tell it|vLLM is not installed"):
+        check_engine(EngineSpec(kind="vllm", entropy=True))
+
+
+def test_a_match_whose_picture_is_not_what_it_named_fails_alone() -> None:
+    seats = {seat: Seating("", "random", 0, False, "brain") for seat in ("opener", "responder")}
+    plan = MatchPlan(MatchId(0, 0), "negotiation", {}, 3, seats)
+    for game, status in ((Shop(), "finished"), (Forger(), "failed")):
+        players = {seat: BrainPlayer(make_brain("random", i, game)) for i, seat in enumerate(seats)}
+        record = wait(play_match(plan, game, players, Limits()))
+        assert record.status == status, record.reason
+    assert "has other bytes than it was named by" in record.reason and not record.pictures
