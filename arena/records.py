@@ -177,7 +177,7 @@ class MatchRecord:
     rules: int = 0
     """The version of the game's rules; 0 where it is not known, in logs of schema version 1."""
     group: int = -1
-    """Number of the group of matches of its iteration that share its seed; -1 where it is not known."""
+    """Number, in its iteration, of the group of matches that share its seed; -1 where it is in none."""
     stage: str = ""
     """What it was played for, such as `train`; "" where it is not known."""
     source: MatchSource = "played"
@@ -234,7 +234,7 @@ class MatchRecord:
             raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
         row = identity_row(self.identity)
         row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
-        row |= {name: value for name in ("stage", "source") if (value := getattr(self, name)) != _USUAL[name]}
+        row |= {name: value for name in _USUAL if (value := getattr(self, name)) != _USUAL[name]}
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
         row["turns"] = [_turn_row(turn) for turn in self.turns]
@@ -269,8 +269,8 @@ _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _WRITTEN = (str, float, int)
 """What a game may say of a match, bool included; `to_json` of pydantic would write more, and nobody could read it."""
 _KEPT = Turn._fields[: Turn._fields.index("source")]
-_SCALARS = ("game", "seed", "status", "reason", "started", "rules", "group")
-_USUAL = {"stage": "", "source": "played"}
+_SCALARS = ("game", "seed", "status", "reason", "started", "rules")
+_USUAL = {"group": -1, "stage": "", "source": "played"}
 """Of a record; a row is without them where they are as usual."""
 
 

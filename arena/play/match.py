@@ -54,7 +54,7 @@ class MatchPlan:
     branch: Branch | None = None
     """Of a match that is another one again until it parts from it."""
     group: int = -1
-    """Number of the group of matches with its deal; -1 where there are none."""
+    """Number, in its iteration, of the group of matches that share its seed; -1 where it is in none."""
     stage: str = ""
     """What it is played for, such as `train`."""
     source: MatchSource = "played"

@@ -109,7 +109,7 @@ def _plans(
             seeds[i // group],
             dict(seats),
             draws=(*((i % group,) if group > 1 else ()), *((k,) if pool else ())),
-            group=before + i // group,
+            group=before + i // group if group > 1 else -1,
             stage=stage,
             source=source,
         )

@@ -80,7 +80,7 @@ def row_brought_up(row: dict[str, Any], version: int) -> dict[str, Any]:
     """
     if version < SCHEMA_VERSION:
         with fitting():
-            row = {name: ADDED[name][1] for name in ("rules", "group")} | row
+            row.setdefault("rules", ADDED["rules"][1])
             for turn in row["turns"]:
                 turn.setdefault("situation", ADDED["turns.situation"][1])
             match = _parsed(row["id"])
@@ -122,13 +122,10 @@ def _parsed(id: str) -> "MatchId":
 
 def _brought_up(array: Any, field: Any, path: str) -> Any:
     """An array as the field has it; lists of structs with the fields that they lack."""
-    if array.type.equals(field.type):
-        return array
-    inner = items(field)
-    if not inner:
+    if {*paths([field])} == {*paths([pa.field(field.name, array.type)])}:
         return array.cast(field.type)
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    flat = array.flatten()
+    inner, flat = items(field), array.flatten()
     known = {item.name: column for item, column in zip(flat.type, flat.flatten(), strict=True)}
     columns = [
         _brought_up(known[item.name], item, f"{path}.{item.name}")

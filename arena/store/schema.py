@@ -32,7 +32,7 @@ ADDED: Mapping[str, tuple[int, Any]] = {
 """Fields that came after version 1: with which, and what a file without them is read as."""
 IDENTITY = ("deal", "parent", "parent_turn")
 """Of these older logs say the same in the printed id."""
-OPTIONAL = frozenset(ADDED) - {"rules", "turns.situation", "deal", "group"}
+OPTIONAL = frozenset(ADDED) - {"rules", "turns.situation", "deal"}
 """Fields that a file of the present version lacks where all of its values are the usual one."""
 _VERSION_KEY = b"arena.schema_version"
 
@@ -140,7 +140,7 @@ MATCHES = _schema(
         ),
         _field("iteration", pa.int32(), "iteration that played it"),
         _field("deal", pa.int32(), "number of the match among those dealt in its iteration, from 0"),
-        _field("group", pa.int32(), "number of the group of matches with one seed; -1 if not known (before version 4)"),
+        _field("group", pa.int32(), "number of the group of matches with one seed; -1 if it is no group's"),
         _field("parent", pa.string(), "id of the match that it is a branch of; empty if none"),
         _field("parent_turn", pa.int16(), "first turn that is not its parent's; -1 if none"),
         _field("stage", pa.string(), "what it was played for, such as train; empty if not known"),

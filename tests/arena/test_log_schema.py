@@ -152,7 +152,7 @@ def test_it_is_shown_and_loaded(branched: Path) -> None:
     told = arena("show", branched, inner["id"])
     assert told.code == 0 and f"a branch of {inner['parent']} from turn {inner['parent_turn'] + 1} on" in told.out
     matches = analysis.load(branched).matches.set_index("match")
-    assert matches.loc[inner["id"], "parent"] == inner["parent"] and (matches["group"] == matches["deal"]).all()
+    assert matches.loc[inner["id"], "parent"] == inner["parent"] and (matches["group"] == -1).all()
     assert set(matches["stage"]) == {"train"} and sorted(set(matches["source"])) == ["branched", "played"]
     parents = matches["parent"]
     assert sum(parents == "") == 6 and sum(parents.str.count("-b") == 1) == 6
@@ -211,8 +211,8 @@ def columns(file: Path) -> set[str]:
 
 def test_what_is_off_takes_no_column(plain: Path) -> None:
     log, credit = columns(plain / "log" / "0001.parquet"), columns(plain / "log" / "0001.credit.parquet")
-    assert {"deal", "group", "stage", "turns.messages.text"} <= log
-    off = {"parent", "parent_turn", "source", "turns.source", "streams.entropy", "turns.messages.images.hash"}
+    assert {"deal", "stage", "turns.messages.text"} <= log
+    off = {"group", "parent", "parent_turn", "source", "turns.source", "streams.entropy", "turns.messages.images.hash"}
     assert not off & log and not (plain / "log" / "blobs").exists()
     assert credit == {"match", "turn", "seat", "reward", "advantage"}
     assert RunReader(plain).table(MATCHES.names).schema.equals(MATCHES)

@@ -234,7 +234,7 @@ def test_logs_of_earlier_schema_versions_are_read(version: int, tmp_path: Path) 
     log.close()
     path, sealed = tmp_path / "0001.jsonl", tmp_path / "0000.parquet"
     row = json.loads(path.read_text())
-    for name in ("deal", "group", "parent", "parent_turn"):
+    for name in ("deal", "parent", "parent_turn"):
         del row[name]
     for turn in row["turns"] if version < 3 else ():
         del turn["situation"]
