@@ -30,7 +30,7 @@ class LowRank(torch.nn.Module):
         self.a, self.b = torch.nn.Parameter(a), torch.nn.Parameter(b)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """What the layer gives; under autocast both products are in its precision."""
+        """Apply the layer and its adapter; under autocast both products are in its precision."""
         output: torch.Tensor = self.base(inputs)
         return output + linear(linear(inputs, self.a), self.b) * self.scale
 

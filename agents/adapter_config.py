@@ -37,13 +37,13 @@ class AdapterSpec(BaseModel):
 
     @property
     def scale(self) -> float:
-        """What B A x is multiplied with."""
+        """The factor of B A x."""
         return 2.0 if self.alpha is None else self.alpha / self.rank
 
 
 @dataclass(frozen=True)
 class AdapterFolder:
-    """What a folder in peft's layout says of its adapter."""
+    """Settings of an adapter in a folder in peft's layout."""
 
     path: Path
     base: str
@@ -58,7 +58,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter(folder: Path) -> AdapterFolder:
-    """What the folder says; WeightsError where it is torn, or asks for more than low-rank matrices of one rank."""
+    """Read the settings; WeightsError where it is torn, or asks for more than low-rank matrices of one rank."""
     said = read_json(folder, CONFIG)
     base, rank, alpha = said.get("base_model_name_or_path"), said.get("r"), said.get("lora_alpha")
     if said.get("peft_type") != "LORA":

@@ -75,7 +75,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 class _Attention(torch.autograd.Function):
     """softmax(scale q k^T + bias) v; the heads that share a key are rows of one product.
 
-    With p the probabilities, made anew to go back, and g the output's gradient: dv = p^T g,
+    With p the probabilities, recomputed in the backward pass, and g the output's gradient: dv = p^T g,
     ds = p (g v^T - sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).
     """
 

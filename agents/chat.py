@@ -1,7 +1,7 @@
 """The chat frame: the only owner of tokenisation.
 
 A conversation is frame, content, frame, content, …  The frame (who speaks, where a turn ends) is cut once out
-of the tokenizer's own chat template and is the only source of control ids.  Content, whoever wrote it, is
+of the tokenizer's own chat template and is the only source of control ids.  Content of any origin is
 encoded by a copy of the tokenizer which knows no added tokens.  Both give ids, and ids compose by
 concatenation: a stream is never rendered or tokenised again.
 """
@@ -271,5 +271,5 @@ def _composed(parts: Parts, texts: Sequence[str]) -> str:
 
 
 def written(tokenizer: Any) -> str:
-    """All that decides how a tokenizer's chat frame writes: alike where two write the same tokens."""
+    """A text that identifies a tokenizer's chat frame: equal where two frames write the same tokens."""
     return f"{tokenizer.backend_tokenizer.to_str()}{tokenizer.chat_template}"

@@ -30,7 +30,7 @@ class Chat(NamedTuple):
     prompt: bool = True
 
     def variables(self) -> dict[str, Any]:
-        """As a chat template sees it."""
+        """Variables for a chat template."""
         roles = ["system"] * self.system + ["user", "assistant"] * len(self.texts)
         messages = [{"role": role, "content": text} for role, text in zip(roles, self.texts, strict=False)]
         # Llama 3.2 writes today's date into the system turn unless told one: runs must not differ by their day.
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 class Rendered:
-    """What a template makes of some conversations."""
+    """Conversations rendered by a chat template."""
 
     def __init__(self, tokenizer: Any, chats: Sequence[Chat]) -> None:
         """ChatError where the tokenizer has no template, or where that does not come to an end."""

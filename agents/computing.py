@@ -1,4 +1,4 @@
-"""Where this process computes: in one thread beside the event loop, which so stays awake.
+"""The computing thread: one thread beside the event loop, which stays responsive.
 
 Decoding, scoring and learning take turns there, in the order in which they are asked for: what comes of them depends on
 nothing that the clock decides, and torch keeps one team of threads. A second thread that used torch would have a team
@@ -20,9 +20,9 @@ _THREAD = ThreadPoolExecutor(1, "arena-computing")
 
 
 async def compute(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
-    """What `work` returns or raises, computed after all that was asked for earlier.
+    """Run `work` in the computing thread, after all earlier work, and return what it returns.
 
-    Whoever is cancelled while it waits ends the work at its next line of Python, as Ctrl-C would. Work must not wait
+    Cancelling the waiting task ends the work at its next line of Python, as Ctrl-C would. Work must not wait
     for other work: it would wait for itself.
     """
     job = _Job(lambda: work(*given, **named))

@@ -1,4 +1,4 @@
-"""What cannot be used, told in one line for the user; here, since who catches it need not load who raises it."""
+"""Errors of agents, one line each for the user; in a light module, so that catching them loads nothing else."""
 
 
 class ChatError(Exception):
@@ -13,8 +13,8 @@ class WeightsError(Exception):
     """Weights that cannot be had: one line which says what is wrong and how to fix it."""
 
 
-class BrainError(ValueError):
-    """A brain that there is not, or that cannot play this game; the message is one line."""
+class ScriptedPolicyError(ValueError):
+    """An unknown scripted policy, or one that cannot play this game; the message is one line."""
 
 
 class EngineError(Exception):

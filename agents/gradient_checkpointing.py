@@ -1,6 +1,6 @@
 """Gradient checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 
-Of every layer only what goes into it is kept until the backward pass, which computes the layer anew: the same numbers
+Of every layer only what goes into it is kept until the backward pass, which recomputes the layer: the same numbers
 for a third more arithmetic. Transformers' own refuses attention caches, in which we hold what streams share.
 """
 
@@ -23,7 +23,7 @@ def checkpointed(model: torch.nn.Module) -> Iterator[None]:
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
-        layer.forward = partial(_anew, layer.forward)
+        layer.forward = partial(_recomputing, layer.forward)
     try:
         yield
     finally:
@@ -31,5 +31,5 @@ def checkpointed(model: torch.nn.Module) -> Iterator[None]:
             del layer.forward  # its class's is seen again
 
 
-def _anew(forward: Any, *args: Any, **kwargs: Any) -> Any:
+def _recomputing(forward: Any, *args: Any, **kwargs: Any) -> Any:
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)

@@ -28,8 +28,8 @@ def half(model: Any, packed: bool = True) -> Any:
     return halved
 
 
-def renew(halved: Any, model: Any) -> None:
-    """Bring what `half` made of `model` up to its present weights."""
+def refresh(halved: Any, model: Any) -> None:
+    """Copy the present weights of `model` into what `half` made of it."""
     for name, layer in halved.named_modules():
         if isinstance(layer, Half) and (source := model.get_submodule(name)) is not layer:
             layer.take(source)
@@ -50,7 +50,7 @@ class Half(torch.nn.Module):
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """What the layer gives under autocast."""
+        """Apply the layer as under autocast."""
         return torch.nn.functional.linear(inputs.to(torch.bfloat16), self.weight, self.bias)
 
 
@@ -63,7 +63,7 @@ class _Packed(Half):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, _ROWS)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """What the layer gives under autocast."""
+        """Apply the layer as under autocast."""
         inputs = inputs.to(torch.bfloat16)
         return torch.ops.mkldnn._linear_pointwise(inputs, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
 

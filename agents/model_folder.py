@@ -79,7 +79,7 @@ def load_model(path: Path, dtype: Any = None) -> Any:
 
         from agents import attention
 
-    with told(path), quietly():
+    with as_weights_error(path), quietly():
         model, info = auto_model.from_pretrained(
             path,
             dtype=dtype or torch.float32,
@@ -104,7 +104,7 @@ def load_tokenizer(path: Path) -> Any:
         raise WeightsError(f"no model folder {path}")
     check_settings(path)
     _, auto_tokenizer = auto_classes()
-    with told(path):
+    with as_weights_error(path):
         return auto_tokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
 
 
@@ -150,8 +150,8 @@ def _check_safetensors(path: Path) -> None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Tell in one line what transformers, given a folder that is not quite a model, reports in many ways."""
+def as_weights_error(path: Path) -> Iterator[None]:
+    """Turn what transformers raises on a folder that is not quite a model into a one-line WeightsError."""
     from safetensors import SafetensorError
 
     try:

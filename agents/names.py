@@ -1,11 +1,11 @@
-"""Names that people type: what they may have meant."""
+"""Suggestions for mistyped names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """What to add to an error: " — did you mean 'x'?", or "" where no choice is like it (case apart)."""
+    """A suggestion for an error, " — did you mean 'x'?", or "" where no choice is similar (ignoring case)."""
     by_lower = {choice.lower(): choice for choice in choices}
     near = get_close_matches(name[:64].lower(), by_lower, n=1)
     return f" — did you mean '{by_lower[near[0]]}'?" if near else ""

@@ -51,7 +51,7 @@ PARAMETERS = 873_984
 EMBEDDING = 0.05
 """Standard deviation of a token's vector: heard beside the layers, and near uniform as logits."""
 RECIPE = sha256(json.dumps([ROLES, TEMPLATE, ACTS, WORDS, SHAPE, EMBEDDING]).encode()).hexdigest()[:8]
-"""Names what all nano policies share: a folder made by another recipe is made anew."""
+"""Names what all nano policies share: a folder made by another recipe is rebuilt."""
 
 
 def build_nano(folder: Path, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Which streams are computed together: decided from their tokens alone, before anything is computed.
+"""Packing: group streams into forward passes, from their tokens alone.
 
 Streams of one role open with the same tokens. Within a pass that common prefix is run once and serves every stream.
 """
@@ -12,7 +12,7 @@ from agents.stream import Stream
 
 @dataclass(frozen=True)
 class Pass:
-    """Streams that go through the model at once."""
+    """Streams of one forward pass."""
 
     index: tuple[int, ...]
     """Which of the given streams, in row order."""

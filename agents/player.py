@@ -1,4 +1,4 @@
-"""What a player is to everybody else: it gets a View when it is to move and answers with an Act."""
+"""The interface of players: a player gets a View when it is to move and answers with an Act."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PREFIXES = ("endpoint:", "endpoint@")
 """What a model behind an OpenAI-compatible endpoint begins with: endpoint:MODEL, or endpoint@SERVER:MODEL."""
 
 
-class Brain(Protocol):
+class ScriptedPolicy(Protocol):
     """A scripted policy without weights, at one seat for one match."""
 
     def act(self, view: View) -> str:
@@ -21,7 +21,7 @@ class Brain(Protocol):
 
 @runtime_checkable
 class Chances(Protocol):
-    """A brain without memory: what it does next hangs on what it sees now, and on chance."""
+    """A memoryless scripted policy: it gives the probabilities of its next acts from what it sees now."""
 
     def chances(self, view: View) -> Mapping[str, float]:
         """How likely each of its acts is; they sum to 1."""
@@ -29,7 +29,7 @@ class Chances(Protocol):
 
 
 class Player(Protocol):
-    """Anybody who can sit at a seat for one match."""
+    """A player at a seat, for one match."""
 
     async def act(self, view: View) -> Act:
         """Answers one view with one act; never raises for what the view's text contains.

@@ -87,12 +87,12 @@ class Policy:
         then its base comes from `bases`; `precision` says in what numbers whole weights are held. WeightsError
         or ChatError where that cannot be.
         """
-        tokenizer, frame = speech_of(source)
+        tokenizer, frame = tokenizer_and_frame(source)
         policy = Policy(name, source, None, tokenizer, frame, train)
         if not train:
             return policy
         if adapter is None and not is_adapter(source):
-            policy.model = load_module(folder, narrow=precision.bf16_weights)
+            policy.model = load_module(folder, bf16_weights=precision.bf16_weights)
             return policy
         from agents.adapter import adapted, load_adapter
         from agents.weights import base_folder
@@ -107,8 +107,8 @@ class Policy:
         policy.base = OnBase(policy.model, base, on, called)
         return policy
 
-    def holding(self, weights: Any) -> "Policy":
-        """The same with what of `agents.published.Weights` it is to be written from; itself where it holds that."""
+    def with_weights(self, weights: Any) -> "Policy":
+        """The same policy with these weights, to be written; itself where it holds them already."""
         served = weights.served()
         if served is (self.base or self.model):
             return self
@@ -146,8 +146,8 @@ class Policy:
         self.tokenizer.save_pretrained(folder)
 
 
-def speech_of(folder: Path) -> tuple[Any, ChatFrame]:
-    """A folder's tokenizer and chat frame, an adapter's those of its base, read once for all who ask.
+def tokenizer_and_frame(folder: Path) -> tuple[Any, ChatFrame]:
+    """A folder's tokenizer and chat frame, of an adapter those of its base; read once.
 
     WeightsError or ChatError where there is none.
     """
@@ -171,12 +171,12 @@ def trainable(model: Any) -> dict[str, Any]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def load_module(folder: Path, frozen: bool = False, narrow: bool = False) -> Any:
-    """The folder's model where it is to compute, its weights in float32, or `narrow` in bfloat16."""
+def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
+    """The folder's model on the device that computes, its weights in float32, or in bfloat16 with `bf16_weights`."""
     import torch
 
     from agents.weights import load_model
 
-    model = load_model(folder, torch.bfloat16 if narrow else torch.float32)
+    model = load_model(folder, torch.bfloat16 if bf16_weights else torch.float32)
     model = model.cuda() if torch.cuda.is_available() else model
     return model.requires_grad_(not frozen)

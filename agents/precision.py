@@ -1,4 +1,4 @@
-"""In which numbers a model computes, and in which it is held."""
+"""Precision: in which numbers a model computes, and in which its weights are held."""
 
 from enum import StrEnum
 

@@ -22,7 +22,7 @@ class ModuleWeights:
     """Within its context every parameter is whole, also where ranks share them."""
 
     def served(self) -> Any:
-        """What an engine takes: the module, an adapter with its base."""
+        """The weights for an engine: the module, an adapter with its base."""
         return self.base or self.module
 
 
@@ -39,7 +39,7 @@ class FolderWeights:
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Path:
-        """What an engine takes: the folder."""
+        """The weights for an engine: the folder."""
         return self.folder
 
 
@@ -53,7 +53,7 @@ class ArrayWeights:
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:
-        """What an engine takes: a module that holds a copy of the arrays."""
+        """The weights for an engine: a module with a copy of the arrays."""
         import torch
 
         module = load_module(self.folder, frozen=True)

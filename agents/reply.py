@@ -1,4 +1,4 @@
-"""How a reply is read: which part of it others hear, which the game reads, which nobody hears.
+"""Reply formats: which part of a reply is public, which the game reads, which stays private.
 
 Reading never raises. What comes out is one line per field, without control, bidi and other invisible
 characters, so it is safe to log, to show and to send on; the private part is cut out before the rest is read.
@@ -34,7 +34,7 @@ class Reply:
 
     @property
     def game_text(self) -> str:
-        """What the game gets: the act, and after "|" what others hear; never anything private."""
+        """Text for the game: the act, and after "|" the public part; never anything private."""
         return f"{self.action} | {self.public}" if self.public else self.action
 
 
@@ -50,9 +50,9 @@ class ReplySpec(BaseModel):
     action: FieldName | None = None
     """Names the field that the game reads."""
     public: FieldName | None = None
-    """Names the field that others hear."""
+    """Names the public field."""
     private: FieldName | None = None
-    """Names the field that nobody hears."""
+    """Names the private field."""
 
     @model_validator(mode="after")
     def _named(self) -> Self:
@@ -96,7 +96,7 @@ class ReplySpec(BaseModel):
         return " ".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
 
     def without_private(self, text: str) -> str:
-        """What a reply is to its own writer once its private field is taken away; a text without one as it is."""
+        """The reply without its private field, for its writer's own history; a text without one as it is."""
         if self.private is None:
             return text
         if self.format == "json":
@@ -109,8 +109,8 @@ class ReplySpec(BaseModel):
         _, rest = _cut_out(text, self.private)
         return text if rest == text else rest.strip()
 
-    def told(self, rules: str) -> str:
-        """A game's rules, with this format's way to talk in place of the bar, which it does not read."""
+    def adapted_rules(self, rules: str) -> str:
+        """A game's rules with this format's way to talk in place of the bar, which it does not read."""
         if self.format not in ("tagged", "json"):
             return rules
         field = f"<{self.public}>…</{self.public}>" if self.format == "tagged" else f'"{self.public}"'
@@ -140,7 +140,7 @@ def visible(text: str, keep: str = "") -> str:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(char, keep) for char in text)
+    return "".join(_visible_char(char, keep) for char in text)
 
 
 def one_line(text: str, limit: int) -> str:
@@ -148,7 +148,7 @@ def one_line(text: str, limit: int) -> str:
     return " ".join(visible(text).split())[:limit].rstrip()
 
 
-def _shown(char: str, keep: str) -> str:
+def _visible_char(char: str, keep: str) -> str:
     if char in keep or char in JOINERS:
         return char
     if char.isspace():

@@ -112,7 +112,7 @@ class Role(Part):
         can begin a line of this turn for another; `turn_number` counts the match's acts from 1; `legal` is a list or
         none. RoleError as for `render_system`.
         """
-        messages = [{"sender": m.sender, "text": _heard(m.text)} for m in view.messages]
+        messages = [{"sender": m.sender, "text": _visible_text(m.text)} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
         return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
@@ -122,7 +122,7 @@ class Role(Part):
         return self.reply.parse(text, self.sampling.stop)
 
     def write(self, game_text: str, talk: bool = True) -> str:
-        """What a player of this role writes for the game to get `ACT` or `ACT | talk`; the act alone without `talk`."""
+        """The reply in this role's format that gives the game `ACT` or `ACT | talk`; the act alone without `talk`."""
         if self.reply.format == "whole":
             return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
@@ -130,7 +130,12 @@ class Role(Part):
 
     def _facts(self, view: View) -> dict[str, Any]:
         facts = {"seat": view.seat, "public": view.public, "private": view.private}
-        return {"persona": self.persona, "rules": self.reply.told(view.rules), "talk": TALK in view.rules, **facts}
+        return {
+            "persona": self.persona,
+            "rules": self.reply.adapted_rules(view.rules),
+            "talk": TALK in view.rules,
+            **facts,
+        }
 
     def _render(self, field: str, text: str, variables: tuple[str, ...], values: Mapping[str, Any]) -> str:
         try:
@@ -139,7 +144,7 @@ class Role(Part):
             raise RoleError(f"role {self.role}: {field}: {error}") from None
 
 
-def _heard(text: str) -> str:
+def _visible_text(text: str) -> str:
     return visible(text[:MESSAGE_LENGTH], keep="\n").replace("\n", "\n  ")
 
 

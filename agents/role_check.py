@@ -49,12 +49,12 @@ def _overlooked(role: Role) -> Iterable[str]:
         yield "persona: no template shows it"
     if "rules" not in in_system | in_turn and not role.system:
         yield "system: is empty and no template shows `rules`: the model is not told what to do"
-    if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _told(role)):
+    if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _texts_of(role)):
         yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
 
 
 def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Where words look the same whoever said them, a player can speak as the referee, or tell a fact."""
+    """Warn where a message's sender is not shown: a player could then speak as the referee, or state a fact."""
     for view in views[:1]:
         said = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
         first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in said)
@@ -62,7 +62,7 @@ def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:
             yield "turn: shows what was said but not by whom, so it can be forged: write `{{ m.sender }}: ` before it"
 
 
-def _told(role: Role) -> list[str]:
+def _texts_of(role: Role) -> list[str]:
     return [role.system, role.turn, *(example.say for example in role.examples)]
 
 

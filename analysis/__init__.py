@@ -18,7 +18,7 @@ _HOMES = {"compare": "comparison", "Frames": "frames", "load": "frames", "sql": 
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for, loaded then: the commands are told of without pandas."""
+    """Load a name when it is first used: commands are listed without pandas."""
     if name not in _HOMES:
         raise AttributeError(f"module 'analysis' has no attribute '{name}'")
     return getattr(import_module(f"analysis.{_HOMES[name]}"), name)

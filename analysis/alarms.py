@@ -1,4 +1,4 @@
-"""Alarms: five ways in which a run goes wrong while its reward curve looks well.
+"""Alarms: five kinds of failure that a good reward curve can hide.
 
 Each compares a figure of single matches in the last third of a run's iterations with an earlier third, and rings where
 the difference leaves out 0 at `LEVEL` (difference_ci) and is large enough to matter (`LEAST`). The level is high
@@ -37,7 +37,7 @@ OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency"
 
 
 class Alarm(NamedTuple):
-    """What rang, of whom, and the figure before and after with 95 % intervals."""
+    """An alarm: its kind, whom it is about, and the figure before and after with 95 % intervals."""
 
     run: str
     name: str

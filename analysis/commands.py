@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from arena.statistics import Interval
 
 SHOWN, SETTINGS, LINES = 200, 12, 8
-"""Rows that a table in the terminal has at most, settings that are told to differ, lines of a match that is found."""
+"""Rows that a table in the terminal has at most, settings listed as different, lines of a match."""
 WIDEST = 1000
 """Columns of a line that is not for a terminal."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -70,7 +70,7 @@ def compare(
     """What came of several runs, with intervals: over seeds where there are several, paired by seed or deal.
 
     Runs that differ in nothing but their seed are one arm; the others are compared with the first one's. With four or
-    more seeds an arm, interquartile means with a stratified bootstrap (Agarwal et al. 2021) are told beside.
+    more seeds an arm, interquartile means with a stratified bootstrap (Agarwal et al. 2021) are added.
 
     Example: arena compare runs/mars-0 runs/mars-1 runs/rae-0 runs/rae-1 --plot compared.png
     """
@@ -201,7 +201,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     """What scripts read: every interval as [estimate, low, high], null where the data cannot say."""
     labels = [arm.label for arm in comparison.arms]
 
-    def told(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
+    def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
         return dict(zip(names, ([_plain(value) for value in interval] for interval in intervals), strict=False))
 
     return {
@@ -211,8 +211,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "differs": {name: list(values) for name, values in comparison.differs.items()},
         "rows": [
             {
-                "game": row.game, "figure": row.figure, "means": told(labels, row.means), "iqm": told(labels, row.iqm),
-                "differences": told(labels[1:], row.differences), "paired": row.paired or None,
+                "game": row.game, "figure": row.figure, "means": ends(labels, row.means), "iqm": ends(labels, row.iqm),
+                "differences": ends(labels[1:], row.differences), "paired": row.paired or None,
             }
             for row in comparison.rows
         ],

@@ -56,7 +56,7 @@ def find(
     if not query.strip() and not where.strip():
         raise ConfigError("there is nothing to look for: give words, or a condition in SQL")
     log, query = runs if isinstance(runs, Frames) else load(runs), clean_text(query)  # as the log's own texts are
-    said = _distinct(_kept(texts(log, of), log, of, where))
+    said = _distinct(_filtered(texts(log, of), log, of, where))
     scores = _scores(said["text"].tolist(), query, by, embedding) if len(said) else np.zeros(0)
     said.insert(0, "score", scores)
     least = -np.inf if by == "meaning" else 0.0
@@ -88,7 +88,7 @@ def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm
     return pd.DataFrame(found)
 
 
-def _kept(said: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
+def _filtered(said: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
     """Those of which the condition is true."""
     if not where.strip():
         return said

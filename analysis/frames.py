@@ -54,13 +54,15 @@ class Frames:
         2
         """
         if name not in TABLES:
-            raise StoreError(f"there is no table '{_shown(name)}'{_near(name, TABLES)} (tables: {', '.join(TABLES)})")
+            raise StoreError(
+                f"there is no table '{_abbreviated(name)}'{_near(name, TABLES)} (tables: {', '.join(TABLES)})"
+            )
         found = self.among(name, columns)
         if columns is None:
             return found
         for column in columns:
             if column not in found.column_names:
-                raise StoreError(f"{name} has no column '{_shown(column)}'{_near(column, found.column_names)}")
+                raise StoreError(f"{name} has no column '{_abbreviated(column)}'{_near(column, found.column_names)}")
         return found.select(list(columns))
 
     def among(self, name: str, columns: Names) -> Any:
@@ -184,7 +186,7 @@ def load(
     """
     for option, names in {"games": games, "seats": seats, "policies": policies}.items():
         if isinstance(names, str):  # whose characters would be taken for the names
-            raise ConfigError(f"{option} are several names: write {option}=[{_shown(names)!r}]")
+            raise ConfigError(f"{option} are several names: write {option}=[{_abbreviated(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
     readers = dict(zip(_names(paths), map(RunReader, paths), strict=True))
     numbers = {
@@ -296,5 +298,5 @@ def _near(name: str, known: Iterable[str]) -> str:
     return f" — did you mean '{printable(near[0])}'?" if near else ""
 
 
-def _shown(name: str) -> str:
+def _abbreviated(name: str) -> str:
     return printable(name[:64])

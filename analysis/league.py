@@ -175,7 +175,7 @@ def influence(log: Frames, orders: int = ORDERS, seed: int = 0) -> pd.DataFrame:
     """
     rng = np.random.default_rng(seed)
     rows = [
-        {"sender": sender, "reader": reader, "acts": len(own), **_told(own, orders, rng)}
+        {"sender": sender, "reader": reader, "acts": len(own), **_information(own, orders, rng)}
         for (sender, reader), own in _followed(log.turns).groupby(["sender", "reader"])
     ]
     table = pd.DataFrame(rows, columns=["sender", "reader", "acts", "bits", "p"])
@@ -197,7 +197,7 @@ def _followed(turns: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sender", "reader", "game", "turn", "cause", "effect"])
 
 
-def _told(own: pd.DataFrame, orders: int, rng: np.random.Generator) -> dict[str, float]:
+def _information(own: pd.DataFrame, orders: int, rng: np.random.Generator) -> dict[str, float]:
     cause, effect = pd.factorize(own["cause"])[0], pd.factorize(own["effect"])[0]
     strata = list(own.groupby(["game", "turn"]).indices.values())
     seen = _bits(cause, effect)

@@ -40,7 +40,7 @@ def drawn(found: StrategyMap, heading: str = "") -> Figure:
         axis.set_ylim(0 if name == "novelty" else 1, None)
     for axis in axes[1:]:
         _along(axis, found)
-    entries = [_told(row, place) for place, row in enumerate(found.clusters["exemplar"])]
+    entries = [_legend_line(row, place) for place, row in enumerate(found.clusters["exemplar"])]
     figure.legend(
         axes[1].collections[: len(entries)], entries, loc="outside lower left", ncols=1, frameon=False, fontsize=8
     )
@@ -73,7 +73,7 @@ def _along(axis: Axes, found: StrategyMap) -> None:
         axis.axvline(found.change.iteration - 0.5, color="black", linestyle="--", linewidth=1)
 
 
-def _told(exemplar: str, place: int) -> str:
+def _legend_line(exemplar: str, place: int) -> str:
     """One line for the legend, however many the match has."""
     line = wrapped(" / ".join(exemplar.splitlines()), LABEL).partition("\n")[0]
     return f"{place + 1}  {line}"

@@ -7,7 +7,7 @@ diversity  the Vendi score (Friedman and Dieng 2023): exp of the entropy of the 
            the n texts; how many different texts there would be if they had nothing in common, 1 where all are the same
 novelty    the mean distance (1 - cosine) of a text to the nearest of as many texts drawn from all earlier iterations
 
-Where play changed most is told by a kernel change point (Harchaoui and Cappé 2007, with the linear kernel): the
+Where play changed most is found by a kernel change point (Harchaoui and Cappé 2007, with the linear kernel): the
 iteration k at which n₁ n₂ / n² |mean before - mean from k on|² is greatest, with the share of random orders of the
 same matches in which the greatest is as great. That is the chance of an alarm where nothing changed; slow drift is a
 change, too.

@@ -65,7 +65,7 @@ def answer(log: Frames, query: str) -> Any:
         try:
             return _plain(database.sql(query).to_arrow_table())
         except duckdb.Error as error:
-            raise ConfigError(_told(str(error), log, tree)) from None
+            raise ConfigError(_explained(str(error), log, tree)) from None
 
 
 def _plain(table: Any) -> Any:
@@ -143,7 +143,7 @@ def _words(value: Any) -> list[str]:
     return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str)]
 
 
-def _told(error: str, log: Frames, tree: Any) -> str:
+def _explained(error: str, log: Frames, tree: Any) -> str:
     """DuckDB's complaint in one line, with the nearest of all names rather than of those that were read."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
         known = {

@@ -60,13 +60,13 @@ def report(run: Frames | str | Path, embedding: Embedding = "hashed") -> str:
     style = (files("analysis") / "templates" / "report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return rooms.get_template("report.html").render(
-        told=_told(log, embedding),
+        told=_page_values(log, embedding),
         style=Markup(style),  # ours, of the package
         style_hash=f"sha256-{digest}",
     )
 
 
-def _told(log: Frames, embedding: Embedding) -> dict[str, Any]:
+def _page_values(log: Frames, embedding: Embedding) -> dict[str, Any]:
     """All that the page says, every text harmless."""
     about = {str(name): None if pd.isna(value) else value for name, value in log.runs.iloc[0].items()}
     return {

@@ -1,4 +1,4 @@
-"""The parts of a run, wired together: from an experiment, and what its folder keeps of it, to what the lab works with.
+"""Build the parts of a run from its experiment and what its folder holds of it.
 
 Each part is given what it needs when it is made, so the order below is the only one there is.
 """
@@ -48,7 +48,7 @@ from arena.store.state import STATE, read_state, restoring
 
 @dataclass(frozen=True)
 class Makers:
-    """Who makes what computes: here, or elsewhere."""
+    """Constructors of engines and trainers, in this process or elsewhere."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
@@ -56,7 +56,7 @@ class Makers:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a lab works with."""
+    """The parts of a run that a lab works with."""
 
     done: int
     """Iterations that are committed."""
@@ -90,9 +90,9 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = local_trainer,
 ) -> Parts:
-    """All parts as the newest valid checkpoint has them, dropping whatever is newer; without one, from the start.
+    """Build all parts from the newest valid checkpoint, dropping what is newer; without one, from the start.
 
-    The engine is open. The watcher hears why a newer checkpoint is not taken, and what takes a while.
+    The engine is open. The watcher is notified why a newer checkpoint is not taken, and of slow steps.
     """
     checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every)
     done = checkpoint.iteration if checkpoint else 0
@@ -119,8 +119,8 @@ async def build(
     crediting = _crediting(run, experiment, state.get("credit", {}), tables, policies, critic)
     limits = Limits(**experiment.play.limits.model_dump())
     lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()))
-    demonstrations = Demonstrations(experiment.learn.shown, lineup, policies.trainers)
-    await policies.hold_on_to(beginnings(run, experiment, policies))
+    demonstrations = Demonstrations(experiment.learn.demonstrations, lineup, policies.trainers)
+    await policies.set_references(reference_weights(run, experiment, policies))
     play = Play(run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher)
     source = _logged(run, experiment, watcher) or play
     return Parts(
@@ -130,31 +130,31 @@ async def build(
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """Those that may sit somewhere, not yet loaded."""
+    """The policies that may take a seat, not yet loaded."""
     return Policies(
         _used(experiment), _rule(experiment), engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
-        referenced="reference" in experiment.credit.needs,
+        scores_reference="reference" in experiment.credit.needs,
     )  # fmt: skip
 
 
 def _used(experiment: Experiment) -> dict[str, PolicySpec]:
-    """The policies that may sit somewhere."""
+    """Settings of the policies that may take a seat."""
     named = {seat.policy for table in experiment.all_tables() for seat in table.seats.values()}
     named |= {o.policy for o in experiment.league.opponents if o.policy} if experiment.league else set()
     return {name: experiment.policies[name] for name in sorted(named & set(experiment.policies))}
 
 
 def _rule(experiment: Experiment) -> UpdateSpec:
-    """How policies learn; the gate is wider where the engine computes in bf16 throughout."""
+    """Settings of updates, with a wider gate where the engine computes in bf16 throughout."""
     rule = experiment.learn
     if experiment.engine.kind == "vllm" and experiment.settled_precision.bf16_products and rule.gate_tolerance is None:
         return rule.model_copy(update={"gate_tolerance": 0.1})
     return rule
 
 
-def beginnings(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
-    """What the KL holds on to, by policy: its weights before learning from reward, after a warm start if it has one."""
+def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
+    """Reference weights by policy: those before learning from reward, after its warm start if it has one."""
     warm_start = run.path / "checkpoints" / "0000"
     return {
         name: checkpoints.verify(warm_start).policy(name)
@@ -167,7 +167,7 @@ def beginnings(run: RunFolder, experiment: Experiment, policies: Policies) -> di
 async def _critic(
     experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
 ) -> Critic | None:
-    """The critic that credit asks for, as it was at the checkpoint; None where nothing asks."""
+    """The critic that credit needs, restored from the checkpoint; None where it needs none."""
     known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
     rule = experiment.credit
     critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
@@ -178,7 +178,7 @@ async def _critic(
 
 
 def _logged(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Source | None:
-    """The log that the run learns from, where it does not play."""
+    """The log that the run learns from instead of playing; None where it plays."""
     if experiment.source is None:
         return None
     learners = frozenset(name for name, policy in experiment.policies.items() if policy.train)
@@ -193,7 +193,7 @@ def _crediting(
     policies: Policies,
     critic: Critic | None,
 ) -> Crediting:
-    """Credit as the experiment has it, asking these policies, with what it remembers."""
+    """Build the experiment's credit over these policies, with its remembered state."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
     gold = gold_of(experiment.credit.stages)
 
@@ -208,7 +208,7 @@ def _crediting(
 
 
 def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
-    """The pool as it was, without whatever the folder holds that came later."""
+    """Restore the pool, and remove what the folder holds that came later."""
     league = experiment.league
     lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0
     pool = Pool(run.path, league.pool if league else PoolSpec(), lag, state)

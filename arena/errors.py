@@ -1,4 +1,4 @@
-"""What ends a command with one line for the user; here, since who catches it need not load who raises it."""
+"""Errors that end a command with one line; in a light module, so that catching them loads nothing else."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ def debugging() -> bool:
 
 
 class _OneLine(Exception):
-    """Its message stays on one line, whatever name or value it repeats."""
+    """An error whose message is one line."""
 
     def __init__(self, message: str) -> None:
         """A line's end becomes a blank."""

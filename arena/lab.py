@@ -1,4 +1,4 @@
-"""The loop of one run, to be read as a story: play, credit, learn, publish, rate, admit, examine, commit.
+"""The loop of one run: play, credit, learn, publish, rate, admit, examine, commit.
 
 Every random choice comes from a generator made of the run's seed and the place where it is used, so there is
 no generator state to save: a resumed run does again exactly what the interrupted iteration did.
@@ -18,7 +18,7 @@ import torch
 
 from agents.computing import compute
 from agents.scoring import StreamScores
-from arena.build import Makers, Parts, beginnings, build
+from arena.build import Makers, Parts, build, reference_weights
 from arena.config.experiment import Experiment
 from arena.credit.credited import Credited
 from arena.credit.figures import TokenFigures, sampled_streams, token_figures
@@ -40,13 +40,13 @@ from arena.store.tensorboard import Board
 
 
 class Examiner(Protocol):
-    """Who judges a run from outside while it goes on; nothing of that reaches what is learned."""
+    """Evaluation of a run from outside while it goes on; nothing of it reaches what is learned."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Whether the weights after iteration `k` are to be judged, and were not yet."""
+        """Whether the weights after iteration `k` are due for evaluation and were not evaluated yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Judges them; figures for the iteration's row of metrics."""
+        """Evaluate the weights; figures for the iteration's row of metrics."""
 
 
 class Lab:
@@ -70,7 +70,7 @@ class Lab:
         examiner: Examiner | None = None,
         makers: Makers = Makers(),
     ) -> Self:
-        """The lab of a run as its folder has it, with an engine of its own; the caller closes it."""
+        """Open the lab of a run from its folder, with an engine of its own; the caller closes it."""
         if isinstance(experiment.threads, int):
             await compute(torch.set_num_threads, experiment.threads)
         engine = makers.engine(experiment.engine, experiment.settled_precision)
@@ -83,7 +83,7 @@ class Lab:
         return cls(run, experiment, watcher, parts, examiner)
 
     async def close(self) -> None:
-        """Let go of the engine, the trainers and their weights."""
+        """Release the engine, the trainers and their weights."""
         for trainer in self.trainers.values():
             await trainer.close()
         await self.engine.close()
@@ -91,7 +91,7 @@ class Lab:
     # -- the story ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Play all iterations that are not committed yet."""
+        """Run all iterations that are not committed yet."""
         if self.done == 0 and not self.parts.restored:
             await self.imitate()
         await self.examine(self.done)
@@ -124,11 +124,11 @@ class Lab:
         return row
 
     async def play(self, k: int) -> Played:
-        """The iteration's matches, from wherever the run takes them."""
+        """Get the iteration's matches from the run's source: played now, or from another run's log."""
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """What every turn of a trained policy earned and was worth; kept beside the match log."""
+        """Assign reward and advantage to every turn of a trained policy; written beside the match log."""
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
         self._keep_credit(k, credited)
@@ -140,7 +140,7 @@ class Lab:
         self.run_folder.log.write_credit(k, kept, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
-        """Teach the critic, where there is one, what the turns led to: after it was asked about them, never before."""
+        """Fit the critic, where there is one, to the turns' returns: after its predictions were used, never before."""
         fresh = [c for c in credited if not c.trajectory.replayed]
         try:
             return await self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
@@ -150,15 +150,15 @@ class Lab:
     async def learn(
         self, k: int, credited: Iterable[Credited], recalled: Sequence[Credited] = ()
     ) -> dict[str, dict[str, float]]:
-        """Update each trainable policy from its own turns alone, then from what replay brings back."""
+        """Update each trainable policy from its own turns, then from replayed ones."""
         self.watcher.phase(k, "learn")
         credited, learned, tokens = list(credited), {}, TokenFigures()
         for name in self.trainers:
-            await self.engine.rest(name)
+            await self.engine.release(name)
             own = [c for c in credited if c.trajectory.policy == name and not c.trajectory.replayed]
             before = await self._scores(name, own)
-            shown = await self.parts.demonstrations.samples(name, self._clock(k))
-            learned[name] = await self._update(k, name, credited, "learn", shown)
+            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k))
+            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
             replay_stats = await self._update(k, name, recalled, "replay")
             learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()}
             tokens |= token_figures(own, before, await self._scores(name, own)) if before else {}
@@ -174,11 +174,11 @@ class Lab:
         return await self.trainers[name].score(*map(list, zip(*streams, strict=True))) if streams else []
 
     async def _update(
-        self, k: int, name: str, credited: Sequence[Credited], place: str, shown: Sequence[Sample] = ()
+        self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
     ) -> dict[str, float]:
-        """One update of a policy, on what of this is its own and what is shown; nothing happens where nothing is."""
+        """Update a policy from its own samples among these and its demonstrations; nothing happens without any."""
         samples = samples_of([c for c in credited if c.trajectory.policy == name], self.parts.temperatures)
-        samples = [*await self.policies.referenced(name, samples), *shown]
+        samples = [*await self.policies.with_references(name, samples), *demonstrations]
         if not samples:
             return {}
         trainer = self.trainers[name]
@@ -189,13 +189,13 @@ class Lab:
         await self.policies.publish()
 
     def rate(self, records: Sequence[MatchRecord]) -> None:
-        """Learn who is how strong: ratings of all who played, and the learners' chances against each other one."""
+        """Update the ratings of all players of the iteration, and the learners' win rates against each opponent."""
         own = [record for record in records if record.source != "replayed"]
         self.parts.ratings.update(own)
         self.parts.win_rates.update(own)
 
     async def admit(self, k: int) -> None:
-        """Keep the weights after iteration `k` to be met again, where there is a league and it is due."""
+        """Add the weights after iteration `k` to the league's pool, where there is a league and it is due."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}
@@ -208,7 +208,7 @@ class Lab:
                 self.parts.ratings.inherit(version_name(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
-        """What the examiner finds, where one is due; afterwards the engine is as it was, its caches included."""
+        """Run the evaluation where one is due; afterwards the engine is as it was, its caches included."""
         if self.examiner is None or not await self.examiner.due(k, self.parts):
             return {}
         try:
@@ -217,7 +217,7 @@ class Lab:
             await self.policies.serve(*self.policies)
 
     async def commit(self, k: int, row: dict[str, Any]) -> None:
-        """Seal the log, keep the metrics, and when it is time write the checkpoint: the step that makes them count."""
+        """Seal the log, write the metrics, and when due the checkpoint: the step that commits the iteration."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
         row["seconds"]["commit"] = self.commit_seconds
@@ -230,12 +230,14 @@ class Lab:
         self.watcher.iteration(row)
 
     async def imitate(self) -> None:
-        """The beginning: policies that ask for it learn to write as brains play; what they are then is kept."""
+        """Warm start: policies with `imitate` learn to write as scripted policies play; a checkpoint follows."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         for name, spec in specs.items():
-            self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.brains)}")
+            self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.scripted)}")
             ended = self._counted(spec.matches)
-            samples = await self.parts.demonstrations.by_brains(name, 0, spec.brains, spec.matches, spec.against, ended)
+            samples = await self.parts.demonstrations.by_scripted(
+                name, 0, spec.scripted, spec.matches, spec.against, ended
+            )
             self.watcher.phase(0, f"imitate ({name}): learning from them")
             plan = self.trainers[name].plan_imitation(samples, spec, self._rng(0, "imitate", name))
             told = await self.trainers[name].update(plan, self._counted(len(plan.steps)))
@@ -245,10 +247,10 @@ class Lab:
         await self.admit(0)
         if specs:
             await self._checkpoint(0)
-            await self.policies.hold_on_to(beginnings(self.run_folder, self.experiment, self.policies))
+            await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
     def _counted(self, total: int) -> Callable[[], None]:
-        """Tells the watcher, where it wants to hear, that one more of so many is done."""
+        """A callback that reports one more of so many done to the watcher, if it follows progress."""
         count = itertools.count(1)
         watcher = self.watcher
         return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
@@ -256,7 +258,7 @@ class Lab:
     # -- what the story needs ----------------------------------------------------------------------------
 
     async def _checkpoint(self, k: int) -> None:
-        kept = await self.policies.kept()
+        kept = await self.policies.snapshot()
 
         def fill(folder: Path) -> None:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies", kept)}

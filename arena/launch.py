@@ -1,4 +1,4 @@
-"""Starting and going on: from an experiment to a finished run folder."""
+"""Start and resume runs: from an experiment to a finished run folder."""
 
 import logging
 import os
@@ -48,12 +48,12 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     for note in prepared.notes:
         watcher.note(note)
     with run.lock():
-        await _run(run, own_files.at_home(folder, prepared.experiment), watcher)
+        await _run(run, own_files.with_own_roles(folder, prepared.experiment), watcher)
     return folder
 
 
 async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
-    """Continue a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed.
+    """Resume a run from its newest valid checkpoint, as if it had never stopped, or with some settings changed.
 
     Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
     """
@@ -70,12 +70,12 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():
-        await _run(run, own_files.at_home(folder, experiment), watcher, lambda: _record(run, experiment))
+        await _run(run, own_files.with_own_roles(folder, experiment), watcher, lambda: _record(run, experiment))
     return folder
 
 
 def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
-    """Keep that the run went on, with which command, and what it changed: this is returned."""
+    """Record that the run was resumed, by which command, and return the changed settings."""
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
@@ -110,7 +110,7 @@ def _same_roles(run: RunFolder, roles: Mapping[str, str]) -> None:
 async def _run(
     run: RunFolder, experiment: Experiment, watcher: Watcher, opened: Callable[[], Sequence[Change]] = lambda: ()
 ) -> None:
-    """Plays what is not committed yet, once `opened` has said what is changed; the caller holds the folder."""
+    """Run the iterations that are not committed yet, after `opened`; the caller holds the folder's lock."""
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
     with run_log(run.path, keys), _explained(run):
@@ -129,7 +129,7 @@ async def _run(
 
 @contextmanager
 def _explained(run: RunFolder) -> Iterator[None]:
-    """What ends a run early, told with how to go on; the log hears of it, too."""
+    """Turn what ends a run early into an error that says how to go on; it is logged, too."""
     again = f"arena resume {run.path}"
     try:
         with _logged_end():

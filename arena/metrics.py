@@ -1,8 +1,8 @@
-"""What an iteration looked like, in numbers: one row for the metrics log, the table and TensorBoard.
+"""Metrics of an iteration: one row for the metrics log, the live table and TensorBoard.
 
 In a run of several games the names in `payoff`, `report`, `reward` and `ratings` begin with the game's
 (`kuhn_poker.first`), and `report` has each game's own `matches` and `valid_rate`. Past versions of a policy
-are told together, as `shared@past`, so that the names stay the same from row to row.
+are counted together, as `shared@past`, so that the names stay the same from row to row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,7 +139,7 @@ def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, floa
 
 
 def _together(policy: str) -> str:
-    """The name that all past versions of a policy share; other names as they are."""
+    """One name for all past versions of a policy; other names as they are."""
     past = version_of(policy)
     return f"{past[0]}@past" if past else policy
 

@@ -1,4 +1,4 @@
-"""Plain values: what may go into JSON, Parquet and onto a terminal without breaking a reader of it."""
+"""Plain values: what can be written to JSON, Parquet and a terminal safely."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The weights of a run: loaded, served under their names, kept; past versions come when a match needs them."""
+"""Policies of a run: weights loaded, served under their names and saved; past versions load on demand."""
 
 import asyncio
 from collections import Counter
@@ -24,12 +24,12 @@ from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.parts.chance import generator
-from arena.process import give_back
+from arena.process import trim_memory
 from arena.store.checkpoints import Checkpoint
 
 
-class Kept(NamedTuple):
-    """A trained policy at one moment, as a checkpoint keeps it."""
+class Snapshot(NamedTuple):
+    """A trained policy at one moment, as a checkpoint stores it."""
 
     weights: Weights
     moments: Mapping[str, torch.Tensor]
@@ -50,20 +50,20 @@ class Policies(Mapping[str, Policy]):
         *,
         seed: int,
         precision: Precision = Precision.FP32,
-        referenced: bool = False,
+        scores_reference: bool = False,
     ) -> None:
-        """None of them is loaded yet; `referenced`: something besides the rule asks what their own beginnings say."""
+        """None of them is loaded yet; `scores_reference`: credit, besides the rule, needs their reference's scores."""
         self.engine, self.rule, self._make_trainer = engine, rule, make_trainer
         self.precision, self._seed = precision, seed
-        self.holds_on = rule.holds_on or referenced
-        """Whether something is compared with a policy's own beginning."""
+        self.uses_reference = rule.uses_reference or scores_reference
+        """Whether policies are compared with their reference: the weights before learning from reward."""
         self.trainers: dict[str, Trainer] = {}
         self._own: dict[str, Policy] = {}
         self._past: dict[str, Policy] = {}
         """By name, the latest used last."""
-        self._beginnings: dict[str, Path] = {}
-        self._referenced: set[str] = set()
-        """Whose beginnings are served."""
+        self._references: dict[str, Path] = {}
+        self._serving_reference: set[str] = set()
+        """Policies whose reference is served."""
         self._bases, self._specs = Bases(precision), specs
 
     async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
@@ -92,7 +92,7 @@ class Policies(Mapping[str, Policy]):
         await self.serve(*self)
 
     async def serve(self, *names: str) -> None:
-        """Serve these as they are, under the versions they have; whatever an engine keeps of them is made anew."""
+        """Serve these policies with their present weights and versions; an engine rebuilds its caches of them."""
         for name in names:
             weights = await self.weights(name)
             with weights.whole():
@@ -102,26 +102,26 @@ class Policies(Mapping[str, Policy]):
         """The weights as they are now: a trained policy's from its trainer."""
         return await self.trainers[name].weights() if name in self.trainers else FolderWeights(self[name].source)
 
-    async def hold_on_to(self, beginnings: Mapping[str, Path]) -> None:
-        """From now on each trained policy's own beginning, its reference, is what its folder among these holds."""
-        self._beginnings = dict(beginnings) if self.holds_on else {}
+    async def set_references(self, references: Mapping[str, Path]) -> None:
+        """Set the folder of each trained policy's reference weights, which the KL compares it with."""
+        self._references = dict(references) if self.uses_reference else {}
         for name in self.trainers:
             await self._drop_reference(name)
 
     async def reference_scores(
         self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]
     ) -> list[np.ndarray]:
-        """What a policy's own beginning says of streams; it is loaded when it is first asked."""
-        if name not in self._referenced:
+        """Log-probabilities of streams under a policy's reference weights, which are loaded when first needed."""
+        if name not in self._serving_reference:
             if self.rule.offload_reference:
-                give_back()  # loading takes twice the room for a moment
-            await self.engine.publish(reference_name(name), 0, FolderWeights(self._beginnings[name]))
-            self._referenced.add(name)
+                trim_memory()  # loading takes twice the room for a moment
+            await self.engine.publish(reference_name(name), 0, FolderWeights(self._references[name]))
+            self._serving_reference.add(name)
         return await self.engine.score(reference_name(name), streams, temperatures)
 
-    async def referenced(self, name: str, samples: list[Sample]) -> list[Sample]:
-        """A policy's samples with what its own beginning says of them, where something holds on to that."""
-        if not self.holds_on:
+    async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
+        """A policy's samples with the reference's log-probabilities, where a regulariser or credit needs them."""
+        if not self.uses_reference:
             return samples
         scored = await self.reference_scores(name, [s.stream for s in samples], [s.temperature for s in samples])
         if self.rule.offload_reference:
@@ -130,17 +130,19 @@ class Policies(Mapping[str, Policy]):
 
     async def _drop_reference(self, name: str) -> None:
         await self.engine.retire(reference_name(name))
-        self._referenced.discard(name)
+        self._serving_reference.discard(name)
 
-    async def kept(self) -> dict[str, Kept]:
-        """All that is trained, as it is now, to be written."""
+    async def snapshot(self) -> dict[str, Snapshot]:
+        """A snapshot of all trained policies, to be written to a checkpoint."""
         return {
-            name: Kept(await trainer.weights(), await trainer.save(), {"version": self[name].version} | trainer.state())
+            name: Snapshot(
+                await trainer.weights(), await trainer.save(), {"version": self[name].version} | trainer.state()
+            )
             for name, trainer in self.trainers.items()
         }
 
-    def save(self, folder: Path, kept: Mapping[str, Kept]) -> dict[str, dict[str, Any]]:
-        """Write all that is trained under `folder`; what a checkpoint's state says of it."""
+    def save(self, folder: Path, kept: Mapping[str, Snapshot]) -> dict[str, dict[str, Any]]:
+        """Write all trained policies under `folder`; return their entries in a checkpoint's state."""
         for name, (weights, moments, state) in kept.items():
             self.save_weights(name, folder / name, weights)
             metadata = {"steps": str(state["steps"])}
@@ -150,12 +152,12 @@ class Policies(Mapping[str, Policy]):
     def save_weights(self, name: str, folder: Path, weights: Weights) -> None:
         """Write a trained policy, without its optimiser: in Hugging Face layout, an adapter in peft's."""
         with weights.whole():
-            self[name].holding(weights).save(folder)
+            self[name].with_weights(weights).save(folder)
 
     def save_whole(self, name: str, folder: Path, weights: Weights) -> None:
         """Write a trained policy in Hugging Face layout, an adapter merged into its base."""
         with weights.whole():
-            self[name].holding(weights).save_whole(folder)
+            self[name].with_weights(weights).save_whole(folder)
 
     async def _load(
         self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, Any] | None
@@ -183,7 +185,7 @@ class Policies(Mapping[str, Policy]):
         self._past[name] = self._past.pop(name)
 
     async def _make_room(self, room: int, busy: Collection[str]) -> None:
-        """Let go of the past versions used longest ago, none of them busy, until `room` are left."""
+        """Unload the past versions used longest ago, none of them busy, until `room` are left."""
         idle = [name for name in self._past if name not in busy]
         for name in idle[: max(0, len(self._past) - room)]:
             del self._past[name]
@@ -244,5 +246,5 @@ class PastVersions:
 
 
 def reference_name(policy: str) -> str:
-    """Under which name the weights are served that a policy's KL holds on to."""
+    """Name under which a policy's reference weights are served."""
     return f"{policy}@reference"

@@ -1,4 +1,4 @@
-"""Preflight: everything that can be refused is refused here, before a run's folder exists, and before one changes.
+"""Preflight: check everything that can be refused before a run's folder is made or changed.
 
 What comes back is what was prepared on the way: above all an experiment that can be resumed from anywhere.
 """
@@ -15,11 +15,11 @@ from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
 from agents.player import PREFIXES
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
-from agents.policy import speech_of
+from agents.policy import tokenizer_and_frame
 from agents.role import Role
 from agents.weights import available, check_weights, resolve
 from arena.config import own_files
@@ -36,7 +36,7 @@ from arena.evaluate.specs import read_spec
 from arena.learn.machine import fastest_precision, fastest_threads
 from arena.panels.settings import RUN_WEIGHTS
 from arena.parts.paths import anchored
-from arena.play.demonstrations import check_shown
+from arena.play.demonstrations import check_demonstrations
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import SeatSpec
 from arena.play.tables import Table
@@ -51,7 +51,7 @@ from games.contracts import Image, MatchId
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that can begin."""
+    """A checked experiment, ready to start."""
 
     experiment: Experiment
     """With absolute paths, a number of threads and a precision."""
@@ -64,7 +64,7 @@ class Prepared:
 async def preflight(
     experiment: Experiment, doing: Callable[[str], None], begun: Path | None = None, trusted: bool = False
 ) -> Prepared:
-    """Check an experiment against all that there is; `doing` hears what takes a while.
+    """Check an experiment against all that there is; `doing` is called with each slow step.
 
     The same for a new run and for one that was `begun` in this folder, which plays its own copies of files, and whose
     experiment holds from anywhere already. `trusted`: the user says that its code may run.
@@ -73,12 +73,14 @@ async def preflight(
     it.
     """
     experiment = experiment if begun else _of_runs(experiment)
-    played = own_files.at_home(begun, experiment, trusted) if begun else experiment
+    played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
     check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables])
     check_spec(played)
-    check_shown(played.learn.shown, tables, [name for name, policy in played.policies.items() if policy.train])
+    check_demonstrations(
+        played.learn.demonstrations, tables, [name for name, policy in played.policies.items() if policy.train]
+    )
     check_log(experiment, trusted)
     check_engine(played.engine)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, doing), *_unseen(tables)]
@@ -87,7 +89,7 @@ async def preflight(
 
 
 def fitted(experiment: Experiment) -> Experiment:
-    """With what is fastest here in place of `auto`."""
+    """The experiment with `auto` settings replaced by the fastest on this machine."""
     threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
     if precision == "auto":
@@ -118,7 +120,7 @@ def _weights_of(name: str, model: str) -> str:
 
 
 def role_hashes(experiment: Experiment, tables: Sequence[Table]) -> dict[str, str]:
-    """What each role says, as a hash: a role edited between kill and resume would be another run."""
+    """Hashes of the roles' contents: a role edited between kill and resume would make another run of it."""
     return {
         spec.seats[seat].role: hashlib.sha256(_words(role).encode()).hexdigest()
         for spec, table in zip(experiment.all_tables(), tables, strict=True)
@@ -209,7 +211,7 @@ def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their:
     if sat.policy not in other.policies:
         raise ConfigError(f"source.log: at {seat} of {place} sat {sat.policy}, whose tokens nobody knows")
     models = experiment.policies[held.policy].model, other.policies[sat.policy].model
-    ours, theirs = (written(speech_of(resolve(model))[0]) for model in models)
+    ours, theirs = (written(tokenizer_and_frame(resolve(model))[0]) for model in models)
     if ours != theirs:
         raise ConfigError(
             f"source.log: policies.{held.policy} ({models[0]}) writes other tokens than {models[1]} there"
@@ -226,7 +228,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             game = table.make_game()
             seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
             plan = MatchPlan(MatchId(0, 0), table.game.name, table.game.options, 0, seats)
-            players = {seat: BrainPlayer(Random(0)) for seat in seats}
+            players = {seat: ScriptedPlayer(Random(0)) for seat in seats}
             record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
@@ -250,7 +252,7 @@ def _check_weights(experiment: Experiment, doing: Callable[[str], None]) -> list
             doing(f"fetching {model}, once")
         folder = resolve(model)
         check_weights(folder)
-        if speech_of(folder)[1].forgeable:
+        if tokenizer_and_frame(folder)[1].forgeable:
             notes.append(f"{folder.name}: plain text ends a turn in its chat template: players can write as others do")
     _check_learners(experiment)
     return notes

@@ -1,7 +1,7 @@
-"""What this process is told before torch loads: how threads wait for each other, and to keep memory it was given.
+"""Process settings made before torch loads: how threads wait for each other, and that freed memory is kept.
 
 Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
-changes a number that is computed. Who would rather save memory than time gives it back (`give_back`).
+changes a number that is computed. `trim_memory` gives freed memory back where saving it matters more than time.
 """
 
 import ctypes
@@ -16,12 +16,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def prepare() -> None:
-    """Set what is not set yet."""
+    """Set the environment variables and allocator options that the user has not set."""
     if not any(name in os.environ for name in _WAITING):
         # GNU's threads spin 300,000 times at every barrier: beside one busy process that made everything ten times as
         # slow. After so many rounds, some microseconds, they sleep.
         os.environ["GOMP_SPINCOUNT"] = "1000"
-    # Torch's large buffers in pages of 2 MB where the kernel has them: fewer page faults when memory is taken anew.
+    # Torch's large buffers in pages of 2 MB where the kernel has them: fewer page faults when memory is allocated
+    # again.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     # Of its products oneDNN keeps those of 1,024 shapes, half a megabyte each, and batches hardly repeat a shape.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
@@ -34,14 +35,14 @@ def waiting() -> str:
     return ", ".join(f"{name}={os.environ[name]}" for name in _WAITING if name in os.environ)
 
 
-def give_back() -> None:
-    """Give the system what was freed and kept for the next step: for who has less memory than time."""
+def trim_memory() -> None:
+    """Return freed memory to the system instead of keeping it for the next step: slower, but a lower peak."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def end_with(parent: int) -> None:
-    """Have this process, just forked, be told to end (SIGTERM) when its parent is gone, however that came about."""
+    """Have the kernel send this process, just forked, SIGTERM when its parent ends, for whatever reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
@@ -49,9 +50,9 @@ def end_with(parent: int) -> None:
 
 
 def _keep_buffers() -> None:
-    """Have glibc keep what is freed, however large, for the next step; it would be given back and zeroed anew."""
+    """Have glibc keep freed memory, however large, for the next step instead of returning and zeroing it again."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, 2**31 - 1)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(_M_ARENA_MAX, 1)  # other threads' own heaps end at 64 MB: what computes would map all tensors anew
+        mallopt(_M_ARENA_MAX, 1)  # other threads' own heaps end at 64 MB: what computes would map all tensors again

@@ -1,4 +1,4 @@
-"""Records: what is kept of a match, immutable, in the words of the design."""
+"""Records of matches: immutable seats, turns, streams, payoffs, and their rows for the log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from agents.policy import Policy
 
 Status = Literal["finished", "failed"]
-MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "shown"]
+MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "demonstration"]
 """How a match came about: played from its deal, branched off another, with turns put into it, taken over from another
-run's log, brought back by replay, or shown to be imitated."""
+run's log, brought back by replay, or a demonstration to be imitated."""
 
 
 class RecordError(ValueError):
@@ -77,7 +77,7 @@ class Trajectory:
     seed: int = 0
     """The deal; matches of one group share it."""
     replayed: bool = False
-    """Whether it was played in an earlier iteration and learning hears of it once more."""
+    """Whether it was played in an earlier iteration and is learned from once more."""
     logged: bool = False
     """Whether another run played it, with other weights."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Trajectory:
             prefixes |= {turn: stream.ids[:place] for turn, place in starts}
         return prefixes
 
-    def shown(self) -> dict[int, list[int]]:
+    def observed_ids(self) -> dict[int, list[int]]:
         """By turn's index, the ids that were new in its stream before its first sampled token."""
         new: dict[int, list[int]] = {}
         for stream in self.streams:
@@ -117,7 +117,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Seating:
-    """Who sat at a seat: a role, and the policy (weights or a brain) behind it."""
+    """The holder of a seat: a role, and the policy (weights, scripted, endpoint or human) behind it."""
 
     role: str
     policy: str
@@ -127,7 +127,7 @@ class Seating:
 
     @staticmethod
     def of(role: str, name: str, policy: Policy | None) -> Seating:
-        """A policy under this name or, where it is none, an endpoint or a brain."""
+        """A policy under this name or, where it is none, an endpoint or a scripted policy."""
         if policy is None:
             return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIXES) else "brain")
         return Seating(role, name, policy.version, policy.trained, "model")
@@ -301,7 +301,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 
 
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
-    """The trajectories that a policy may learn from: of trained seats that took a turn."""
+    """Trajectories to learn from: of trained seats that took a turn."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 

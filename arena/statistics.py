@@ -1,6 +1,6 @@
 """Small-sample statistics without scipy: means, differences and rates, each with its confidence interval.
 
-An interval never leaves the range that its quantity has: whoever knows bounds states them, and of named figures
+An interval never leaves the range that its quantity has: callers that know bounds pass them, and of named figures
 `range_of` knows.
 """
 

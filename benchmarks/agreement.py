@@ -44,7 +44,7 @@ def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
     samples = samples_of(credited, lab.parts.temperatures)
     trainer = trainer_of(lab)
-    said = trainer.look([s.stream for s in samples], [s.temperature for s in samples])
+    said = trainer.compute_scores([s.stream for s in samples], [s.temperature for s in samples])
     gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(said, samples, strict=True)]))
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
@@ -87,7 +87,7 @@ def parting(lab: Lab, ask: Request, theirs: Completion, ours: Completion) -> flo
         stream.observe([*ask.ids, *reply.ids[:place]])
         stream.wrote([reply.ids[place]], [0.0], 0)
         both.append(stream)
-    one, other = (float(scores.logprobs[0]) for scores in trainer_of(lab).look(both, [1.0, 1.0]))
+    one, other = (float(scores.logprobs[0]) for scores in trainer_of(lab).compute_scores(both, [1.0, 1.0]))
     return abs(one - other)
 
 

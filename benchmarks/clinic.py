@@ -45,7 +45,7 @@ BUDGETS = (0, 1, 2, 3, 4, 5)
 SCRIPTED = ("asker", "random_asker", "random")
 DOCTOR = tuple(f"game.options.{option}" for option in ("diseases=20", "symptoms=24", "budget=[0,5]"))
 IMITATED = (
-    "policies.doctor.imitate={brains: [asker], matches: 24000, minibatches: 2000, epochs: 1, lr: 1.5e-3, decay: true}"
+    "policies.doctor.imitate={scripted: [asker], matches: 24000, minibatches: 2000, epochs: 1, lr: 1.5e-3, decay: true}"
 )
 LEARNED = (
     "iterations=40", "learn.lr=3e-4", "learn.minibatches=2", "learn.regularisers={kl: {weight: 0.0}}", "play.group=4",

@@ -32,8 +32,8 @@ ROUND = """
 import asyncio, json, sys, tempfile, time
 from pathlib import Path
 import games
-from agents.players.brains import make_brain
-from agents.players.model import BrainPlayer
+from agents.players.scripted import make_scripted
+from agents.players.model import ScriptedPlayer
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
@@ -52,7 +52,7 @@ plans = [MatchPlan(*numbered(i), "negotiation", {}, i, seats) for i in range(mat
 
 async def play(plan):
     env = games.make(plan.game)
-    players = {s: BrainPlayer(make_brain("random", 2 * plan.seed + i, env)) for i, s in enumerate(plan.seats)}
+    players = {s: ScriptedPlayer(make_scripted("random", 2 * plan.seed + i, env)) for i, s in enumerate(plan.seats)}
     return await play_match(plan, env, players, Limits())
 
 

@@ -31,8 +31,8 @@ from pettingzoo.classic import connect_four_v3
 from timing import ratios
 
 import games
-from agents.players.brains import make_brain
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import make_scripted
 from arena.doctor import environment
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
@@ -144,7 +144,7 @@ def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
         env = games.make(game)
-        players = {s: BrainPlayer(make_brain("random", 2 * plan.seed + i, env)) for i, s in enumerate(plan.seats)}
+        players = {s: ScriptedPlayer(make_scripted("random", 2 * plan.seed + i, env)) for i, s in enumerate(plan.seats)}
         record = await play_match(plan, env, players, Limits(), keep_turns=keep != "nothing")
         acts += env.turns
         return record
@@ -209,7 +209,7 @@ def speeds(game: str, matches: int, rounds: int) -> dict[str, Any]:
 class Waiting:
     """A player who answers only when all matches of the test have begun: so all of them are in flight at once."""
 
-    def __init__(self, player: BrainPlayer, begun: list[int], gate: asyncio.Event) -> None:
+    def __init__(self, player: ScriptedPlayer, begun: list[int], gate: asyncio.Event) -> None:
         self.player, self.begun, self.gate = player, begun, gate
         self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, 0
 
@@ -241,8 +241,8 @@ async def _in_flight(game: str, size: int) -> dict[str, float]:
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
         env = games.make(game)
-        brains = (BrainPlayer(make_brain("random", 2 * plan.seed + i, env)) for i in range(len(plan.seats)))
-        players = {s: Waiting(brain, begun, gate) for s, brain in zip(plan.seats, brains, strict=True)}
+        scripted = (ScriptedPlayer(make_scripted("random", 2 * plan.seed + i, env)) for i in range(len(plan.seats)))
+        players = {s: Waiting(script, begun, gate) for s, script in zip(plan.seats, scripted, strict=True)}
         record = await play_match(plan, env, players, Limits())
         acts += len(record.turns)
         return record

@@ -34,7 +34,7 @@ from analysis.panels import colours, curve, fit, legend, points, sheet, written
 from arena.cli.loop import wait
 from arena.doctor import environment
 from arena.evaluate.evaluation import evaluate
-from arena.evaluate.specs import Contenders, kept
+from arena.evaluate.specs import Contenders, kept_iterations
 from arena.play.settings import GameSpec
 from arena.statistics import ANY, COUNT, SHARE, Bounds, Interval, mean_ci, paired_ci
 from arena.store.reader import RunReader
@@ -142,7 +142,7 @@ def play(arm: str, seed: int, begin: Warm, folder: Path, chosen: argparse.Namesp
     begun = [f"policies.{name}.model={path}" for name, path in begin.weights.items()]
     begun += [f"policies.{name}.imitate=null" for name in POLICIES]
     run(seed, [*begun, *chosen.set, *ARMS[arm], "checkpoint.keep=100"], out)
-    later = {str(k): accuracy(f"{out}@{k}:solver", chosen.questions) for k in kept(out) if k}
+    later = {str(k): accuracy(f"{out}@{k}:solver", chosen.questions) for k in kept_iterations(out) if k}
     scores = {"0": begin.accuracy} | later
     seconds = round(time.perf_counter() - started, 1)
     told = ", ".join(

@@ -46,7 +46,7 @@ from analysis.panels import colours, fit, legend, points, sheet, written
 from arena.doctor import environment
 from arena.statistics import ANY, SHARE, Interval, mean_ci, paired_ci
 from simulators.base import Answer
-from simulators.conformance import play, shown
+from simulators.conformance import play, view_of
 from simulators.embedding import EMBEDDINGS, embed
 from simulators.nearest import build
 from simulators.recommender import Recommender, players
@@ -170,7 +170,7 @@ def served(game: Recommender, name: str) -> dict[str, Any]:
     """Plays the match that was dealt; visits by day, and what came of them."""
     answer, service = game.players[name](game, 0), game.service
     while not game.ended:
-        game.step(answer(shown(game)))
+        game.step(answer(view_of(game)))
     came = [sum(visitor.day > day for visitor in service.audience) for day in range(game.limits.days)]
     return {"came": came, "joy": service.worth / game.users, "told": len(service.told), "tips_clicked": service.tips}
 

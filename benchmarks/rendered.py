@@ -29,7 +29,7 @@ from arena.doctor import environment
 from arena.evaluate import specs
 from arena.evaluate.evaluation import LIMITS, make_game
 from arena.plain import plain
-from arena.play.contenders import BrainContender, Contender
+from arena.play.contenders import Contender, ScriptedContender
 from arena.play.match import MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
@@ -93,7 +93,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
     spec = GameSpec(name=name, options={**study["options"], "person": "render", "persona": "mixed"})
     (voice,) = wait(specs.Contenders(study["role"]).load(MODEL))
     voice.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
-    others = [BrainContender(brain) for brain in study["others"]]
+    others = [ScriptedContender(script) for script in study["others"]]
     seats = make_game(spec).possible_agents
     found: dict[int, Dialogue] = {}
 

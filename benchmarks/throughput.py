@@ -34,8 +34,8 @@ from timing import ratios
 from workload import open_lab
 
 import games
-from agents.players.brains import make_brain
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import make_scripted
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
@@ -61,7 +61,7 @@ IN_FLIGHT = (1, 32, 256, 1000)
 MODELS: dict[str, tuple[str, list[str]]] = {
     "clinic, nano": ("clinic-nano", ["policies.doctor.imitate.matches=128"]),
     "desk, nano": ("desk-nano", ["policies.agent.imitate.matches=128"]),
-    "reasoning, nano": ("reasoning-nano", ["policies.shared.imitate={brains: [oracle], matches: 128, lr: 3e-3}"]),
+    "reasoning, nano": ("reasoning-nano", ["policies.shared.imitate={scripted: [oracle], matches: 128, lr: 3e-3}"]),
     "proposer_solver, nano": (
         "proposer_solver-nano",
         ["policies.proposer.imitate.matches=64", "policies.solver.imitate.matches=128"],
@@ -77,8 +77,8 @@ FEW = 8
 """Matches of the larger model."""
 
 
-class Yielding(BrainPlayer):
-    """A brain that lets all other matches take a turn before each of its own."""
+class Yielding(ScriptedPlayer):
+    """A scripted policy that lets all other matches take a turn before each of its own."""
 
     async def act(self, view: View) -> Act:
         """Give way, then play."""
@@ -88,21 +88,21 @@ class Yielding(BrainPlayer):
 
 def plans_for(world: str, matches: int) -> list[MatchPlan]:
     """Matches of the world's scripted players; the seeds are 0, 1, 2, …"""
-    game, options, brain = WORLDS[world]
-    seats = {seat: Seating(seat, brain, 0, False, "brain") for seat in games.make(game, **options).seats}
+    game, options, script = WORLDS[world]
+    seats = {seat: Seating(seat, script, 0, False, "brain") for seat in games.make(game, **options).seats}
     return [MatchPlan(MatchId(0, i), game, options, i, seats) for i in range(matches)]
 
 
-def seated(plan: MatchPlan, kind: type[BrainPlayer]) -> tuple[Any, dict[str, BrainPlayer]]:
+def seated(plan: MatchPlan, kind: type[ScriptedPlayer]) -> tuple[Any, dict[str, ScriptedPlayer]]:
     """A match's game, not yet reset, and its players."""
     game = games.make(plan.game, **plan.options)
-    return game, {s: kind(make_brain(held.policy, plan.seed, game)) for s, held in plan.seats.items()}
+    return game, {s: kind(make_scripted(held.policy, plan.seed, game)) for s, held in plan.seats.items()}
 
 
 def bare(world: str, matches: int) -> None:
     """PettingZoo's loop, and nothing around it."""
     for plan in plans_for(world, matches):
-        game, players = seated(plan, BrainPlayer)
+        game, players = seated(plan, ScriptedPlayer)
         game.reset(seed=plan.seed)
         for turn, seat in enumerate(game.agent_iter()):
             observation, _, terminated, _, info = game.last()

@@ -30,7 +30,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Figures lie beside docs/ in the repository, and inside of the site: one step up less."""
+    """Shorten links to figures by one step up: in the repository they are outside of docs/, in the site inside."""
     return re.sub(rf"\]\(\.\./((?:\.\./)*{FIGURES}/)", r"](\1", markdown)
 
 

@@ -1,4 +1,4 @@
-"""Games played in text: what every game shares, so that a game's own file is only its rules.
+"""The base class of text games: everything but a game's rules.
 
 A match is a PettingZoo AEC episode. The seat to move answers with one line, `ACT` or `ACT | public talk`; the
 others receive the act as the game read it, and the talk made harmless. The sender of a message is a field
@@ -31,7 +31,7 @@ SAMPLE_LENGTH = 24
 MOST = 10**9
 """The largest number that an option may be, unless it says otherwise: sums of payoffs stay finite."""
 TALK = " Talk may follow after |."
-"""What rules say of talk, in these words: roles that write replies in another format are told of theirs instead."""
+"""The rules' sentence on talk, literally: roles with another reply format have it replaced by their own."""
 
 
 class IllegalAct(Exception):
@@ -83,7 +83,7 @@ def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
     """The option as an int from `least` to `most`; ValueError says what is wrong with it."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         limits = f"of at least {least}" if most == MOST else f"from {least} to {most}"
-        raise ValueError(f"{name} must be a whole number {limits}, not {_shown(value)}")
+        raise ValueError(f"{name} must be a whole number {limits}, not {_abbreviated(value)}")
     return value
 
 
@@ -91,18 +91,18 @@ def number(name: str, value: object, least: float = 0.0, below: float = math.inf
     """The option as a float of at least `least` and below `below`; ValueError says what is wrong with it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
         limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
-        raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_shown(value)}")
+        raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviated(value)}")
     return float(value)
 
 
 def flag(name: str, value: object) -> bool:
     """The option as a bool; ValueError says what is wrong with it."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {_shown(value)}")
+        raise ValueError(f"{name} must be true or false, not {_abbreviated(value)}")
     return value
 
 
-def _shown(value: object) -> str:
+def _abbreviated(value: object) -> str:
     """A value that was refused, short."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
@@ -112,7 +112,7 @@ def choice(name: str, value: str, *known: str) -> str:
     """The option as one of the known words; ValueError says what is wrong with it."""
     if value not in known:
         words = " or ".join(f'"{word}"' for word in known)
-        raise ValueError(f"{name} must be {words}, not {_shown(value)}")
+        raise ValueError(f"{name} must be {words}, not {_abbreviated(value)}")
     return value
 
 
@@ -202,7 +202,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Who moves after this seat: the next one in order, round and round."""
         return self.seats[(self.seats.index(seat) + 1) % len(self.seats)]
 
-    def lies_open(self) -> bool:
+    def hides_nothing(self) -> bool:
         """Whether nothing is hidden from any seat, so that a search player may look ahead without cheating."""
         return self.perfect_information
 
@@ -227,7 +227,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self.ended, self._announcement = reason, announcement
 
     def tell(self, text: str, *seats: str, sender: str = REFEREE, images: Sequence[Image] = ()) -> None:
-        """Says something to these seats, without any to all; what is told within `play` follows the act.
+        """Says something to these seats, without any to all; what is said within `play` follows the act.
 
         The referee speaks, unless the rules know another voice that has no seat, such as a tool. Images need a game
         that has their content (`games.abilities.Pictures`).

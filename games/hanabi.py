@@ -75,7 +75,7 @@ class Hanabi(OpenSpielGame):
             "up, a new one comes last. When the deck is empty each has one more turn. No lives left: score 0."
         )
 
-    def look(self, player: int) -> Table:
+    def observation(self, player: int) -> Table:
         """OpenSpiel's observation of this player, read; seats in our order, own cards hidden."""
         match = SEEN.fullmatch(self.state.observation_string(player))
         if match is None:
@@ -89,14 +89,14 @@ class Hanabi(OpenSpielGame):
 
     def public(self) -> dict[str, Any]:
         """Fireworks, hints, lives, cards in the deck, discards, and what hints have told of every hand."""
-        table = self.look(0)
+        table = self.observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
         left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
         return {"fireworks": table.fireworks, **left, "discards": table.discards, "known": known}
 
     def private(self, seat: str) -> dict[str, Any]:
         """The hands of the others."""
-        cards = self.look(self.seats.index(seat)).cards
+        cards = self.observation(self.seats.index(seat)).cards
         return {"hands": {other: hand for other, hand in zip(self.seats, cards, strict=True) if other != seat}}
 
     def word(self, action: int) -> str:
@@ -110,15 +110,15 @@ class Hanabi(OpenSpielGame):
                 return f"{verb.upper()} {int(slot) + 1}"
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
 
-    def hearsay(self, action: int, word: str) -> str:
+    def heard_by_others(self, action: int, word: str) -> str:
         """The act; the referee tells everybody which card it was, or which cards it shows."""
         mover = self.state.current_player()
-        table = self.look((mover + 1) % len(self.seats))
+        table = self.observation((mover + 1) % len(self.seats))
         verb, *whom, what = word.split()
         if verb == "HINT":
             player = self.seats.index(whom[0]) if whom else 1 - mover
             sign = what if what.isdigit() else what[0]
-            shown = [str(slot) for slot, card in enumerate(self.look(mover).cards[player], 1) if sign in card]
+            shown = [str(slot) for slot, card in enumerate(self.observation(mover).cards[player], 1) if sign in card]
             self.tell(f"{what} in the hand of {self.seats[player]}: {' '.join(shown)}.")
             return word
         card = table.cards[mover][int(what) - 1]
@@ -132,7 +132,7 @@ class Hanabi(OpenSpielGame):
     def verdict(self) -> tuple[str, str]:
         """By "lives" lost, "complete" fireworks or the "deck" used up."""
         score = f"score {self.state.returns()[0]:g} of {self.best}."
-        if not self.look(0).lives:
+        if not self.observation(0).lives:
             return "lives", f"The last life is lost: {score}"
         if self.state.returns()[0] == self.colours * self.ranks:
             return "complete", f"All fireworks are complete: {score}"
@@ -141,7 +141,7 @@ class Hanabi(OpenSpielGame):
     def figures(self) -> dict[str, float | bool | str]:
         """The score, its share of the best that the size allows, the lives left."""
         score = self.state.returns()[0]
-        return {"score": score, "share": score / self.best, "lives": float(self.look(0).lives)}
+        return {"score": score, "share": score / self.best, "lives": float(self.observation(0).lives)}
 
     def _short(self, plausible: str) -> str:
         return "?" if len(plausible) == self.colours + self.ranks else plausible

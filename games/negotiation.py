@@ -14,7 +14,7 @@ import numpy as np
 from games.base import TALK, IllegalAct, choice, number, one_line, whole_number
 from games.families import bargaining
 from games.families.bargaining_game import BargainingGame, read
-from games.families.pools import WORTH, Triple, instances, offers, rest, twins, worth
+from games.families.pools import WORTH, Triple, instances, offers, remainder, twins, worth
 
 
 class Negotiation(BargainingGame):
@@ -22,7 +22,7 @@ class Negotiation(BargainingGame):
 
     Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
     breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
-    anybody; values, "private" or "public", whether each seat is told the other's; splits, "hidden" or "shown": then
+    anybody; values, "private" or "public", whether each seat sees the other's; splits, "hidden" or "shown": then
     each seat is shown the splits that waste nothing, and what they are worth (values must be public); opens,
     "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn.
     reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
@@ -106,7 +106,7 @@ class Negotiation(BargainingGame):
         """
         own, other = self.values[seat], self.values[self.next_seat(seat)]
         splits = {"splits": bargaining.efficient_splits(self.pool, own, other)} if self.shown else {}
-        offered = None if self.offer is None else worth(own, rest(self.pool, self.offer))
+        offered = None if self.offer is None else worth(own, remainder(self.pool, self.offer))
         return {"values": [*own], "offered": offered, **splits}
 
     def legal(self, seat: str) -> list[str]:
@@ -122,11 +122,11 @@ class Negotiation(BargainingGame):
         if share == "ACCEPT":
             if self.offer is None:
                 raise IllegalAct("there is no offer to accept yet")
-            for taker, taken in (seat, rest(self.pool, self.offer)), (self.next_seat(seat), self.offer):
+            for taker, taken in (seat, remainder(self.pool, self.offer)), (self.next_seat(seat), self.offer):
                 self.pay(taker, "deal", worth(self.values[taker], taken))
             self.end("deal", "There is a deal.")
             return "ACCEPT"
-        if min(rest(self.pool, share)) < 0:
+        if min(remainder(self.pool, share)) < 0:
             has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
             raise IllegalAct(f"the pool has {has}")
         self.offer = share

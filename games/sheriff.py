@@ -72,7 +72,7 @@ class Sheriff(OpenSpielGame):
         loads = 2 + self.max_items
         return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
 
-    def hearsay(self, action: int, word: str) -> str:
+    def heard_by_others(self, action: int, word: str) -> str:
         """Bribes and answers are heard, the cargo is not."""
         return "" if word.startswith("LOAD") else word
 

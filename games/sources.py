@@ -11,7 +11,7 @@ from importlib.resources import files
 def docstring(place: str) -> str | None:
     """The first line that the class at `module:Class` says of itself; None where that is for loading it to tell.
 
-    So it is where the class is not written there, or imported from there by name, or stands beside an import of a
+    So it is where the class is not written there, or imported from there by name, or its module has an import of a
     package that is not installed.
     """
     module, _, name = place.partition(":")

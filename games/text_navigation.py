@@ -92,7 +92,7 @@ class TextNavigation(Solitaire):
         return [f"{verb} {noun}" for verb, nouns in words.items() for noun in nouns]
 
     def play(self, seat: str, act: str) -> str:
-        """Walks, takes or drops, and is told what that changed."""
+        """Walk, take or drop; the seat reads what that changed."""
         verb, _, noun = " ".join(act.split()).partition(" ")
         verb, noun = verb.upper(), noun.lower() if verb.upper() != "GO" else noun.upper()
         read = f"{verb} {noun}"

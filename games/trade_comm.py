@@ -47,7 +47,7 @@ class TradeComm(OpenSpielGame):
         give, get = divmod(action - self.num_items, self.num_items)
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
-    def hearsay(self, action: int, word: str) -> str:
+    def heard_by_others(self, action: int, word: str) -> str:
         """What is said is heard; a trade is not, until the end."""
         return word if action < self.num_items else ""
 

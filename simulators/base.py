@@ -1,4 +1,4 @@
-"""What every simulator shares: a game with a hidden record, an outcome that can be checked, and its own yardsticks.
+"""The base class of simulators: games with a hidden record, a verifiable outcome, and their own yardsticks.
 
 The world is a function of the options and the match's seed. What is hidden belongs to an entity (a patient, a
 customer, a task); train and test are split by that entity, never by row, so that nobody is met in both.

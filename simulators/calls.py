@@ -1,4 +1,4 @@
-"""Tool calls out of what a model wrote. The text is hostile until it is read: whatever it is, the answer is a list.
+"""Tool calls out of what a model wrote. The text may be hostile: for any text the answer is a list.
 
 Three ways to write a call: `<tool_call>{"name": …, "arguments": {…}}</tool_call>` as Hermes and Qwen models do, the
 bare JSON object, and `name(argument=1, other="x")` with literal values, alone on its lines.

@@ -1,4 +1,4 @@
-"""What every simulator promises, put to the test: all that games promise, and that its outcome can be trusted.
+"""The conformance kit of simulators: that of games, and checks that the outcome can be trusted.
 
 findings = check(lambda: games.make("clinic"), seeds=50, acts=5000)
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from games.conformance import kit
 from games.conformance.fuzz import Broken
-from games.conformance.kit import Finding, Unchecked, found
+from games.conformance.kit import Finding, Unchecked, run_check
 from games.contracts import View
 from games.families.book import fold
 from simulators.base import Simulator
@@ -32,7 +32,7 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
     """The checks of simulators alone."""
     findings = []
     for name, examine in CHECKS.items():
-        findings.append(found(name, examine, make, seeds))
+        findings.append(run_check(name, examine, make, seeds))
         done()
     return findings
 
@@ -47,14 +47,14 @@ def walk(game: Simulator, seed: int, player: str, others: str = "oracle") -> Ite
     game.reset(seed=seed)
     turn = 0
     while not game.ended:
-        view = shown(game, turn)
+        view = view_of(game, turn)
         yield view
         game.step(answers[view.seat](view))
         turn += 1
 
 
-def shown(game: Simulator, turn: int = 0) -> View:
-    """What the seat to move is shown now."""
+def view_of(game: Simulator, turn: int = 0) -> View:
+    """The view of the seat to move."""
     return View.of(game, game.agent_selection, turn)
 
 
@@ -121,7 +121,7 @@ def _transcripts(make: Make, seeds: int) -> str:
 def _leaks(make: Make, seeds: int) -> str:
     """The first seat's messages and facts, folded to plain words, hold no text that gives a secret away.
 
-    Whoever of its players sits there: those who talk long are told most.
+    For each of its players: those who talk long see most.
     """
     game, probes, views = make(), 0, 0
     for player in game.players:

@@ -1,6 +1,6 @@
 """Simulated persons: a script decides what is said, as typed acts; words only carry it.
 
-The words are a template's, or those of whoever sits at the person's seat. Who only renders an act has his text read
+The words are a template's, or those of the player at the person's seat. Who only renders an act has his text read
 back (`simulators.extractor`): where it does not say exactly what it should, or says anything that cannot be checked,
 he is asked once more, then the template stands in. So the truth never depends on a language model.
 """
@@ -38,7 +38,7 @@ class Persona:
 
     manner: Manner = "plain"
     volunteers: float = 0.3
-    """Share of the facts that hold, are known and are no secret, which are told unasked."""
+    """Share of the facts that hold, are known and are no secret, which are said unasked."""
     forgets: float = 0.05
     """Share of the facts that the person cannot tell."""
     slips: float = 1.0

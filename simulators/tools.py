@@ -1,4 +1,4 @@
-"""Tools: typed Python functions that a model calls. A call is a turn of its own, and its result is what is told.
+"""Tools: typed Python functions that a model calls. A call is a turn of its own, and its result is the observation.
 
     tools = [Tool.of(shop.find_order), Tool.of(shop.refund)]
     for call in read_calls(text):
@@ -29,7 +29,7 @@ from simulators.calls import Call, read_calls
 __all__ = ["Call", "Tool", "describe", "read_calls", "run"]
 
 RESULT_LENGTH = 2_000
-"""Characters of a result that are told."""
+"""Characters of a result that are passed on."""
 MOST_PROBLEMS = 3
 """Wrong arguments that are named at once."""
 

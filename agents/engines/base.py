@@ -1,4 +1,4 @@
-"""What every engine offers: tokens on request, log-probabilities of given streams, new weights."""
+"""The interface of engines: sample replies, score streams, publish new weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,16 +41,16 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Serves tokens for named policies, from `open` until `close`; what takes a while is a coroutine."""
+    """An engine: serves tokens for named policies, from `open` until `close`; slow calls are coroutines."""
 
     async def open(self) -> None:
         """Start whatever the engine needs to run; called once, in the event loop that will ask it."""
 
     async def close(self) -> None:
-        """Stop it all; nothing is asked afterwards. Closing twice, or what was never opened, does nothing."""
+        """Stop the engine; no call may follow. Closing twice, or before `open`, does nothing."""
 
     def figures(self) -> dict[str, float]:
-        """What it has done so far, as totals that only grow; `seconds` is wall time spent in decoding and scoring."""
+        """Counters that only grow; `seconds` is wall time spent in decoding and scoring."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one completion per request, in order."""
@@ -61,11 +61,11 @@ class Engine(Protocol):
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a policy's version under that name from now on; every cache made with an older one is dropped."""
 
-    async def rest(self, policy: str) -> None:
-        """Let go of whatever the next `publish` of a policy makes anew: its weights are about to change."""
+    async def release(self, policy: str) -> None:
+        """Release what the next `publish` of a policy rebuilds: its weights are about to change."""
 
     async def retire(self, policy: str) -> None:
-        """Serve nothing under that name any more; its weights and caches are let go."""
+        """Stop serving that name, and release its weights and caches."""
 
     def forget(self, key: str) -> None:
-        """Drop what is kept for a stream that has ended."""
+        """Drop the cache of a stream that has ended."""

@@ -22,7 +22,7 @@ from agents.computing import compute
 from agents.engines.base import Completion, Request
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
-from agents.half import half, renew
+from agents.half import half, refresh
 from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
 from agents.precision import Precision
@@ -49,7 +49,7 @@ class _Served:
 
     @property
     def model(self) -> Any:
-        """What computes."""
+        """The module that computes."""
         if self.lanes is not None:
             return self.lanes.model
         return self.weights if self.halved is None else self.halved
@@ -110,15 +110,15 @@ class InProcessEngine:
         """Keys of streams that have ended; their caches go when the computing thread comes by."""
 
     async def open(self) -> None:
-        """Nothing has to be started."""
+        """Do nothing: nothing has to be started."""
 
     async def close(self) -> None:
-        """All weights and caches are let go."""
+        """Release all weights and caches."""
         await self._do(self._close)
 
     def _close(self) -> None:
         self._served.clear()
-        self._let_go()
+        self._drop_unused()
 
     def figures(self) -> dict[str, float]:
         """`seconds`: wall time spent in decoding and scoring so far."""
@@ -143,11 +143,11 @@ class InProcessEngine:
             module = served
             if before and before.weights is module and before.halved is not None:
                 halved = before.halved
-                renew(halved, module)
+                refresh(halved, module)
             elif self.precision.bf16_products:
                 halved = half(module)
         self._served[policy] = _Served(module, halved, lanes, version, KVStore(budget), KVStore(budget // 8))
-        self._let_go()
+        self._drop_unused()
 
     def _from_folder(self, policy: str, folder: Path) -> Lanes:
         """The folder's model, or its base with its adapter."""
@@ -162,33 +162,33 @@ class InProcessEngine:
     def _shared(self, folder: Path, base: Any = None) -> Lanes:
         """A folder's model, loaded once for all who are served from there, unless it is given."""
         if folder not in self._folders:
-            model = load_module(folder, frozen=True, narrow=self.precision.bf16_weights) if base is None else base
+            model = load_module(folder, frozen=True, bf16_weights=self.precision.bf16_weights) if base is None else base
             bf16 = self.precision.bf16_products
             self._folders[folder] = Lanes(half(model) if bf16 else model, bf16)
         return self._folders[folder]
 
-    def _let_go(self) -> None:
-        """Drop what was loaded for policies that are served no more."""
+    def _drop_unused(self) -> None:
+        """Drop models that no served policy uses any more."""
         used = {id(served.lanes) for served in self._served.values()}
         self._folders = {folder: lanes for folder, lanes in self._folders.items() if id(lanes) in used}
 
-    async def rest(self, policy: str) -> None:
-        """Give the memory of a policy's copies and caches to the update that is coming; it is served all the same."""
-        await self._do(self._rest, policy)
+    async def release(self, policy: str) -> None:
+        """Free the memory of a policy's copies and caches for the coming update; it is still served."""
+        await self._do(self._release, policy)
 
-    def _rest(self, policy: str) -> None:
+    def _release(self, policy: str) -> None:
         served = self._served[policy]
         self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
 
     async def retire(self, policy: str) -> None:
-        """Let go of a policy's weights and caches; nothing happens where there are none."""
+        """Release a policy's weights and caches; nothing happens where there are none."""
         await self._do(self._retire, policy)
 
     def _retire(self, policy: str) -> None:
         served = self._served.pop(policy, None)
         if served and served.lanes:
             served.lanes.drop(policy)
-        self._let_go()
+        self._drop_unused()
 
     def forget(self, key: str) -> None:
         """Drop the attention cache of a stream that has ended, before anything else is computed."""
@@ -224,7 +224,7 @@ class InProcessEngine:
         return [await future for future in futures]
 
     async def _do(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-        """Work in the computing thread; what waits to be decoded waits for its end, however long that takes."""
+        """Run work in the computing thread; requests that wait to be decoded wait for its end."""
         self._at_work += 1
         try:
             return await compute(self._after_forgetting, lambda: work(*given, **named))
@@ -252,7 +252,7 @@ class InProcessEngine:
         self._decoding = loop.create_task(self._answer(self._chunks(waiting)))
 
     def _chunks(self, waiting: Sequence[_Asked]) -> list[list[_Asked]]:
-        """What can be decoded at once: the same model's, and not too many."""
+        """Group waiting requests into batches: of one model, up to the maximum size."""
         groups: dict[tuple[int, str], list[_Asked]] = {}
         for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
             served = self._served.get(request.policy)  # None where it was retired meanwhile: decoding tells who waits
@@ -262,7 +262,7 @@ class InProcessEngine:
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
     async def _answer(self, chunks: Sequence[list[_Asked]]) -> None:
-        """Decode them all; only then is anybody told, so that the clock does not decide who asks for more meanwhile."""
+        """Decode them all; results go out afterwards, so that timing does not decide who asks for more."""
         answers = await self._do(lambda: [self._tried([request for request, _ in chunk]) for chunk in chunks])
         for chunk, answer in zip(chunks, answers, strict=True):
             for i, (_, future) in enumerate(chunk):
@@ -276,7 +276,7 @@ class InProcessEngine:
     def _tried(self, requests: Sequence[Request]) -> list[Completion] | Exception:
         try:
             return self._decode(requests)
-        except Exception as error:  # noqa: BLE001 handed on: whoever waits would wait forever
+        except Exception as error:  # noqa: BLE001 handed on: the waiting tasks would wait forever
             return error
 
     @contextmanager

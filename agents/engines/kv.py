@@ -30,7 +30,7 @@ class KVStore:
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
-        """What the cache kept under this key has of `ids`, at most all but the last of them; None for nothing."""
+        """The cached prefix of `ids` under this key, at most all but the last of them; None without one."""
         kept = self._kept.get(key)
         if kept is None:
             return None

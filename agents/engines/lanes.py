@@ -55,7 +55,7 @@ class Lanes:
             layer.drop(name)
 
     def route(self, names: Sequence[str]) -> None:
-        """Whose adapter each row of the next passes is to have; neighbours with the same one are taken together."""
+        """Set the adapter of each row of the next passes; neighbouring rows with the same one are computed together."""
         segments, start = [], 0
         for name, rows in groupby(names):
             stop = start + sum(1 for _ in rows)
@@ -118,15 +118,17 @@ class _Routed(torch.nn.Module):
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
         if inputs.dim() == 3 and inputs.shape[1] == 1 and len(inputs) == segments[-1][2]:
-            return output.add_(self._narrow(inputs, tuple(dict.fromkeys(name for name, *_ in present)), len(segments)))
+            return output.add_(
+                self._one_token_each(inputs, tuple(dict.fromkeys(name for name, *_ in present)), len(segments))
+            )
         for name, start, stop in present:
             own = self._adapters[name]
             rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
             output[rows] += linear(linear(inputs[rows].to(own.wide_a.dtype), own.wide_a), own.wide_b) * own.scale
         return output
 
-    def _narrow(self, inputs: torch.Tensor, names: tuple[str, ...], segments: int) -> torch.Tensor:
-        """What all adapters add where each row has one token, float32."""
+    def _one_token_each(self, inputs: torch.Tensor, names: tuple[str, ...], segments: int) -> torch.Tensor:
+        """The adapters' additions where each row has one token, float32."""
         if names not in self._beside:
             self._beside.clear()
             own = [self._adapters[name] for name in names]

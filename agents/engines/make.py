@@ -1,4 +1,4 @@
-"""The making of engines: the only place that does."""
+"""Make engines, and check their settings."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""A small process that waits for its owner's end, however that comes, and then ends what the owner had started.
+"""A small process that waits for its owner's end and then kills what the owner had started.
 
 A killed process cannot end its children, and vLLM's live on, holding its memory. All who inherited `MARK` from the
 owner are found by their environment, also those that were just starting; the folder that it names is removed. Linux.

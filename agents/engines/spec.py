@@ -1,4 +1,4 @@
-"""Which engine serves tokens, as data."""
+"""Settings of the engine."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class EngineSpec(BaseModel):
-    """What serves tokens."""
+    """The engine that serves tokens."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 

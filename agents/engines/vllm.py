@@ -89,7 +89,7 @@ class VLLMEngine:
         self._settling = asyncio.Lock()
 
     async def open(self) -> None:
-        """Servers start with what is published for them."""
+        """Do nothing: a server starts with the first policy published for it."""
         self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_in_memory()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
@@ -98,7 +98,7 @@ class VLLMEngine:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
     async def close(self) -> None:
-        """Stop all servers; what was written for them goes."""
+        """Stop all servers and remove the files written for them."""
         for server in self._servers.values():
             await stop(server.llm)
         self._servers.clear()
@@ -203,7 +203,7 @@ class VLLMEngine:
         return _Server(folder, rank, llm)
 
     async def _forget(self, server: _Server) -> None:
-        """Let go of adapters that are served no more."""
+        """Unload adapters that are served no more."""
         now = {id(served) for served in self._served.values()}
         for number, served in [*server.adapters.items()]:
             if id(served) not in now:
@@ -212,10 +212,10 @@ class VLLMEngine:
                 if self._scratch in served.folder.parents:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
-    async def rest(self, policy: str) -> None:
-        """vLLM holds on to what it has; the scorer lets go of its copies."""
+    async def release(self, policy: str) -> None:
+        """Release the scorer's copies; vLLM keeps what it has."""
         if policy in self._scored:
-            await self._scorer.rest(policy)
+            await self._scorer.release(policy)
 
     async def retire(self, policy: str) -> None:
         """Serve nothing under that name any more."""
@@ -226,7 +226,7 @@ class VLLMEngine:
             shutil.rmtree(served.folder, ignore_errors=True)
 
     def forget(self, key: str) -> None:
-        """Nothing: vLLM makes room by itself."""
+        """Do nothing: vLLM evicts caches by itself."""
 
     # -- what is asked -----------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ async def stop(llm: Any) -> None:
 
 
 def _done() -> None:
-    """What is left to do for an engine that has ended."""
+    """Clean up after an engine that has ended."""
 
 
 @contextmanager
@@ -346,7 +346,7 @@ def _stderr_to(file: Path) -> Iterator[None]:
 
 
 def _reason(log: Path, error: Exception) -> str:
-    """The last error that vLLM's processes told of, else what was raised here."""
+    """The last error of vLLM's processes, else the one raised here."""
     said = log.read_text(errors="replace").splitlines() if log.exists() else []
     named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
     named = [line for line in named if "See root cause above" not in line]

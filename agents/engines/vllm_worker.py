@@ -1,4 +1,4 @@
-"""What vLLM's worker processes do for the vLLM engine: load weights anew.
+"""An extension of vLLM's worker processes for the vLLM engine: reload weights in place.
 
 vLLM mixes `Publishing` into its workers; `vllm` itself is imported within them only.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from games.contracts import View
 
 AUCTIONS = ("first_price_auction", "second_price_auction")
@@ -158,14 +158,14 @@ PLANS: Mapping[Callable[[View], str], tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def _maker(plan: Callable[[View], str]) -> Callable[[int], Brain]:
-    def make(seed: int) -> Brain:
+def _maker(plan: Callable[[View], str]) -> Callable[[int], ScriptedPolicy]:
+    def make(seed: int) -> ScriptedPolicy:
         return Plan(plan, seed)
 
-    make.__doc__ = plan.__doc__  # what a list of brains shows
+    make.__doc__ = plan.__doc__  # what a list of scripted policies shows
     return make
 
 
-BRAINS: dict[str, Callable[[int], Brain]] = {plan.__name__: _maker(plan) for plan in PLANS}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {plan.__name__: _maker(plan) for plan in PLANS}
 
 GAMES = {plan.__name__: games for plan, games in PLANS.items()}

@@ -3,7 +3,7 @@
 Nothing that a server returns is trusted: a body has a size, a reply is text of a length, usage is counted in
 sane numbers or estimated. What cannot be had in time, in form or within the spend limit raises EndpointError,
 which ends the match that asked, with its reason, and no other. A key that a server repeats is cut out of all it
-says before anybody else hears of it.
+says before anybody else sees it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Endpoint:
                 listing = Listing.model_validate_json(bytes(response.http_response.content))
         except self._openai.APIStatusError as error:
             if error.status_code == 401:
-                why = f"refuses the key in {self.variable} (401: {self._shown(_told(error))})"
+                why = f"refuses the key in {self.variable} (401: {self._abbreviated(_refusal(error))})"
                 raise EndpointError(f"{self.name}: {self.url} {why}") from None
             return []
         except (TimeoutError, self._openai.OpenAIError, Unusable, ValidationError) as error:
@@ -155,7 +155,7 @@ class Endpoint:
             return [f"{self.name}: {self.url} gives no list of models ({self._why(error)}): is it the right server?"]
         known = [listed.id for listed in listing.data]
         missing = [model for model in dict.fromkeys(models) if model not in known]
-        return [self._shown(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
+        return [self._abbreviated(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
 
     def player(self, model: str, role: Role, seed: int, said: Mapping[int, Answer] | None = None) -> EndpointPlayer:
         """A seat's player in one match; what it `said` before, by turn, it says again without being asked."""
@@ -181,7 +181,7 @@ class Endpoint:
                 return self._settle(body, read, sampling.max_tokens)
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
-                why = f"status {error.status_code}: {self._shown(_told(error))}"
+                why = f"status {error.status_code}: {self._abbreviated(_refusal(error))}"
                 wait = _asked_to_wait(error.response.headers)
                 if self._limit_name != NEWER_LIMIT and NEWER_LIMIT in error.message:
                     self._limit_name = NEWER_LIMIT
@@ -206,7 +206,7 @@ class Endpoint:
         return bytes(response.http_response.content)
 
     def _settle(self, body: bytes, read: int, most: int) -> Answer:
-        """The answer in a body; the reservation gives way to the usage told, where it is told in sane numbers."""
+        """The answer in a body; the reservation gives way to the server's usage, where its numbers are sane."""
         try:
             data = json.loads(body)
             choice = Body.model_validate(data).choices[0]
@@ -250,15 +250,15 @@ class Endpoint:
         """What went wrong with a request that got no answer, in one line."""
         cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
         if self._unreached(error):
-            told = self._shown(str(cause) or "no answer")
+            told = self._abbreviated(str(cause) or "no answer")
             return f"no connection to {self.url} ({told}): is a server running there? (set url, or OPENAI_BASE_URL)"
         if isinstance(error, TimeoutError | self._openai.APITimeoutError):
             return f"no reply within {self.spec.seconds:g} s"
         if isinstance(error, ValidationError):
             return "what it sends is none"
-        return self._shown(str(cause) or type(cause).__name__)
+        return self._abbreviated(str(cause) or type(cause).__name__)
 
-    def _shown(self, text: str) -> str:
+    def _abbreviated(self, text: str) -> str:
         return one_line(self.hidden(text), 200)
 
 
@@ -307,7 +307,7 @@ def _asked_to_wait(headers: Mapping[str, str]) -> float:
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
-def _told(error: Any) -> str:
+def _refusal(error: Any) -> str:
     """What a server says of its refusal, where it says it as OpenAI does."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
     return message if isinstance(message, str) else str(error.message)
@@ -324,7 +324,7 @@ class EndpointPlayer:
         self._opening: Chat | None = None
         self._history: list[tuple[str, str]] = []
         self._begun = 0
-        """The exchange that the chat begins with: memory `window` lets go of those before it."""
+        """The exchange that the chat begins with: memory `window` drops those before it."""
 
     async def act(self, view: View) -> Act:
         """Take one turn."""

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from games.contracts import View
 
 Cell = tuple[int, int]
@@ -153,7 +153,7 @@ class Fetcher:
         return self.back.pop()
 
 
-BRAINS: dict[str, Callable[[int], Brain]] = {
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "halver": Halver, "consistent_guesser": ConsistentGuesser, "map_reader": MapReader,
     "wall_follower": WallFollower, "fetcher": Fetcher,
 }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from games.contracts import View
 
 Rule = Callable[[Sequence[bool], Sequence[bool], random.Random], bool]  # (own, other's past, chance) -> cooperate?
@@ -83,14 +83,14 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def _maker(rule: Rule) -> Callable[[int], Brain]:
-    def make(seed: int) -> Brain:
+def _maker(rule: Rule) -> Callable[[int], ScriptedPolicy]:
+    def make(seed: int) -> ScriptedPolicy:
         return MatrixPlayer(rule, seed)
 
-    make.__doc__ = rule.__doc__  # what a list of brains shows
+    make.__doc__ = rule.__doc__  # what a list of scripted policies shows
     return make
 
 
-BRAINS: dict[str, Callable[[int], Brain]] = {rule.__name__: _maker(rule) for rule in RULES}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: _maker(rule) for rule in RULES}
 
-GAMES = dict.fromkeys(BRAINS, ("prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"))
+GAMES = dict.fromkeys(SCRIPTED, ("prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"))

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
 from agents.memory import plan
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from agents.role import Role
 from agents.stream import Stream
 from games.contracts import Act, View
@@ -21,7 +21,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a seat was shown and what it answered, as token ids: as its later turns see it."""
+    """An observation and its reply as token ids, as later turns of the seat see them."""
 
     seen: tuple[int, ...]
     said: tuple[int, ...]
@@ -73,11 +73,11 @@ class ChatPlayer:
         stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         raw = self.frame.decode(completion.ids)
-        self._history.append(self._kept(prompt, completion, raw))
+        self._history.append(self._exchange(prompt, completion, raw))
         reply = self.role.parse(raw)
         return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, len(completion.ids))
 
-    def _kept(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
+    def _exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """The exchange as later turns are to see it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
             return Exchange(prompt, spoken(self.frame, rest, completion.finish).ids, completion.finish, stripped=True)
@@ -93,17 +93,17 @@ class ChatPlayer:
         if self.streams and kept is None and not self._history[-1].stripped:
             self.streams[-1].observe(self.frame.close(self._history[-1].finish))
             return self.streams[-1], False
-        anew = not self.streams or kept is not None
+        is_new = not self.streams or kept is not None
         first = len(self._history) - kept if kept is not None else self._first
         stream = Stream()
         examples = [(example.see, example.say) for example in self.role.examples]
         stream.observe(self.frame.open(self.role.render_system(view), examples))
         for exchange in self._history[first:]:
             stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)))
-        self.stream_keys.append(f"{self.key}/{len(self.streams)}" if anew else self.stream_keys[-1])
+        self.stream_keys.append(f"{self.key}/{len(self.streams)}" if is_new else self.stream_keys[-1])
         self.streams.append(stream)
         self._first = first
-        return stream, anew
+        return stream, is_new
 
 
 def model_writer(engine: Engine) -> Writer:
@@ -117,26 +117,26 @@ def model_writer(engine: Engine) -> Writer:
 
 
 def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Writer:
-    """Replies that were given before, by turn, as they were; the others are written by `write`."""
+    """Earlier replies, by turn, as they were; further ones are written by `write`."""
 
-    async def again(view: View, request: Request) -> Completion:
+    async def replaying(view: View, request: Request) -> Completion:
         if view.turn in said:
             return said[view.turn]
         if write is None:
             raise LookupError(f"{view.seat} said nothing in turn {view.turn}")
         return await write(view, request)
 
-    return again
+    return replaying
 
 
-def demonstrator(brain: Brain, role: Role, frame: ChatFrame) -> Writer:
-    """Replies written by a brain, as if the policy had sampled them: what imitation learns from.
+def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
+    """Replies written by a scripted policy, as if the model had sampled them: what imitation learns from.
 
     Its talk is left out where the role has no tokens for it, for the policy's own would be cut there.
     """
 
     async def write(view: View, request: Request) -> Completion:
-        text = brain.act(view)
+        text = script.act(view)
         reply = spoken(frame, role.write(text))
         return reply if len(reply.ids) <= request.max_tokens else spoken(frame, role.write(text, talk=False))
 
@@ -149,22 +149,22 @@ def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "sto
     return Completion(ids, (0.0,) * len(ids), finish, 0)
 
 
-class BrainPlayer:
-    """A seat played by a brain: no tokens, no streams."""
+class ScriptedPlayer:
+    """A seat played by a scripted policy: no tokens, no streams."""
 
     streams: Sequence[Stream] = ()
     stream_keys: Sequence[str] = ()
     version = 0
     waits = False
 
-    def __init__(self, brain: Brain) -> None:
-        self.brain = brain
+    def __init__(self, script: ScriptedPolicy) -> None:
+        self.script = script
 
     async def act(self, view: View) -> Act:
-        """Ask the brain."""
+        """Ask the scripted policy."""
         return self.answer(view)
 
     def answer(self, view: View) -> Act:
-        """Ask the brain, without waiting."""
-        text = self.brain.act(view)
+        """Ask the scripted policy, without waiting."""
+        text = self.script.act(view)
         return Act(text, text, text.partition("|")[2].strip() if "|" in text else "", "", "script")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from games.contracts import View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
@@ -26,7 +26,7 @@ NAIVELY_SURE = 8  # what a naive negotiator always accepts
 
 
 class Table(NamedTuple):
-    """What a negotiator sees on the table; `offer` is the share that the other side would take."""
+    """A negotiator's view; `offer` is the share that the other side would take."""
 
     pool: Triple
     values: Triple
@@ -37,8 +37,8 @@ class Table(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """What accepting the standing offer is worth."""
-        return worth(self.values, rest(self.pool, self.offer)) if self.offer is not None else 0
+        """Value of accepting the standing offer."""
+        return worth(self.values, remainder(self.pool, self.offer)) if self.offer is not None else 0
 
 
 def table(view: View) -> Table:
@@ -50,12 +50,12 @@ def table(view: View) -> Table:
 
 
 def worth(values: Triple, share: Triple) -> int:
-    """What a share is worth at these values per item."""
+    """Value of a share at these values per item."""
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
-def rest(pool: Triple, share: Triple) -> Triple:
-    """What a share leaves to the other side."""
+def remainder(pool: Triple, share: Triple) -> Triple:
+    """The rest of the pool, which a share leaves to the other side."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
@@ -229,14 +229,14 @@ class AspirationExploiter:
         self.turns = seen.turn + seen.left
         self.everybody = self.belief = (1 << len(minds)) - 1
         self.gains = {share: worth(own, share) for share in shares(pool)}
-        self.left_over = {share: worth(own, rest(pool, share)) for share in shares(pool)}
+        self.left_over = {share: worth(own, remainder(pool, share)) for share in shares(pool)}
         self.options: dict[int, dict[Triple, int]] = {}
         self.demands: dict[int, dict[Triple, int]] = {}
         self.known: dict[tuple[int, int], tuple[int, Triple]] = {}
         for turn in range(1 - seen.turn % 2, self.turns, 2):
             wanted = self.aspiration(turn, self.turns - turn)
             self.options[turn] = {
-                share: sum(1 << i for i, v in enumerate(minds) if worth(v, rest(pool, share)) >= wanted)
+                share: sum(1 << i for i, v in enumerate(minds) if worth(v, remainder(pool, share)) >= wanted)
                 for share in sorted(shares(pool), key=self.gains.__getitem__, reverse=True)
             }
             demands = self.demands.setdefault(turn, {})
@@ -244,13 +244,13 @@ class AspirationExploiter:
                 share = demand(pool, v, wanted)
                 demands[share] = demands.get(share, 0) | 1 << i
         if seen.offer is not None:
-            self._narrow(self.demands[seen.turn - 1].get(seen.offer, 0))
+            self._still_possible(self.demands[seen.turn - 1].get(seen.offer, 0))
 
     def _learn(self, turn: int, share: Triple) -> None:
         """The other side refused what was asked and demanded a share: who would have done both?"""
-        self._narrow(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
+        self._still_possible(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
 
-    def _narrow(self, minds: int) -> None:
+    def _still_possible(self, minds: int) -> None:
         # Nobody left means that this is not the opponent we know: go on as if nothing had been seen.
         self.belief = self.belief & minds or self.everybody
 
@@ -279,7 +279,7 @@ class AspirationExploiter:
 
 ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
 
-BRAINS: dict[str, Callable[[int], Brain]] = {
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "novice": Novice,
     "naive": Naive,
     "rubinstein": Rubinstein,

@@ -87,7 +87,7 @@ class ClonePosition:
         return [payoffs[seat] for seat in self.seats]
 
     def played_out(self, rng: random.Random) -> Sequence[float]:
-        """What everybody gets when all go on at random."""
+        """Payoffs when everybody goes on at random."""
         game = self.game.clone()
         while not game.ended:
             game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
@@ -99,7 +99,7 @@ def position(game: Game) -> Position:
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
-def begun(game: Game) -> Game:
+def fresh_copy(game: Game) -> Game:
     """A copy of a game, reset or not, at the beginning of a match of its own."""
     fresh = game.clone()
     fresh.reset(seed=0)
@@ -107,7 +107,7 @@ def begun(game: Game) -> Game:
 
 
 def titled(game: Game) -> str:
-    """What to call a game in a message: a wrapped one by its own name, not its library's."""
+    """Name of a game for messages: of a wrapped one its own, not its library's."""
     return game.title or game.name
 
 
@@ -123,7 +123,7 @@ def _title(game: Game) -> tuple[str, ...]:
 
 def is_contest(game: Game) -> bool:
     """Whether what is better for one of two seats was worse for the other in all of ten games played at random."""
-    trial, ends = begun(game), []
+    trial, ends = fresh_copy(game), []
     name = ("contest", *_title(trial))
     if name not in _KNOWN:
         for seed in range(10):
@@ -136,7 +136,7 @@ def is_contest(game: Game) -> bool:
 
 def is_small(game: Game) -> bool:
     """Whether the game has few enough positions, and fast enough ones, to look at all of them."""
-    trial = begun(game)
+    trial = fresh_copy(game)
     name = ("small", *_title(trial))
     if name not in _KNOWN:
         start, until = position(trial), process_time() + PATIENCE

@@ -1,7 +1,7 @@
 """What a scripted negotiator says beside its act: short, varied, and true to its own values and to the act.
 
 A remark tells nothing but the speaker's own values, and only numbers that hold. It is drawn among all that is true
-in the situation, so that people and small models alike hear arguments and not one phrase.
+in the situation, so that people and small models alike get arguments and not one phrase.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.player import Brain
-from agents.players.negotiators import WORTH, Triple, rest, table, worth
+from agents.player import ScriptedPolicy
+from agents.players.negotiators import WORTH, Triple, remainder, table, worth
 from games.contracts import View
 
 LONGEST = 60
@@ -22,7 +22,7 @@ GOOD, POOR, LATE = 7, 4, 3
 
 
 class Situation(NamedTuple):
-    """What a speaker knows when it acts; shares are by kind."""
+    """A speaker's knowledge when it acts; shares are by kind."""
 
     items: tuple[str, ...]
     pool: Triple
@@ -39,8 +39,8 @@ class Situation(NamedTuple):
 
     @property
     def offered(self) -> int:
-        """What the standing offer is worth to the speaker; 0 where there is none."""
-        return worth(self.values, rest(self.pool, self.theirs)) if self.theirs is not None else 0
+        """Value of the standing offer to the speaker; 0 where there is none."""
+        return worth(self.values, remainder(self.pool, self.theirs)) if self.theirs is not None else 0
 
     @property
     def favourite(self) -> int | None:
@@ -120,14 +120,14 @@ def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
 class Talkative:
     """A negotiator that says a few words beside its acts, which stay the same; they come from the seed."""
 
-    def __init__(self, brain: Brain, seed: int) -> None:
-        self.brain, self.rng = brain, np.random.default_rng((seed, 1))
+    def __init__(self, script: ScriptedPolicy, seed: int) -> None:
+        self.script, self.rng = script, np.random.default_rng((seed, 1))
         self.said: frozenset[str] = frozenset()
         self.before: Triple | None = None
 
     def act(self, view: View) -> str:
-        """The brain's act, and a remark behind "|" where it offers or accepts."""
-        act = self.brain.act(view)
+        """The scripted policy's act, and a remark behind "|" where it offers or accepts."""
+        act = self.script.act(view)
         kind, _, numbers = act.partition(" ")
         if kind not in ("OFFER", "ACCEPT"):
             return act

@@ -11,7 +11,7 @@ import random
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position, titled
 from games.abilities import SpielRules
 from games.contracts import Game, View
@@ -48,7 +48,7 @@ class Minimax:
         return here.word(self.rng.choice([act for act, value in values.items() if value >= best - ALIKE]))
 
     def values(self, here: Position) -> dict[Any, float]:
-        """What each act is worth to the mover: exact for the best ones, else a bound below them."""
+        """Value of each act to the mover: exact for the best ones, else a bound below them."""
         sign, best, values = (1 if here.mover == 0 else -1), -math.inf, {}
         left = math.inf if self.depth is None else self.depth - 1
         for act in here.acts():
@@ -59,7 +59,7 @@ class Minimax:
         return values
 
     def value(self, at: Position, left: float, low: float, high: float) -> float:
-        """What a position is worth to the first seat, exact between low and high, looking `left` acts ahead."""
+        """Value of a position to the first seat, exact between low and high, looking `left` acts ahead."""
         if at.mover < 0 or left == 0:
             own, other = at.earned()
             return (own - other) / 2
@@ -152,7 +152,7 @@ class CloneMcts:
         return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
 
 
-def mcts(seed: int, game: Game, effort: tuple[int, int]) -> Brain:
+def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
     """Monte Carlo tree search: `mcts:100` simulations of 10 random rollouts each; `mcts:100x1` of one."""
     return SpielMcts(seed, game, *effort) if isinstance(game, SpielRules) else CloneMcts(seed, game, *effort)
 
@@ -187,7 +187,7 @@ def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
 
 def _hidden(player: str, game: Game) -> str:
     """Why a player that looks at the whole state would cheat; "" where nothing is hidden."""
-    if game.lies_open():
+    if game.hides_nothing():
         return ""
     return f"{player} looks at the whole state: {titled(game)} hides something, or nobody can tell: it would cheat"
 

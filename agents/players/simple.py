@@ -19,8 +19,8 @@ class Random:
         return self.rng.choice(view.legal) if view.legal else ""
 
 
-class Recital:
-    """The acts of a match that was played, by turn; KeyError for any other turn."""
+class RecordedActs:
+    """A player of recorded acts, by turn; KeyError for any other turn."""
 
     def __init__(self, acts: Mapping[int, str]) -> None:
         self.acts = acts

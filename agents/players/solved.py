@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.player import Brain
+from agents.player import ScriptedPolicy
 from agents.players.search import Minimax, unfit_for_minimax
 from games.abilities import SpielRules
 from games.contracts import Game, View
@@ -41,12 +41,12 @@ class Mixed:
         return self.game.word(self.rng.choices(actions, chances)[0])
 
 
-def cfr(seed: int, game: SpielRules, iterations: int) -> Brain:
+def cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
     """The average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
     return Mixed(seed, game, cfr_strategy(str(game.spiel), iterations))
 
 
-def nash(seed: int, game: Game, alpha: float | None) -> Brain:
+def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
     """A Nash equilibrium: of Kuhn poker that of `nash:ALPHA` in [0, 1/3], a bluff's chance; minimax on open boards."""
     if game.perfect_information:
         return Minimax(seed, game)
@@ -217,14 +217,14 @@ def unfit_for_nash(game: Game, alpha: float | None) -> str:
     return _unsolvable(game, "nash")
 
 
-def _unsolvable(game: Game, brain: str) -> str:
+def _unsolvable(game: Game, script: str) -> str:
     if not isinstance(game, SpielRules):
-        return f"{brain} solves games whose rules are OpenSpiel's: {game.name} is not one"
+        return f"{script} solves games whose rules are OpenSpiel's: {game.name} is not one"
     kind = game.spiel.get_type()
     if len(game.possible_agents) != 2 or kind.utility != kind.Utility.ZERO_SUM:
-        return f"{brain} solves games of two seats of which one loses what the other wins: {game.name} is not one"
+        return f"{script} solves games of two seats of which one loses what the other wins: {game.name} is not one"
     if not _is_small(str(game.spiel)):
-        return f"{brain} solves games of up to {SMALL:,} histories: {game.name} has more"
+        return f"{script} solves games of up to {SMALL:,} histories: {game.name} has more"
     return ""
 
 

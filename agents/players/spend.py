@@ -1,4 +1,4 @@
-"""What a run may ask of an endpoint, and what it has cost so far: one account for all of its matches."""
+"""Settings and limits of an endpoint, and the account of what a run has spent there."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class EndpointSpec(BaseModel):
 
 
 class Spend:
-    """What a run has spent. A call reserves what it may cost before it is made, so that no limit is overrun."""
+    """A run's account. A call reserves its largest possible cost beforehand, so that no limit is overrun."""
 
     def __init__(self, spec: EndpointSpec) -> None:
         self.spec, self.read, self.wrote = spec, 0, 0
 
     @property
     def cost(self) -> float:
-        """In the prices' currency."""
+        """Total cost in the prices' currency."""
         return (self.read * self.spec.price_in + self.wrote * self.spec.price_out) / 1e6
 
     def add(self, read: int, wrote: int) -> None:

@@ -18,7 +18,7 @@
 #
 # A paper claims something; does it hold here, in a small world, with seeds and a control? `arena study` runs the arms
 # that a recipe names, and keeps every seed's curve with the command that made it. This notebook reads such a file, asks
-# the question again from the curves alone, and shows the answer whatever it is.
+# the question again from the curves alone, and shows the answer, whichever it is.
 
 # %% tags=["parameters"]
 import json

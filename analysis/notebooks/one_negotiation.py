@@ -89,7 +89,7 @@ worth()
 # %% [markdown]
 # ## What if somebody tougher had opened?
 #
-# Another brain at a seat from the first turn on: everything after the fork is played again.
+# Another scripted policy at a seat from the first turn on: everything after the fork is played again.
 
 # %%
 for name in ("hard_liner", "rubinstein", "conceder", "random"):

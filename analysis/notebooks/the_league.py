@@ -36,7 +36,7 @@ log.seats.groupby("policy")["payoff"].agg(["size", "mean"]).round(2)
 
 # %% [markdown]
 # `shared` is what learns; `shared@3` is `shared` as it was after three iterations, frozen. `conceder`, `hard_liner` and
-# `random` are brains: rules without weights.
+# `random` are scripted policies: rules without weights.
 #
 # ## Who gets what with whom
 #

@@ -19,8 +19,8 @@
 # A match ends with a payoff; learning needs to know which *turns* were worth it. That is credit assignment, and
 # estimators disagree. Here several of them judge the same log, turn by turn: nothing is played or learned again.
 #
-# `RUN` is a small run that lies beside this notebook: negotiation between randomly initialised models of 0.9M
-# parameters, twelve iterations, with past versions and three brains as opponents. Name your own in `ARENA_RUN`.
+# `RUN` is a small run in this notebook's folder: negotiation between randomly initialised models of 0.9M
+# parameters, twelve iterations, with past versions and three scripted opponents. Name your own in `ARENA_RUN`.
 
 # %% tags=["parameters"]
 import os

@@ -37,7 +37,7 @@ _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
     "past": ("lag: N", "The version of N updates ago, frozen."),
     "pfsp": ("–", "A past version from the pool by (1 - p)^2, where p is the learner's chance to beat it, by game."),
-    "fixed": ("policy: WHO", "A brain, endpoint:MODEL, or a policy of the run with `train: false`."),
+    "fixed": ("policy: WHO", "A scripted policy, endpoint:MODEL, or a policy of the run with `train: false`."),
 }
 _OTHERS = {
     "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
@@ -120,12 +120,12 @@ def _game_line(name: str, place: str) -> str:
 
 
 def _policies() -> list[dict[str, str]]:
-    """Models, brains with the games that they play, and who else may sit somewhere."""
-    from agents.players.brains import BRAINS
+    """Models, scripted policies with the games that they play, and who else may sit somewhere."""
+    from agents.players.scripted import SCRIPTED
     from agents.weights import available
 
     rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
-    rows += [(name, kind.plays, kind.what) for name, kind in BRAINS.items()]
+    rows += [(name, kind.plays, kind.what) for name, kind in SCRIPTED.items()]
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint (endpoint@SERVER:MODEL)."))
     rows.append(("human", "any game", "You, in `arena play`."))
     return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]

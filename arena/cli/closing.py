@@ -1,4 +1,4 @@
-"""The closing words of a run: the panel first, then what changed in play, and what to look at next."""
+"""The summary at the end of a run: the panel first, then changes in play, and what to look at next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def close(console: Console, folder: Path, screen: Screen) -> None:
-    """The closing words: what changed, and what to look at next."""
+    """Print the summary: what changed, and what to look at next."""
     from arena.cli.show import show_changes, show_strength
     from arena.cli.show_panel import panel_json, show_run_panel
     from arena.cli.summary import best_match, changes, silent_games
@@ -75,7 +75,7 @@ def compare(run: Path, quiet: bool) -> Compared | None:
 
 
 AT_CLOSE = 100
-"""Information states of a game whose exploitability every run is told at its end: it takes a second."""
+"""Information states of a game whose exploitability every run reports at its end: it takes a second."""
 
 
 def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
@@ -92,7 +92,9 @@ def exploited(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
         game = make_game(table.game)
         if game.cooperative or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
             continue
-        with suppress(ConfigError, StoreError, WeightsError, RoleError):  # it cannot be known exactly: nothing is told
+        with suppress(
+            ConfigError, StoreError, WeightsError, RoleError
+        ):  # it cannot be known exactly: nothing is reported
             checked(game, AT_CLOSE)
             ends = wait(loader.load(specs.before(str(run)), str(run)))
             told[table.game.name] = tuple(wait(exploitability_of(who, table.game, known)) for who in ends)

@@ -1,4 +1,4 @@
-"""The console of all commands: what is printed is text, whoever wrote it, and never steers the terminal."""
+"""The console of all commands: whatever is printed is plain text and never steers the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlainConsole(Console):
 
 
 def note(text: str) -> None:
-    """Something the user should hear, in one line on stderr, which scripts do not read."""
+    """Print a notice for the user in one line on stderr, which scripts do not read."""
     from arena.plain import printable
 
     print(f"arena: {printable(text)}", file=sys.stderr)

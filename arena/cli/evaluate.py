@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from arena.play.settings import GameSpec
 
 WHO = (
-    "A brain (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model or endpoint:MODEL."
+    "A scripted policy (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model "
+    "or endpoint:MODEL."
 )
 Option = Annotated[
     list[str] | None, typer.Option(metavar="A=B", help="An option of the game, such as illegal=end; repeatable.")
@@ -332,7 +333,7 @@ async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loa
 
 
 def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:
-    """Whoever plays with itself does so before and after."""
+    """Opponents of a run's first weights: a contender that plays with itself does so before and after."""
     return [player if other is who else other for other in others]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 80
-"""Characters of an act that is told of."""
+"""Characters of an act that are shown."""
 
 
 def fork(
@@ -49,7 +49,7 @@ def fork(
 ) -> None:
     """What if, at this turn, somebody else had played on, or something else had been done?
 
-    The deal and all that was said before stay as they are in the log; from there on the match is played anew, and as
+    The deal and all that was said before stay as they are in the log; from there on the match is played again, and as
     often by those who sat there. The same chance is theirs in fork i of both, so differences are taken fork by fork.
 
     Example: arena fork runs/latest 0003-0007 --turn 2 --seat second=nash -n 100

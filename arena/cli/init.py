@@ -53,7 +53,7 @@ def init(
 
 
 def _write_schema(kind: str, folder: Path) -> None:
-    """The schema that the file's first line names, as it is in this version."""
+    """Write the schema that the file's first line names, as it is in this version."""
     from arena.config.schema import FILES
 
     shipped = FILES[kind]

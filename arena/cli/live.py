@@ -36,8 +36,8 @@ class Screen:
         self._pace: Pace | None = None
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
 
-    def shown(self) -> AbstractContextManager[Any]:
-        """The context in which the live table is on the screen."""
+    def on_screen(self) -> AbstractContextManager[Any]:
+        """Context in which the live table is on the screen."""
         return self._live if self.style == "table" else nullcontext()
 
     def phase(self, iteration: int, name: str) -> None:
@@ -49,7 +49,7 @@ class Screen:
             self.console.print(Text(name))
 
     def note(self, text: str) -> None:
-        """Something the user should hear; on stderr, which scripts do not read."""
+        """Print a notice for the user on stderr, which scripts do not read."""
         note(text)
 
     def turn(self, plan: "MatchPlan", turn: Turn) -> None:

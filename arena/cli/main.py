@@ -1,4 +1,4 @@
-"""The command line from its first to its last line: every expected failure is one line and an exit code."""
+"""Run the command line; every expected failure is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _terminable() -> Iterator[list[int]]:
     def end(number: int, frame: FrameType | None) -> None:
         came.append(number)
         if callable(signal.getsignal(signal.SIGINT)):
-            signal.raise_signal(signal.SIGINT)  # as whoever waits just now wants to hear of it
+            signal.raise_signal(signal.SIGINT)  # what waits just now has to be interrupted
         else:
             raise KeyboardInterrupt  # it is ignored in the background of a shell
 

@@ -69,7 +69,7 @@ def matrix_(
     pass^k is the chance that k trials of a task all succeed (tau-bench): what is right now and then falls with k.
     pass^1 is the success rate. A task is what the simulator hides (who is ill of what, who wants what) and is the
     same for all personas; a persona changes what is volunteered, forgotten or mistaken. Intervals are over tasks. A
-    match that fails by a fault of the simulator or of a model is never a score of 0: its rate is told beside.
+    match that fails by a fault of the simulator or of a model is never a score of 0: its rate is a column of its own.
 
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """

@@ -1,6 +1,6 @@
-"""Commands of other packages: whoever names a function in the entry-point group `arena.commands` adds one.
+"""Commands of other packages: each entry point of the group `arena.commands` adds one.
 
-The analysis does, so that its commands stand beside ours and nothing here depends on it.
+The analysis does, so that its commands are listed with ours and nothing here depends on it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _loaded(offer: EntryPoint) -> TyperCommand:
 
 
 def _unavailable(offer: EntryPoint, error: Exception) -> TyperCommand:
-    """In place of a command whose code cannot be loaded: ConfigError, naming its package, whatever it is asked for."""
+    """In place of a command whose code cannot be loaded: always a ConfigError that names its package."""
     package = offer.dist.name if offer.dist else offer.value
 
     def unavailable() -> None:

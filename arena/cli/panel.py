@@ -60,7 +60,12 @@ async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
     source = specs.read_spec(who, trust)
     known = met_in_training(source.experiment)
     known = known.with_own(source.run, panel.members) if source.run else known
-    data = {"contender": who, **to_json(after, old), "met": sorted(known.met), "shown": sorted(known.shown)}
+    data = {
+        "contender": who,
+        **to_json(after, old),
+        "met": sorted(known.met),
+        "demonstrated": sorted(known.demonstrated),
+    }
     if asked.out:
         write_atomic(asked.out, json.dumps(data, indent=1) + "\n")
     if asked.as_json:
@@ -110,7 +115,7 @@ def show(console: PlainConsole, name: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from agents.players.brains import BRAINS, OWN
+    from agents.players.scripted import OWN, SCRIPTED
     from arena.cli.show_evaluate import titled
     from arena.panels.settings import load_panel
 
@@ -119,7 +124,7 @@ def show(console: PlainConsole, name: str) -> None:
     console.print(Text(f"panel {panel.panel}: {played}", style="bold"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, show_header=False)
     for member in panel.members:
-        brain = BRAINS.get(member) or BRAINS.get(member.partition(":")[0])
-        table.add_row(Text(member), Text(brain.what if brain and member not in OWN else ""))
+        script = SCRIPTED.get(member) or SCRIPTED.get(member.partition(":")[0])
+        table.add_row(Text(member), Text(script.what if script and member not in OWN else ""))
     console.print(table)
     console.print(Text(f"{panel.deals} deals (seed {panel.seed}), each from every seat against every member"))

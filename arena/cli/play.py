@@ -1,4 +1,4 @@
-"""`arena play`: one match at the terminal, of people and whoever else can take a seat."""
+"""`arena play`: one match at the terminal, between people and any other contenders."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def play(
 ) -> None:
     """Play one match at the terminal.
 
-    WHO is human, a brain (arena list policies), a run folder, a model's name, or endpoint:MODEL. With a run, the game
-    has the options that the run was trained with; --option goes before them. Bargainers talk where the game lets them.
+    WHO is human, a scripted policy (arena list policies), a run folder, a model's name, or endpoint:MODEL. With a run,
+    the game has the options that the run was trained with; --option goes before them. Bargainers talk where the game
+    lets them.
 
     Example: arena play --game kuhn_poker --seat 0=human --seat 1=cfr
     """
@@ -140,8 +141,8 @@ def holders(game: Game, assignments: Sequence[str]) -> dict[str, str]:
 
 
 def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
-    """Everybody but the people, found, loaded and checked for their seats; brains that can argue in words do."""
-    from agents.players.brains import talking
+    """Load everybody but the people and check them for their seats; scripted policies argue in words if they can."""
+    from agents.players.scripted import talking
     from arena.cli.loop import wait
 
     specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))

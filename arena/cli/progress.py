@@ -33,7 +33,7 @@ class Pace:
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
-        self._began = self._told = monotonic()
+        self._began = self._reported = monotonic()
 
     def __str__(self) -> str:
         """`matches: 120 of 800, about 4 min left`."""
@@ -43,9 +43,9 @@ class Pace:
     def due(self, done: int) -> bool:
         """Notes how much is done; whether it is time to say so again."""
         self.done, now = done, monotonic()
-        if now - self._told < EVERY:
+        if now - self._reported < EVERY:
             return False
-        self._told = now
+        self._reported = now
         return True
 
 

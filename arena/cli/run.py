@@ -62,7 +62,7 @@ def run_selfplay(
     from arena.launch import start
 
     console, screen = _screen(experiment.iterations, as_json)
-    with screen.shown():
+    with screen.on_screen():
         folder = wait(start(experiment, out, screen))
     close(console, folder, screen)
 
@@ -94,7 +94,7 @@ def resume(
     layers = [set_layer(assignment) for assignment in assignments]
     experiment = experiment_of(run, layers, trust)
     console, screen = _screen(experiment.iterations, as_json)
-    with screen.shown():
+    with screen.on_screen():
         wait(go_on(run, screen, layers, trust))
     close(console, run, screen)
 

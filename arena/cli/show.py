@@ -100,7 +100,7 @@ def show_match(console: Console, path: Path, match: str) -> None:
 
 
 def _holder(seat: Mapping[str, Any]) -> str:
-    """A policy and its version; a past one's name holds it, and a brain has none."""
+    """A policy and its version; a past one's name holds it, and a scripted policy has none."""
     past = str(seat["policy"]).endswith(f"@{seat['version']}")
     return str(seat["policy"]) if past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
 

@@ -19,7 +19,7 @@ def show_failures(console: Console, run: Path, match: str, as_json: bool) -> Non
     """The failed matches of a run, or the one of this id; StoreError where there is none of it."""
     failed, more = read_failures(require_run(run))
     if match:
-        found = _found(run, failed, match)
+        found = _find(run, failed, match)
         print(json.dumps(found.model_dump(mode="json"))) if as_json else _show_one(console, found)
     elif as_json:
         print(json.dumps({"failures": [each.model_dump(mode="json") for each in failed], "more": more}))
@@ -29,7 +29,7 @@ def show_failures(console: Console, run: Path, match: str, as_json: bool) -> Non
         _show_all(console, run, failed, more)
 
 
-def _found(run: Path, failed: list[FailedMatch], match: str) -> FailedMatch:
+def _find(run: Path, failed: list[FailedMatch], match: str) -> FailedMatch:
     for each in reversed(failed):
         if each.match == match:
             return each

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 import games
-from agents.errors import BrainError
+from agents.errors import ScriptedPolicyError
 from arena.cli.catalogue import entries, sample_views
 from arena.errors import ConfigError
 from games.contracts import Game
@@ -60,16 +60,16 @@ def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _players(game: Game) -> list[str]:
-    """The brains that can take some seat of this game, as they are named; of a search, one of a certain depth."""
-    from agents.players.brains import BRAINS, check_brain
+    """Names of the scripted policies that can take some seat of this game; of a search, one of a certain depth."""
+    from agents.players.scripted import SCRIPTED, check_scripted
 
     # whether all of a game can be searched may take minutes to find out
     searched = {"minimax": "minimax:4", "nash": "" if game.perfect_information else "nash"}
     able = []
-    for name in dict.fromkeys([*BRAINS, *game.players]):
+    for name in dict.fromkeys([*SCRIPTED, *game.players]):
         if spec := searched.get(name, name):
-            with suppress(BrainError):
-                check_brain(spec, game)
+            with suppress(ScriptedPolicyError):
+                check_scripted(spec, game)
                 able.append(spec)
     return able
 
@@ -113,7 +113,7 @@ def show_game(console: Console, name: str) -> None:
         head("theory")
         line(", ".join(f"{what} {value:g}" for what, value in told["theory"].items()))
     head("who can play it")
-    line(", ".join(told["players"]) or "no brain: models, endpoints and people")
+    line(", ".join(told["players"]) or "no scripted policy: models, endpoints and people")
     line(f"roles: {', '.join(told['roles']) or 'none of its own; player, nano_player, mars_player fit any game'}")
 
 

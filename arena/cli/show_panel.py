@@ -72,7 +72,7 @@ def panel_json(evaluations: Sequence[Evaluation], experiment: Experiment | None,
     known = _known(told[-1], experiment, run)
     curve = [{"iteration": e.iteration, "payoff": _mean(e)} for e in told]
     found = to_json(told[-1], told[0] if len(told) > 1 else None)
-    return {**found, "curve": curve, "met": sorted(known.met), "shown": sorted(known.shown)}
+    return {**found, "curve": curve, "met": sorted(known.met), "demonstrated": sorted(known.demonstrated)}
 
 
 def _known(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> Known:
@@ -97,13 +97,15 @@ def _line(name: str, told: Compared) -> Text:
 
 
 def _mark(member: str, known: Known) -> str:
-    return "*" if member in known.met else "†" if member in known.shown else ""
+    return "*" if member in known.met else "†" if member in known.demonstrated else ""
 
 
 def _footnote(console: Console, members: Sequence[str], known: Known) -> None:
     """Whom the learners know from training; of the others it is held out."""
     notes = ["* met in training"] if known.met & set(members) else []
-    notes += ["† its play was shown before training, or beside it"] if (known.shown - known.met) & set(members) else []
+    notes += (
+        ["† imitated in training: its play was demonstrated"] if (known.demonstrated - known.met) & set(members) else []
+    )
     if notes:
         _say(console, " · ".join([*notes, "all others it never met"]), "dim")
 

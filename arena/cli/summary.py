@@ -81,7 +81,7 @@ def zero_sum(rows: list[Row]) -> bool:
 
 
 def opponents(row: Row) -> dict[str, str]:
-    """By seat, whom the learners met that was frozen: `past` for a past version, else a brain's or a policy's name."""
+    """By seat, the frozen opponents of the learners: `past` for a past version, else the policy's name."""
     seats = row["seats"]
     learners = {seat["policy"] for seat in seats.values() if seat["trained"]}
     frozen = {name: seat["policy"] for name, seat in seats.items() if not seat["trained"]} if learners else {}
@@ -108,7 +108,7 @@ def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
 
 
 def _wins(opponent: str) -> Figure:
-    """1 where the learners were paid more than whoever of this name they met, 0.5 as much, 0 less."""
+    """1 where the learners were paid more than the opponent of this name, 0.5 as much, 0 less."""
 
     def won(row: Row) -> float | None:
         others = {seat for seat, name in opponents(row).items() if name == opponent}

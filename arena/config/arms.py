@@ -12,14 +12,14 @@ from arena.errors import ConfigError
 
 
 def study_of(experiment: Experiment) -> StudySpec:
-    """What an experiment is to show; ConfigError where it does not say."""
+    """An experiment's section `study`; ConfigError without one."""
     if experiment.study is None:
         raise ConfigError(f"{experiment.name} has no section `study` that names arms (docs/experiments.md)")
     return experiment.study
 
 
 def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:
-    """What an arm lays over the experiment: the first only what each run of a study has.
+    """The settings that an arm lays over the experiment; for the first arm those of every run of the study.
 
     ConfigError for one that it does not have.
     """
@@ -56,7 +56,7 @@ def check_arms(experiment: Experiment) -> None:
         other = budget(with_arm(experiment, arm))
         if other != most and arm not in study.uneven:
             raise ConfigError(
-                f"study.arms.{arm}: plays {_told(other)} matches, {study.arm} {_told(most)}: "
+                f"study.arms.{arm}: plays {_budget_text(other)} matches, {study.arm} {_budget_text(most)}: "
                 f"give both the same, or name {arm} in `study.uneven`"
             )
 
@@ -66,5 +66,5 @@ def budget(experiment: Experiment) -> tuple[int, int]:
     return experiment.iterations, experiment.play.matches * (1 + experiment.play.branch)
 
 
-def _told(budget: tuple[int, int]) -> str:
+def _budget_text(budget: tuple[int, int]) -> str:
     return f"{budget[0]} × {budget[1]}"

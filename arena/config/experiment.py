@@ -60,7 +60,7 @@ class Experiment(Spec):
     league: LeagueSpec | None = None
     """Past versions and others to play against."""
     evaluate: EvaluateSpec | None = None
-    """What judges it from outside, and learning never hears of."""
+    """Evaluation from outside, which never reaches learning."""
     play: PlaySpec = PlaySpec()
     """How matches are played."""
     credit: CreditSpec = CreditSpec()
@@ -82,7 +82,7 @@ class Experiment(Spec):
 
     @property
     def settled_precision(self) -> Precision:
-        """In what numbers it computes; ValueError while that is still to be tried (`arena.preflight.fitted`)."""
+        """Precision of the run; ValueError while it is still `auto` (`arena.preflight.fitted` settles it)."""
         if self.precision == "auto":
             raise ValueError("precision is still auto: take what arena.preflight.fitted makes of the experiment")
         return Precision(self.precision)
@@ -111,14 +111,14 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_tables(self) -> Self:
-        """Either one table or several, each with something to play."""
+        """Check that there is one table or several, each with at least one match of an iteration."""
         for field in ("game", "seats"):
             given = getattr(self, field) is not None
             if self.tables is None and not given:
                 raise ConfigError(f"{field}: missing: give `game` and `seats`, or `tables` for several games")
             if self.tables is not None and given:
                 raise ConfigError(
-                    f"{field}: stands beside `tables`: give one or the other (`{field}: null` takes it away)"
+                    f"{field}: given together with `tables`: give one or the other (`{field}: null` takes it away)"
                 )
         counts = apportion(self.play.deals, [table.share for table in self.all_tables()])
         if 0 in counts:
@@ -130,7 +130,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
-        """Where a part of credit needs values, the critic gives them; a rule alone may get its values elsewhere."""
+        """Check that there is a critic for the parts of credit that need values."""
         rule, by_critic = self.credit, given_by_critics()
         values = frozenset[str]().union(*by_critic.values())
         given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
@@ -144,7 +144,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
-        """Who compares matches of one deal has several: a group, or those that part from one match (ARPO)."""
+        """Check that parts which compare matches of one deal have several: a group, or branches of one match (ARPO)."""
         alone = self.play.group == 1 and not self.play.branch
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
@@ -158,7 +158,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_pairs(self) -> Self:
-        """A loss of two answers has pairs to compare, and its objective is theirs."""
+        """Check that a loss over pairs of answers has pairs to compare, and the estimator and aggregate it needs."""
         credit, learn = self.credit, self.learn
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
@@ -174,19 +174,19 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _is_shown_to_imitate(self) -> Self:
-        """What is shown is to be imitated, never to be shunned."""
-        if (shown := self.learn.shown) is None:
+    def _demonstrations_are_imitated(self) -> Self:
+        """Check that the weight of demonstrations is never negative: they are imitated, not avoided."""
+        if (demonstrations := self.learn.demonstrations) is None:
             return self
         for k in range(1, self.iterations + 1):
-            weight: float = shown.weight(Clock(k, self.iterations))
+            weight: float = demonstrations.weight(Clock(k, self.iterations))
             if not 0 <= weight < math.inf:
-                raise ConfigError(f"learn.shown.weight: {weight:g} in iteration {k}: it has to be 0 or more")
+                raise ConfigError(f"learn.demonstrations.weight: {weight:g} in iteration {k}: it has to be 0 or more")
         return self
 
     @model_validator(mode="after")
     def _has_opponents(self) -> Self:
-        """In a league there is always somebody to meet, and a seat for them."""
+        """Check that a league has an opponent in every iteration, and a seat for it."""
         if self.league is None:
             return self
         for k in range(1, self.iterations + 1):
@@ -198,7 +198,7 @@ class Experiment(Spec):
             if opponent.policy and self.trained(opponent.policy):
                 raise ConfigError(
                     f"league.opponents: fixed opponent '{opponent.policy}' is a policy that is trained: "
-                    "name a brain or a policy with `train: false`, or use `play: past`"
+                    "name a scripted policy or a policy with `train: false`, or use `play: past`"
                 )
         if not any(sum(self.trained(s.policy) for s in t.seats.values()) > 1 for t in self.all_tables()):
             raise ConfigError(

@@ -53,7 +53,7 @@ class Change(NamedTuple):
         return any(self.field == name or self.field.startswith(f"{name}.") for name in MAY_CHANGE)
 
     def __str__(self) -> str:
-        return f"{self.field} ({_shown(self.before)} → {_shown(self.now)})"
+        return f"{self.field} ({_abbreviated(self.before)} → {_abbreviated(self.now)})"
 
 
 def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
@@ -78,7 +78,7 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
 
 
 def recorded(run: Path) -> Experiment | None:
-    """What the run's latest command went by; None in a run of an older Arena."""
+    """The experiment of the run's latest command; None in a run of an older Arena."""
     found = RunReader(run).environment().get("experiment")
     return None if found is None else compose([Layer(str(run / ENVIRONMENT), "", found)])
 
@@ -109,6 +109,6 @@ def _listed(changes: Iterable[Change]) -> str:
     return ", ".join(several) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
 
 
-def _shown(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:40]}…"

@@ -55,7 +55,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
 
 
 def _written_out(layer: Layer) -> Mapping[str, Any]:
-    """The layer's settings, with what a preset stands for in place of its name, under what stands beside it."""
+    """The layer's settings with a preset's name replaced by its settings; those given in the layer win."""
     if (preset := preset_in(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
     beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}

@@ -24,7 +24,7 @@ FILES = "files"
 
 
 def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
-    """What to copy into the folder of a new run, by path within it; and what its environment says of that."""
+    """Files to copy into the folder of a new run, by path within it, and their record for its environment."""
     copies: dict[str, bytes] = {}
     known: dict[str, dict[str, str]] = {}
     for kind, name, source in _named(experiment):
@@ -45,7 +45,7 @@ def admit(run: Path, config: Any, trust: bool = False) -> None:
     _admit_modules(run, config, trust)
 
 
-def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
+def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
     """The experiment with the run's own roles in place of their names; its games are found in the folder, too.
 
     ConfigError when a copy is gone or was edited.
@@ -69,7 +69,7 @@ def at_home(run: Path, experiment: Experiment, trust: bool = False) -> Experimen
 
 
 def edited(run: Path) -> list[str]:
-    """What was edited since the run began, outside of its folder, a line each: the run plays its own copy."""
+    """Lines on files that were edited since the run began, outside of its folder: the run plays its own copy."""
     lines = []
     for name, about in _known(run).items():
         source = Path(about["from"])
@@ -79,7 +79,7 @@ def edited(run: Path) -> list[str]:
 
 
 def same_game(name: str, experiment: Experiment | None) -> str:
-    """What a run calls the game of a file that the user names, wherever its copies lie; else the name itself."""
+    """A run's name for the game of a file that the user names, wherever its copies lie; else the name itself."""
     for game in _games(experiment) if experiment and ".py:" in name else ():
         if Path(game.name).name == Path(name).name:
             return game.name

@@ -1,8 +1,8 @@
 """Names from papers and libraries for a way to learn, and what they stand for: `learn.loss: grpo`.
 
-A preset is settings of `learn`, laid under what stands beside it and over what lies below it. The experiment that is
-run, and its config.yaml, hold what it stood for, never its name. What a turn was worth stays the estimator's business:
-`goes_with` names the one that the paper has.
+A preset is settings of `learn`: they give way to others of its own layer and override those of earlier layers. The
+experiment that is run, and its config.yaml, hold what it stood for, never its name. What a turn was worth stays the
+estimator's business: `goes_with` names the one that the paper has.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """What a name stands for."""
+    """The settings of a preset, and its source."""
 
     learn: Mapping[str, Any]
     """Settings of `learn`."""

@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 import arena.panels
 import arena.recipes
 import games
-from agents.players.brains import BRAINS
+from agents.players.scripted import SCRIPTED
 from agents.role import BUILT_IN, Role, list_roles
 from arena.config.experiment import Experiment
 from arena.config.kinds import KINDS
@@ -52,7 +52,7 @@ class Generator(GenerateJsonSchema):
 
 
 def modeline(kind: str) -> str:
-    """The first line of a YAML file that stands beside its schema."""
+    """The first line of a YAML file whose schema lies in the same folder."""
     return f"# yaml-language-server: $schema={FILES[kind].name}\n"
 
 
@@ -82,7 +82,7 @@ def _experiment() -> Schema:
     definitions["PanelGame"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["SeatSpec"]["properties"]["role"] |= _suggested(list_roles())
-    definitions["SeatSpec"]["properties"]["policy"] |= _suggested(BRAINS)
+    definitions["SeatSpec"]["properties"]["policy"] |= _suggested(SCRIPTED)
     return _finished("experiment", _placed(schema))
 
 

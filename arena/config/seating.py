@@ -1,12 +1,12 @@
-"""The tables of an experiment, laid, and whether whoever it names may sit at them."""
+"""Tables of an experiment: every game, role and policy that it names is found, and checked for its seat."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.errors import BrainError, EndpointError
+from agents.errors import EndpointError, ScriptedPolicyError
 from agents.names import nearest
 from agents.player import PREFIXES
-from agents.players.brains import BRAINS, check_brain
+from agents.players.scripted import SCRIPTED, check_scripted
 from agents.players.servers import parsed
 from agents.role import Role
 from arena.config.experiment import Experiment
@@ -32,45 +32,45 @@ def set_tables(experiment: Experiment) -> list[Table]:
 
 
 def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
-    """Every seat is held by a policy or by a brain that can play there, and so can the brains it is to imitate."""
+    """Check that every seat's holder can play there, and so can the scripted policies that it imitates."""
     game = table.make_game()
     for seat, held in spec.seats.items():
         policy = experiment.policies.get(held.policy)
         if policy is None:
-            _check_brain(held.policy, game, seat, f"{where}seats.{seat}.policy", experiment.policies)
+            _check_scripted(held.policy, game, seat, f"{where}seats.{seat}.policy", experiment.policies)
             continue
         if policy.train:
             _check_sampling(table.roles[seat], held.policy)
-            for brain in experiment.learn.shown.brains if experiment.learn.shown else ():
-                _check_brain(brain, game, seat, "learn.shown.brains")
-        for field in ("brains", "against") if policy.imitate else ():
-            for brain in getattr(policy.imitate, field):
-                _check_brain(brain, game, seat, f"policies.{held.policy}.imitate.{field}")
+            for script in experiment.learn.demonstrations.scripted if experiment.learn.demonstrations else ():
+                _check_scripted(script, game, seat, "learn.demonstrations.scripted")
+        for field in ("scripted", "against") if policy.imitate else ():
+            for script in getattr(policy.imitate, field):
+                _check_scripted(script, game, seat, f"policies.{held.policy}.imitate.{field}")
 
 
 def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:
-    """The league's brains can play wherever they may take a seat."""
+    """The league's scripted policies can play wherever they may take a seat."""
     trained = [seat for seat, held in spec.seats.items() if experiment.trained(held.policy)]
     for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
         if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
             for seat in trained:
                 where = f"league.opponents[{i}].policy"
-                _check_brain(opponent.policy, table.make_game(), seat, where, experiment.policies)
+                _check_scripted(opponent.policy, table.make_game(), seat, where, experiment.policies)
 
 
-def _check_brain(spec: str, game: Game, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
-    """ConfigError for no brain, or one that cannot play; with `policies`, it may be one of those or an endpoint."""
+def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
+    """ConfigError unless it is a scripted policy that can play there, one of `policies`, if given, or an endpoint."""
     try:
         if policies is not None and spec.startswith(PREFIXES):
             parsed(spec)
             return
-        check_brain(spec, game, seat)
+        check_scripted(spec, game, seat)
     except EndpointError as error:
         raise ConfigError(f"{where}: {error}") from None
-    except BrainError as error:
-        if policies is None or spec in BRAINS or spec.partition(":")[0] in BRAINS:
+    except ScriptedPolicyError as error:
+        if policies is None or spec in SCRIPTED or spec.partition(":")[0] in SCRIPTED:
             raise ConfigError(f"{where}: {error}") from None
-        near = nearest(spec, [*policies, *BRAINS])
+        near = nearest(spec, [*policies, *SCRIPTED])
         raise ConfigError(f"{where}: unknown policy '{spec}'{near} (arena list policies)") from None
 
 

@@ -51,7 +51,7 @@ class StudySpec(BaseModel):
     """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener; or
     panel.payoff, panel.valid or panel.deal of the panel that `evaluate` names, each time that it judges."""
     also: list[str] = []
-    """Figures that are told beside it and decide nothing; `evaluation.NAME` is one of the first game that `evaluate`
+    """Figures that are reported too and decide nothing; `evaluation.NAME` is one of the first game that `evaluate`
     names, before and after learning."""
     first_seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
     """The first that is judged: a recipe is found on seeds below it."""
@@ -65,7 +65,7 @@ class StudySpec(BaseModel):
     """Settings of every run, the first arm's too, in which {seed} is its seed: `policies.shared.model=nano-{seed}`."""
     warm: list[Name] = []
     """Arms that begin with the weights with which the first arm's imitation of the same seed ended, and need not
-    imitate anew; by themselves (`--arm`) they do."""
+    imitate again; by themselves (`--arm`) they do."""
     uneven: list[Name] = []
     """Arms that may play more or fewer matches than the first; all others play as many."""
     verdict: RuleSpec
@@ -73,7 +73,7 @@ class StudySpec(BaseModel):
 
     @property
     def names(self) -> list[str]:
-        """Of all arms, the first one first."""
+        """Names of all arms, the first one first."""
         return [self.arm, *self.arms]
 
     @model_validator(mode="after")

@@ -15,12 +15,12 @@ from arena.store.files import make_folder, write_atomic
 
 
 def digest(data: bytes) -> str:
-    """Under what some bytes are remembered."""
+    """The digest of some bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def remember(digests: Iterable[str]) -> None:
-    """These need no asking from now on."""
+    """Trust these digests from now on."""
     known = trusted()
     if new := set(digests) - known:
         make_folder(_file().parent)
@@ -28,7 +28,7 @@ def remember(digests: Iterable[str]) -> None:
 
 
 def trusted() -> set[str]:
-    """All that is remembered."""
+    """The digests that the user has trusted."""
     try:
         return set(_file().read_text("ascii").split())
     except (OSError, ValueError):

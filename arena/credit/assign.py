@@ -1,4 +1,4 @@
-"""Credit: what every turn earned and what it is worth to the role that took it."""
+"""Credit assignment: from rewards to one advantage per turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[Credited]:
 
 
 def estimated(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
-    """What an estimator says: [T] floats, or TokenAdvantages; ConfigError where they are not as many, or not finite."""
+    """An estimator's advantages: [T] floats, or TokenAdvantages; ConfigError for a wrong number or non-finite ones."""
     estimate = estimator(batch, rewards)
     by_token = isinstance(estimate, TokenAdvantages)
     values, wanted = (estimate.values, batch.token_turns) if by_token else (estimate, rewards)
@@ -72,7 +72,7 @@ def named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Float
 
 
 def select(batch: TurnBatch, rewards: Floats, rule: CreditSpec) -> Selection:
-    """What the rule's selectors leave of the batch, one after another."""
+    """Apply the rule's selectors to the batch, one after another."""
     selection = Selection.everything(batch)
     for selector in rule.select:
         selection = selector(batch, rewards, selection)
@@ -96,7 +96,7 @@ def _without_dropped(batch: TurnBatch, rewards: Floats, selection: Selection) ->
 def _by_trajectory(
     batch: TurnBatch, rewards: Floats, advantages: Floats, tokens: Floats | None, selection: Selection
 ) -> list[Credited]:
-    """The flat columns cut up again, trajectory by trajectory."""
+    """Split the flat columns into one `Credited` per trajectory."""
     cuts = batch.starts[1:-1]
     own: list[Floats | None] = [None] * len(batch.lengths)
     if tokens is not None:

@@ -1,4 +1,4 @@
-"""What credit works on: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
+"""Batches of turns: all turns of an iteration's trajectories as flat columns, and statistics over groups of them.
 
 T is the number of turns, M of trajectories, N of sampled tokens. Turns stand trajectory after trajectory in the
 order of play; tokens stand trajectory after trajectory, stream after stream.
@@ -26,7 +26,7 @@ Key = Literal[TrajectoryKey, "turn"]
 
 @dataclass(frozen=True)
 class TurnBatch:
-    """The trajectories of one iteration as credit sees them."""
+    """The trajectories of one iteration with their turns as flat columns: T turns, M trajectories, N tokens."""
 
     trajectories: Sequence[Trajectory]
     clock: Clock = Clock()
@@ -111,7 +111,7 @@ class TurnBatch:
         return np.bincount(self.token_turns, minlength=len(self.owner)).astype(np.int64)
 
     def measure(self, name: str) -> Floats:
-        """One of the measures, end to end; KeyError, naming it, where nobody took it."""
+        """One of the measures, concatenated over trajectories; KeyError, naming it, where it was not taken."""
         if name not in self.measures:
             raise KeyError(f"nobody measured '{name}' for this batch")
         arrays = self.measures[name]

@@ -1,4 +1,4 @@
-"""Estimators side by side on one match log: what each would have said of every turn that was played.
+"""Comparison of estimators on one match log: the advantages that each would have given every turn.
 
 Nothing is played or learned again: rewards and turns come from the log, iteration after iteration, so that estimators
 with a memory see what they would have seen. Selection and transforms are left out: every turn is there.
@@ -55,7 +55,7 @@ class Comparison:
         return matrix
 
     def bias(self) -> pd.DataFrame:
-        """Mean advantage of each role, in deviations of the estimator: whether a role is told it does well anyway."""
+        """Mean advantage of each role, in the estimator's standard deviations: whether an estimator favours a role."""
         deviations = self.turns[self.estimators].std(ddof=0)
         means = self.turns.groupby(["game", "role"])[self.estimators].mean()
         return means / deviations.where(deviations >= ZERO)
@@ -80,7 +80,7 @@ async def compare(
     seed: int = 0,
     length: int = 1,
 ) -> Comparison:
-    """What each estimator says of the turns of a run's trained policies, by default in all its iterations.
+    """Advantages of the turns of a run's trained policies by each estimator, by default in all iterations.
 
     The rewards are those of the run's own rule; `seed` and `length`, in iterations, are the run's.
     Earlier iterations are walked through for those that remember, and for their critics: the run's own where the log
@@ -117,7 +117,7 @@ class _Judge:
     async def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
         """[T] what it says of an iteration's turns, before its critic learns what came of them."""
         rng = generator(self.seed, batch.clock.iteration, "credit")
-        measures = await self.critic.look(batch.trajectories) if self.critic else {}
+        measures = await self.critic.predict(batch.trajectories) if self.critic else {}
         estimate = estimated(self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards)
         advantages = gathered(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
         if self.critic:

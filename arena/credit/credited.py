@@ -1,4 +1,4 @@
-"""A trajectory with what credit made of it."""
+"""A trajectory with its rewards and advantages."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from arena.records import Trajectory
 
 @dataclass(frozen=True)
 class Credited:
-    """A trajectory with what credit made of it; K turns, n sampled tokens."""
+    """A trajectory of K turns and n sampled tokens with its rewards and advantages."""
 
     trajectory: Trajectory
     rewards: Floats

@@ -1,4 +1,4 @@
-"""An iteration's credit in a run: what is measured first, what replay puts among it, and what is remembered."""
+"""Credit of one iteration: measures first, then replay, rewards and advantages; and the state between iterations."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import deepcopy
@@ -24,7 +24,7 @@ Measured = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Measures]]
 
 
 class Credit(NamedTuple):
-    """What an iteration's credit gives."""
+    """Result of an iteration's credit."""
 
     credited: list[Credited]
     """To be learned together."""
@@ -35,7 +35,7 @@ class Credit(NamedTuple):
 
 
 class Crediting:
-    """Credit as a run's experiment has it."""
+    """The credit pipeline of a run."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Crediting:
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """What credit and replay remember, as JSON for the checkpoint."""
+        """State of credit and replay, as JSON for the checkpoint."""
         return {"memory": self._memory, "replay": self._past}
 
     async def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
@@ -84,7 +84,7 @@ class Crediting:
         return max(0, ceil(wanted - deals + lost - 1e-9))
 
     async def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
-        """What every turn of a trained policy earned and was worth."""
+        """Assign reward and advantage to every turn of a trained policy."""
         trajectories = trained(records)
         if k == 1 and not self._declared:
             check_came(self.rule, self._chosen, (await self._tried(k, trajectories))[0])
@@ -95,7 +95,7 @@ class Crediting:
         injected = self._replay.inject(batch, rewards)
         whole = await self._batch(k, injected, self.rule.needs, self._memory)
         credited = await compute(assign, whole, self.rule)
-        replayed = self._replay.again(batch, rewards, credited)
+        replayed = self._replay.extra_trajectories(batch, rewards, credited)
         brought = recalls(trajectories, injected, credited, replayed)
         if self._replay.own_step:
             return Credit(credited, replayed, brought)

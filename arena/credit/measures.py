@@ -1,4 +1,4 @@
-"""What credit may ask of models before it begins: one array per trajectory, by name.
+"""Measures: what models compute for credit beforehand, one array per trajectory and name.
 
 | name | per | what |
 |---|---|---|
@@ -61,5 +61,7 @@ async def measure(
                 own = [next(rest) for _ in trajectories[i].streams]
                 measures[name][i] = np.concatenate(own) if own else np.zeros(0, np.float32)
     return measures | (
-        await critic.look(trajectories) if critic and wanted & frozenset().union(*given_by_critics().values()) else {}
+        await critic.predict(trajectories)
+        if critic and wanted & frozenset().union(*given_by_critics().values())
+        else {}
     )

@@ -40,7 +40,7 @@ def check_came(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> Non
 
 
 def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
-    """The rewards that stages add to those that they are told of."""
+    """The rewards that stages add to those of the batch."""
     made = set()
     for number, stage in enumerate(stages):
         made |= {*stage(batch, named_rewards(batch, stages[:number]))} - stage.rewards

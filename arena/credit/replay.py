@@ -1,4 +1,4 @@
-"""Replay: trajectories of earlier iterations that learning hears of once more.
+"""Replay: trajectories of earlier iterations that are learned from once more.
 
 What is remembered are names of matches in the run's own log, with scores; tokens, rewards and the sampler's
 log-probabilities are read from there again. Scores are those of selection (`arena.credit.selection`). What comes back
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
     @property
     def iteration(self) -> int:
-        """That played it."""
+        """The iteration that played it."""
         return MatchId.parse(self.match).iteration
 
 
@@ -65,13 +65,13 @@ class Recall(NamedTuple):
 
 
 class Replay(Protocol):
-    """What a run does with its past."""
+    """Replay of earlier trajectories: what of them is injected, added, and remembered."""
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """What credit hears of in place of the batch's trajectories. Remembers nothing of them."""
+        """The trajectories that credit gets in place of the batch's. Stores nothing."""
 
-    def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """What is learned after them, in a step of its own or with them; remembers what of the batch is worth it."""
+    def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+        """Earlier trajectories to learn from besides, in a step of their own or not; stores the batch's best."""
 
     @property
     def own_step(self) -> bool:
@@ -90,7 +90,7 @@ class Success:
     comes before selection, so that `zero_variance` keeps the group.
 
     A task is a deal, and deals come again with `play.pool` only; without `seed` in `by` the success may be another
-    deal's. The released code computes old log-probabilities anew and so hides that the sample is off-policy: the
+    deal's. The released code recomputes old log-probabilities and so hides that the sample is off-policy: the
     default here too unless the loss has a correction. Nothing happens while no success is remembered. Source: ARPO (Lu
     et al. 2025, dvlab), n = 8, FIFO of 8 by task.
     """
@@ -122,7 +122,7 @@ class Success:
             injected[i] = replace(old, seed=injected[i].seed)
         return injected
 
-    def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+    def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
         """Nothing; remembers the successes of the batch, which is as it was played."""
         score, tasks = scores(batch, rewards, self.of), self._tasks(batch)
         for i in np.flatnonzero(score > self.above).tolist():
@@ -186,7 +186,7 @@ class SelfImitation:
         """The batch's own trajectories."""
         return list(batch.trajectories)
 
-    def again(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+    def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
         """What of the remembered is worth more than the median by now, when it is enough."""
         score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
@@ -241,7 +241,7 @@ class SelfImitation:
 def recalls(
     played: Sequence[Trajectory], heard: Sequence[Trajectory], credited: Sequence[Credited], besides: Sequence[Credited]
 ) -> list[Recall]:
-    """What replay brought: in place of what was played, or besides."""
+    """Replayed trajectories: those in place of what was played, and those added to it."""
     worth = {(c.trajectory.match, c.trajectory.seat): c.advantages.tolist() for c in credited if c.trajectory.replayed}
     found = [
         Recall(new.match, new.seat, (own.match, own.seat), worth.get((new.match, new.seat), []))
@@ -252,8 +252,8 @@ def recalls(
     return found + [Recall(one.match, one.seat, None, advantages) for one, advantages in besides_them]
 
 
-def as_heard(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
-    """An iteration's trajectories as its credit heard of them, from the match log and the recalls in its metrics."""
+def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
+    """An iteration's trajectories as its credit got them, from the match log and the recalls in its metrics."""
     placed = [recall for recall in recalls if recall.instead]
     entries = [Entry(recall.match, recall.seat, "", "", 0.0) for recall in placed]
     by_place = dict(zip((tuple(r.instead or ()) for r in placed), recalled(log, entries), strict=True))

@@ -1,4 +1,4 @@
-"""From credited trajectories to what a trainer learns from: each turn's advantage on each of its own tokens."""
+"""Training samples from credited trajectories: each turn's advantage on each of its own tokens."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Selection: which turns and trajectories learning hears of. Four different acts, never one flag.
+"""Selection: which turns and trajectories are learned from. Four different acts, never one flag.
 
 *Out of the loss*: a turn's tokens are context only, its reward still counts in its group's statistics. *Out of the
 statistics*: a trajectory learns but does not tell others what is normal. *Dropped*: a trajectory is as if it had not
@@ -29,7 +29,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Selection:
-    """What is left of a batch."""
+    """Masks over a batch: what is in the loss, in the statistics, and kept at all."""
 
     learned: Bools
     """[T] whether the turn's tokens are in the loss."""
@@ -40,7 +40,7 @@ class Selection:
 
     @classmethod
     def everything(cls, batch: TurnBatch) -> "Selection":
-        """Nothing taken away yet."""
+        """A selection of the whole batch."""
         trajectories = np.ones(len(batch.lengths), bool)
         return cls(np.ones(len(batch.owner), bool), trajectories, trajectories.copy())
 

@@ -29,7 +29,7 @@ class CreditSpec(Spec):
     weights: dict[str, Annotated[Chosen, SCHEDULE]] = {}
     """Of each named reward, a number or a schedule; 1 if not given."""
     select: list[Annotated[Chosen, SELECTOR]] = []
-    """What learning does not hear of, or what credit leaves out of its statistics."""
+    """What is left out of learning, or out of credit's statistics."""
     estimator: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars")
     """From the rewards of turns to one advantage per turn."""
     critic: Annotated[Chosen | None, CRITIC.or_none()] = None
@@ -39,7 +39,7 @@ class CreditSpec(Spec):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What models have to measure first (`arena.credit.measures`); empty where a match log alone is enough."""
+        """Measures that models have to take first (`arena.credit.measures`); empty where a match log is enough."""
         return frozenset[str]().union(*(part.needs for _, part in self.parts()))
 
     def parts(self) -> Iterator[tuple[str, Chosen]]:

@@ -9,7 +9,7 @@ from arena.credit.batch import Floats, Key, TurnBatch
 
 
 class TokenAdvantages(NamedTuple):
-    """What an estimator returns that tells the tokens of a turn apart."""
+    """Advantages per token, of an estimator that distinguishes the tokens of a turn."""
 
     values: Floats
     """[N], in the order of `TurnBatch.token_turns`."""

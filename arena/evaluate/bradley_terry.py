@@ -2,7 +2,7 @@
 
 Fitted by Hunter's minorisation–maximisation (2004, "MM algorithms for generalized Bradley–Terry models"); a draw is
 half a win for either side. Everybody has also drawn `prior` matches with one imagined contender: so
-whoever never lost, or never won, still has a finite strength, and groups that never met are comparable.
+a player that never lost, or never won, still has a finite strength, and groups that never met are comparable.
 """
 
 import numpy as np

@@ -3,8 +3,8 @@
 A deal is played once with the contender at each seat and the opponent at all the others (two seats: both orders),
 from the same seed; a run's policies, in a game of the run, at the seats only that they took there. So luck of the deal
 and of the seat cancels out, deals are independent of each other, and the deal is the unit of every interval but those
-of wins, draws and losses, which count matches (Wilson's). The deals depend on the seed alone: whoever is evaluated with
-the same seed plays the same ones.
+of wins, draws and losses, which count matches (Wilson's). The deals depend on the seed alone: every contender evaluated
+with the same seed plays the same ones.
 
 A win is a payoff above everybody else's, a draw a share in the highest one. A match that an illegal act ended is
 lost by its author and, lest others' blunders look like skill, a draw to the others.
@@ -40,7 +40,7 @@ Lineup = Mapping[str, Contender]
 
 @dataclass(frozen=True)
 class Played:
-    """What is kept of a finished match."""
+    """Outcome of a finished match: payoffs, report and acts by seat."""
 
     payoffs: Mapping[str, float]
     """By seat, like all that follows."""
@@ -51,7 +51,7 @@ class Played:
     report: Mapping[str, float | bool | str]
 
     def score(self, seats: Sequence[str]) -> float:
-        """1 for a win of whoever holds these seats, 0.5 for a draw, 0 for a loss."""
+        """Score of the holder of these seats: 1 for a win, 0.5 for a draw, 0 for a loss."""
         if self.offender:
             return 0.0 if self.offender in seats else 0.5
         best = max(self.payoffs.values())
@@ -67,7 +67,7 @@ class Played:
 
 @dataclass
 class Result:
-    """How a contender did in a game against one opponent, or alone."""
+    """Results of a contender in a game against one opponent, or alone."""
 
     game: GameSpec
     contender: str
@@ -173,7 +173,7 @@ async def evaluate(
     seed: int,
     ended: Callable[[], None] = lambda: None,
 ) -> list[Result]:
-    """A result per opponent, after at least `matches` matches with each; `ended` hears of every finished match.
+    """A result per opponent, after at least `matches` matches with each; `ended` is called with every finished match.
 
     In a game of one seat nobody is met and there is one result. A match that keeps failing is left out and told;
     PlayError when most of them do.
@@ -203,7 +203,7 @@ def deals_for(matches: int, lineups: int) -> int:
 
 
 def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """The contender at each of its seats in turn, the other at all the rest; against itself once is enough."""
+    """Seatings to play: the contender at each of its seats in turn, the other everywhere else; with itself, one."""
     own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
@@ -243,7 +243,7 @@ async def _result(
 
 
 def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """The payoff at each seat, deal by deal; whoever plays with itself holds all of them at once."""
+    """Payoff at each seat, deal by deal; a contender that plays with itself holds all seats at once."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
@@ -308,7 +308,7 @@ async def play(
         table, deal = plan.identity.iteration, plan.identity.deal
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
-            played[table, deal] = _kept(record)
+            played[table, deal] = _played(record)
         return replace(record, turns=(), streams={})  # nobody needs them any more
 
     def note(record: MatchRecord) -> None:
@@ -321,7 +321,7 @@ async def play(
     return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed
 
 
-def _kept(record: MatchRecord) -> Played:
+def _played(record: MatchRecord) -> Played:
     acts = Counter(turn.seat for turn in record.turns)
     invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
     last = record.turns[-1] if record.turns else None

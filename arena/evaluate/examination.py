@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.computing import compute
 from agents.errors import WeightsError
-from agents.players.brains import names_brain
+from agents.players.scripted import names_scripted
 from agents.players.servers import Endpoints
 from arena.build import Parts
 from arena.config.experiment import Experiment
@@ -29,7 +29,7 @@ from arena.store.run import RunFolder
 
 
 class Examination:
-    """Judges a run before its first iteration, every so many, and after its last (`arena.lab.Examiner`)."""
+    """Evaluation of a run before its first iteration, at intervals, and after its last (`arena.lab.Examiner`)."""
 
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
         """The experiment asks for a panel, and was checked."""
@@ -40,7 +40,7 @@ class Examination:
         """Iterations that were judged, or could not be."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Whether the weights after iteration `k` are to be judged, and were not yet."""
+        """Whether the weights after iteration `k` are due for evaluation and were not evaluated yet."""
         assert self.experiment.evaluate is not None
         if self._done is None:
             await self._begin(parts)
@@ -52,7 +52,7 @@ class Examination:
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
         """Plays the panel, keeps the evaluation in the run's folder, and returns its figures.
 
-        A panel that cannot be played, because a server is down, say, does not end the run: the watcher hears of it.
+        A panel that cannot be played, because a server is down, say, does not end the run: the watcher is notified.
         """
         sitting = self._sitting
         assert sitting is not None and self._done is not None
@@ -83,7 +83,7 @@ class Examination:
 
 
 def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
-    """Who judges this run while it goes on; nobody where it does not ask for a panel."""
+    """Return the run's examination; None where its experiment names no panel."""
     return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
 
 
@@ -100,7 +100,7 @@ async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
 
 
 def _counted(watcher: Watcher, total: int) -> Callable[[], None]:
-    """Tells the watcher, where it wants to hear, that one more match is over."""
+    """Report progress of one more match to the watcher, if it follows progress."""
     numbers = count(1)
     return lambda: watcher.progress(next(numbers), total) if isinstance(watcher, ProgressWatcher) else None
 
@@ -156,7 +156,7 @@ def settled(experiment: Experiment) -> Experiment:
 def _pinned(member: str) -> str:
     """`runs/other` as `runs/other@12`, where 12 is its newest iteration: it may still be learning."""
     match = RUN_WEIGHTS.fullmatch(member)
-    if match is None or names_brain(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
+    if match is None or names_scripted(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
         return member
     policy = f":{match['policy']}" if match["policy"] else ""
     return f"{match['path']}@{specs.newest(Path(match['path']))}{policy}"

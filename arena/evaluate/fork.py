@@ -17,12 +17,12 @@ from pathlib import Path
 from agents.names import nearest
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
-from arena.config.own_files import at_home, same_game
+from arena.config.own_files import same_game, with_own_roles
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.matrix import in_role
-from arena.evaluate.specs import Contenders, kept
+from arena.evaluate.specs import Contenders, kept_iterations
 from arena.league.pool import version_of
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
@@ -93,7 +93,7 @@ async def fork(
     """
     loader, others = loader or Contenders(), dict(seats or {})
     reader = RunReader(run)
-    experiment = at_home(reader.path, experiment_of(reader.path, trust=loader.trust), loader.trust)
+    experiment = with_own_roles(reader.path, experiment_of(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))
     record = replace(record, game=same_game(record.game, experiment))
     parting = checked(Parting(record, turn, act), others)
@@ -122,7 +122,7 @@ async def fork(
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
     figures = [_figures(records) for records in zip(*whole, strict=True)]
     unchanged = figures[0] if len(arms) > 1 else {}
-    return Forked(parting, sat, others, _told(record), unchanged, figures[-1], dict(failed))
+    return Forked(parting, sat, others, _outcome(record), unchanged, figures[-1], dict(failed))
 
 
 def checked(parting: Parting, others: Mapping[str, str]) -> Parting:
@@ -148,7 +148,7 @@ def _who(run: Path, experiment: Experiment, held: Seating, told: dict[str, None]
     name, version = version_of(held.policy) or (held.policy, held.version)
     if not experiment.trained(name):
         return f"{run}:{name}"
-    nearest_kept = min(kept(run), key=lambda iteration: (abs(iteration - version), -iteration))
+    nearest_kept = min(kept_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))
     if nearest_kept != version:
         line = (
             f"{run} keeps no weights of {name} after iteration {version}: those of {nearest_kept} play in their place"
@@ -164,7 +164,7 @@ def _roles(experiment: Experiment, game: str) -> dict[str, str]:
 
 
 def _as(role: str | None, who: Contender, game: str, seat: str) -> Contender:
-    """Whoever brings no role of its own plays the run's: the same words are asked for, of somebody else."""
+    """The contender in the run's role where it has none of its own, so that it is asked in the same words."""
     bare = isinstance(who, ModelContender) and isinstance(who.cast, Casting) and who.cast.experiment is None
     return in_role(who, game, seat, role) if role and (bare or isinstance(who, EndpointContender)) else who
 
@@ -211,7 +211,7 @@ async def _play(
     return played, failed
 
 
-def _told(record: MatchRecord) -> dict[str, float]:
+def _outcome(record: MatchRecord) -> dict[str, float]:
     """A match's payoffs, and what else its game says in numbers."""
     report = {name: float(value) for name, value in record.report.items() if not isinstance(value, str)}
     return {f"payoff {seat}": value for seat, value in record.payoffs.items()} | report
@@ -219,5 +219,5 @@ def _told(record: MatchRecord) -> dict[str, float]:
 
 def _figures(records: Sequence[MatchRecord | None]) -> Figures:
     """A value per fork that ended, for each figure that all of them have."""
-    told = [_told(record) for record in records if record]
+    told = [_outcome(record) for record in records if record]
     return {name: [one[name] for one in told] for name in (told[0] if told else ()) if all(name in one for one in told)}

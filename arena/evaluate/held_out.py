@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.errors import BrainError
-from agents.players.brains import check_brain, names_brain
+from agents.errors import ScriptedPolicyError
+from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
@@ -78,15 +78,15 @@ def check_spec(experiment: Experiment) -> None:
 
 
 def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collection[str]) -> None:
-    """ConfigError where a brain is to be met that cannot play the game at a seat that the learners leave to it."""
+    """ConfigError for a scripted opponent that cannot play the game at a seat that the learners leave to it."""
     made = make_game(game)
     seats = list(made.possible_agents)
     theirs = [seat for seat in seats if any(seat != own for own in held or seats)]
-    for name in filter(names_brain, () if made.cooperative else spec.against):
+    for name in filter(names_scripted, () if made.cooperative else spec.against):
         try:
             for seat in theirs:
-                check_brain(name, made, seat)
-        except BrainError as error:
+                check_scripted(name, made, seat)
+        except ScriptedPolicyError as error:
             raise ConfigError(f"evaluate.against: {error} (evaluate.games.{n})") from None
 
 
@@ -95,7 +95,7 @@ async def held_out(
 ) -> Compared:
     """Play what `spec` asks for and keep it in the run's folder as evaluation.json.
 
-    `begin` is told how many matches there will be and returns whom to call after each of them.
+    `begin` is called with the number of matches and returns what to call after each of them.
     """
     loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
     last, first, *others = await loader.load(str(run), specs.before(str(run)), *spec.against)

@@ -1,7 +1,7 @@
 """Agents against simulated persons: the same tasks for everybody, several trials of each, so that luck shows.
 
 A task is one deal of a simulator: its hidden entity depends on the seed alone, never on who plays or whom they meet. A
-trial plays it again with other chance for whoever has any: models and random players. What a scripted person says
+trial plays it again with other chance for models and random players. What a scripted person says
 belongs to the task, so a scripted agent does the same in every trial with it. Tasks are the unit of all intervals.
 """
 
@@ -164,7 +164,7 @@ async def matrix(
     seed: int,
     ended: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Cell]:
-    """Plays and yields cell by cell, agent by agent; `ended` hears of each match that is settled.
+    """Plays and yields cell by cell, agent by agent; `ended` is called after each match.
 
     ConfigError, before anything is played, when somebody cannot take its seat.
     """

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from agents.player import Chances
-from agents.players.brains import make_brain
+from agents.players.scripted import make_scripted
 from agents.policy import Policy
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
@@ -20,7 +20,7 @@ from arena.evaluate import specs
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, Lineup, Played, deal_seeds, make_game, on_split, own_seats, play
 from arena.panels.settings import RUN_WEIGHTS, Panel
-from arena.play.contenders import BrainContender, Contender
+from arena.play.contenders import Contender, ScriptedContender
 from arena.play.settings import GameSpec
 from arena.store.evaluations import Cell, Evaluation
 from games.abilities import BestResponse
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sitting:
-    """A contender before a panel, ready to play."""
+    """Evaluation of one contender against a panel, ready to be played."""
 
     who: Contender
     panel: Panel
@@ -63,7 +63,7 @@ class Sitting:
 
     @property
     def key(self) -> str:
-        """Of what is played, whoever is judged: see `Evaluation.key`."""
+        """Key of what is played, the same for every contender: see `Evaluation.key`."""
         met = [(place.member.name, place.seat) for place in self.places]
         return _key(self.panel, self.game, met)
 
@@ -107,27 +107,27 @@ class Sitting:
         )
 
     def best_responses(self) -> dict[tuple[str, str], list[float | None]]:
-        """By member and seat, what best play there earns on each deal; only of brains and games that can tell."""
+        """By member and seat, a best response's payoff on each deal, where the member and the game give it."""
         seeds = deal_seeds(self.panel.seed, self.panel.deals)
         found = {}
         for place in self.places:
-            if isinstance(place.member, BrainContender) and (told := _best(place, self.game, seeds)):
+            if isinstance(place.member, ScriptedContender) and (told := _best(place, self.game, seeds)):
                 found[place.member.name, place.seat] = told
         return found
 
 
 def _best(place: Place, spec: GameSpec, seeds: Sequence[int]) -> list[float | None]:
-    """What best play against a brain earns on each deal; [] where nobody can tell."""
+    """Payoff of a best response to a scripted policy on each deal; [] where theory does not give one."""
     found: list[float | None] = []
     for seed in seeds:
         game = make_game(spec)
         if not isinstance(game, BestResponse):
             return []
-        brain = make_brain(place.member.name, 0, game)
-        if not isinstance(brain, Chances):
+        script = make_scripted(place.member.name, 0, game)
+        if not isinstance(script, Chances):
             return []
         game.reset(seed=seed)
-        worth = float(game.best_response(place.seat, brain.chances))
+        worth = float(game.best_response(place.seat, script.chances))
         found.append(worth if math.isfinite(worth) else None)
     return found if any(worth is not None for worth in found) else []
 
@@ -191,7 +191,7 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
         source = specs.read_spec(member)
         for seat in theirs:
             if source.kind == "brain":
-                BrainContender(member).check(game.name, made, seat)
+                ScriptedContender(member).check(game.name, made, seat)
             elif source.kind == "weights":
                 _unloaded(source)(game.name, seat)
 
@@ -204,12 +204,12 @@ def _unloaded(source: specs.Source) -> Casting:
 
 
 class Known(NamedTuple):
-    """Whom a run's learners know from training."""
+    """Opponents and demonstrators that a run's learners met in training."""
 
     met: frozenset[str] = frozenset()
     """Whom they played against."""
-    shown: frozenset[str] = frozenset()
-    """Whose play they were shown, to be imitated."""
+    demonstrated: frozenset[str] = frozenset()
+    """Policies whose demonstrations they imitated."""
 
     def with_own(self, run: Path, members: Iterable[str]) -> Known:
         """Among these members, the run's own earlier weights are of those that it met."""
@@ -229,6 +229,6 @@ def met_in_training(experiment: Experiment | None) -> Known:
         met |= {opponent.policy for opponent in experiment.league.opponents if opponent.policy and opponent.weight}
     frozen = {name: spec.model for name, spec in experiment.policies.items() if not spec.train}
     imitated = [spec.imitate for spec in experiment.policies.values() if spec.imitate and spec.train]
-    shown = {brain for spec in imitated for brain in (*spec.brains, *spec.against)}
-    shown |= set(experiment.learn.shown.brains) if experiment.learn.shown else set()
-    return Known(frozenset(frozen.get(name, name) for name in met), frozenset(shown))
+    demonstrated = {script for spec in imitated for script in (*spec.scripted, *spec.against)}
+    demonstrated |= set(experiment.learn.demonstrations.scripted) if experiment.learn.demonstrations else set()
+    return Known(frozenset(frozen.get(name, name) for name in met), frozenset(demonstrated))

@@ -1,6 +1,6 @@
 """What a user may type for a contender, and the loading of whom it means.
 
-random, mcts:100              a brain (arena list policies)
+random, mcts:100              a scripted policy (arena list policies)
 runs/latest                   a run's newest weights
 runs/latest@12, runs/latest@0 its weights after iteration 12, its first ones
 runs/latest@12:opener         one of its policies, where it has several
@@ -22,10 +22,10 @@ from agents.computing import compute
 from agents.engines.base import Engine
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
-from agents.errors import BrainError, EndpointError, WeightsError
+from agents.errors import EndpointError, ScriptedPolicyError, WeightsError
 from agents.names import nearest
 from agents.player import PREFIXES
-from agents.players.brains import BRAINS, check_brain, names_brain
+from agents.players.scripted import SCRIPTED, check_scripted, names_scripted
 from agents.players.servers import Endpoints, parsed
 from agents.policy import Policy
 from agents.precision import Precision
@@ -35,19 +35,19 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
-from arena.config.own_files import at_home, edited
+from arena.config.own_files import edited, with_own_roles
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of
 from arena.panels.settings import RUN_WEIGHTS
-from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender
+from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a spec means, before any weights are loaded."""
+    """Meaning of a contender's name, before any weights are loaded."""
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
@@ -66,14 +66,14 @@ def read_spec(spec: str, trust: bool = False) -> Source:
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return Source(spec, "endpoint", {})
-    if names_brain(spec):
+    if names_scripted(spec):
         try:
-            check_brain(spec)
-        except BrainError as error:
+            check_scripted(spec)
+        except ScriptedPolicyError as error:
             raise ConfigError(str(error)) from None
         return Source(spec, "brain", {})
     if not spec.strip():
-        raise ConfigError("a contender has no name: give a brain, a run folder, a model or endpoint:MODEL")
+        raise ConfigError("a contender has no name: give a scripted policy, a run folder, a model or endpoint:MODEL")
     match = RUN_WEIGHTS.fullmatch(spec)
     path = Path(expanduser(match["path"] if match else spec))
     if match and isfile(path / CONFIG):
@@ -92,16 +92,16 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
         return None  # what is wrong with the folder, or with the hub, is said already
     beside = path.parent.glob("*") if isdir(path.parent) else ()
     runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
-    known = runs if "/" in spec else [*(model.name for model in available()), *BRAINS, *runs]
+    known = runs if "/" in spec else [*(model.name for model in available()), *SCRIPTED, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
     shown = one_line(spec, 80)
     return ConfigError(
-        f"unknown contender '{shown}'{near or ': give a brain, a run folder, a model or endpoint:MODEL'}"
+        f"unknown contender '{shown}'{near or ': give a script, a run folder, a model or endpoint:MODEL'}"
     )
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = at_home(run, experiment_of(run, trust=trust), trust)
+    experiment = with_own_roles(run, experiment_of(run, trust=trust), trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in experiment.policies:
@@ -117,7 +117,7 @@ def newest(run: Path) -> int:
     return checkpoints.newest(run).iteration
 
 
-def kept(run: Path) -> list[int]:
+def kept_iterations(run: Path) -> list[int]:
     """The iterations whose weights can still be had, the first ones (0) included, ascending."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
@@ -128,12 +128,12 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
     if not experiment.policies[policy].train:
         return resolve(experiment.policies[policy].model)
     if iteration in checkpoints.iterations(run):
-        return checkpoints.given(run, iteration).policy(policy)
+        return checkpoints.at_iteration(run, iteration).policy(policy)
     if pooled := past_weights(run, policy, iteration):
         return pooled
     if iteration == 0:
         return resolve(experiment.policies[policy].model)
-    known = ", ".join(map(str, kept(run)))
+    known = ", ".join(map(str, kept_iterations(run)))
     raise StoreError(f"{run} keeps no weights of iteration {iteration}; it has: {known}")
 
 
@@ -149,9 +149,9 @@ class Contenders:
         trust: bool = False,
         engine: EngineSpec | None = None,
     ) -> None:
-        """`role`: for all models at all seats, instead of their own; `doing` hears what takes a while.
+        """`role`: for all models at all seats, instead of their own; `doing` is called with a word on each slow step.
 
-        `note` hears of files that were edited since a run began; with `trust`, code in a run's folder may run.
+        `note` is called with files that were edited since a run began; with `trust`, code in a run's folder may run.
         """
         self.role, self.doing, self.endpoints, self.note, self.trust = (
             role,
@@ -182,7 +182,7 @@ class Contenders:
 
     async def _load(self, source: Source) -> Contender:
         if source.kind == "brain":
-            return BrainContender(source.spec)
+            return ScriptedContender(source.spec)
         if source.kind == "endpoint":
             role = load_role(self.role or PLAYER)
             return EndpointContender(source.spec, self.endpoints.at(source.spec), lambda game, seat: role)
@@ -198,7 +198,7 @@ class Contenders:
         return ModelContender(source.spec, engine, Casting(source.spec, policies, source.experiment, self.role))
 
     async def _engine_for(self, source: Source) -> Engine:
-        """The engine that computes as the contender's run did, else in float32, whoever else is loaded."""
+        """The engine that computes in the precision of the contender's run, else in float32."""
         run = source.experiment
         precision = run.settled_precision if run else Precision.FP32
         if precision not in self._engines:
@@ -207,12 +207,12 @@ class Contenders:
         return self._engines[precision]
 
     async def close(self) -> None:
-        """Let go of all that was loaded."""
+        """Release everything that was loaded."""
         for engine in self._engines.values():
             await engine.close()
 
     async def unload(self, contender: Contender) -> None:
-        """Let go of a contender's weights."""
+        """Release a contender's weights."""
         if isinstance(contender, ModelContender) and isinstance(contender.cast, Casting):
             for policy in contender.cast.policies.values():
                 await contender.engine.retire(policy.name)
@@ -232,4 +232,4 @@ def history(spec: str, trust: bool = False) -> list[str]:
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""
-    return [f"{match['path']}@{iteration}{policy}" for iteration in kept(Path(expanduser(match["path"])))]
+    return [f"{match['path']}@{iteration}{policy}" for iteration in kept_iterations(Path(expanduser(match["path"])))]

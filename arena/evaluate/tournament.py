@@ -32,7 +32,7 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Standings:
-    """The outcome of a tournament."""
+    """Results of a tournament: payoffs, ratings, α-rank, cycles."""
 
     game: GameSpec
     deals: int
@@ -90,7 +90,7 @@ class Meeting:
 async def tournament(
     contenders: Sequence[Contender], game: GameSpec, matches: int, seed: int, ended: Callable[[], None] = lambda: None
 ) -> Standings:
-    """Every pair plays at least `matches` matches; `ended` hears of each. ConfigError where it cannot be held."""
+    """Every pair plays at least `matches` matches; `ended` is called with each. ConfigError where it cannot be held."""
     names = [contender.name for contender in contenders]
     for name, count in Counter(names).items():
         if count > 1:

@@ -1,4 +1,4 @@
-"""Matchmaking: against whom the trained policies play, and how they have fared against whom."""
+"""Matchmaking: draw opponents for the trained policies, and count their win rates against each."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ PRIOR = 2.0
 
 
 class WinRates:
-    """How often a policy beats whom, by game; a draw is half a win. State is JSON-able, for the checkpoint."""
+    """Win rates of policies against opponents, by game; a draw is half a win. The state is JSON, for the checkpoint."""
 
     def __init__(self, state: Mapping[str, Sequence[float]] | None = None) -> None:
         self._table: dict[str, tuple[float, float]] = {
@@ -34,7 +34,7 @@ class WinRates:
                 self._table[key] = (FADING * won + score, FADING * played + 1)
 
     def rate(self, game: str, learner: str, opponent: str) -> float:
-        """The learner's chance of winning as far as is known, in (0, 1); 0.5 against strangers."""
+        """Estimated probability that the learner wins, in (0, 1); 0.5 before they met."""
         won, played = self._table.get(_key(game, learner, opponent), (0.0, 0.0))
         return (won + PRIOR / 2) / (played + PRIOR)
 

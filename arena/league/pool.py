@@ -21,7 +21,7 @@ Save = Callable[[str, Path], None]
 
 
 def version_name(policy: str, version: int) -> str:
-    """How a past version is called: `shared@12`."""
+    """Name of a past version: `shared@12`."""
     return f"{policy}@{version}"
 
 
@@ -46,7 +46,7 @@ class Pool:
         """Those of them that have a manifest: all but an older Arena's."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
-        """Take in the policies as they are after iteration `k` where it is due; whether it was."""
+        """Admit the policies as they are after iteration `k` if it is due; return whether it was."""
         if k % self.spec.every == 0:
             self.members.append(k)
             if len(self.members) > self.spec.keep:
@@ -68,7 +68,7 @@ class Pool:
 
     @property
     def versions(self) -> set[int]:
-        """All that may be met."""
+        """Versions that can be opponents."""
         return {*self.members, *self.recent}
 
     def lagged(self, now: int, lag: int) -> int:
@@ -80,7 +80,7 @@ class Pool:
         return self.folder / version_name(safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """What the checkpoint keeps."""
+        """State for the checkpoint."""
         return {"members": self.members, "recent": self.recent, "sealed": self.sealed}
 
     def sweep(self) -> None:

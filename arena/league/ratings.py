@@ -23,7 +23,7 @@ class Ratings:
         }
 
     def name(self, game: str, seating: Seating) -> str:
-        """Under which name somebody is rated in a game."""
+        """Name under which a player is rated in a game."""
         name = f"{seating.role}/{seating.policy}"
         return f"{game}/{name}" if self.by_game else name
 
@@ -41,7 +41,7 @@ class Ratings:
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}
 
     def inherit(self, heir: str, policy: str) -> None:
-        """A past version begins with what is known of the policy it was made from, role by role."""
+        """Give a past version the ratings of the policy it was made from, role by role."""
         for name, rating in list(self._rated.items()):
             if name.endswith(f"/{policy}"):
                 mine = name.removesuffix(policy) + heir

@@ -17,13 +17,13 @@ class OpponentSpec(Spec):
 
     play: Literal["self", "past", "pfsp", "fixed"]
     """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the
-    learner seldom beats; `fixed`: a brain or a frozen policy."""
+    learner seldom beats; `fixed`: a scripted policy or a frozen policy."""
     weight: Share = 1.0
     """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
     lag: Positive | None = None
     """Of `past`: how many updates ago."""
     policy: str | None = None
-    """Of `fixed`: a brain, a frozen policy, or `endpoint:MODEL`."""
+    """Of `fixed`: a scripted policy, a frozen policy, or `endpoint:MODEL`."""
     since: Annotated[Positive, Field(alias="from")] = 1
     """First iteration in which it is met."""
     until: Positive | None = None
@@ -58,7 +58,7 @@ class PoolSpec(Spec):
 
 
 class LeagueSpec(Spec):
-    """Against whom the trained policies play; without a league, against whoever is configured."""
+    """Against whom the trained policies play; without a league, against the policies that are configured."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
     """The mixture that each match draws from."""

@@ -1,4 +1,4 @@
-"""What a trainer is to everybody else, wherever it computes."""
+"""The interface of trainers, wherever they compute."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,19 +18,19 @@ from arena.parts.schedules import Clock
 
 
 class Trainer(Protocol):
-    """Holds one policy's weights and its optimiser, and learns by plans."""
+    """A trainer: one policy's weights and optimiser, updated by plans."""
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = ...) -> Plan:
-        """An update from samples, after the steps that there have been. Nothing but numbers is asked for that."""
+        """Plan an update from samples, given the steps so far: pure, nothing is computed on the device."""
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """An update towards writing what the samples hold."""
+        """Plan an imitation of the samples by maximum likelihood."""
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
         """Carry a plan out; what happened, as means over tokens, and how many steps were left out (`skipped`).
 
-        `stepped` hears of every step, in the event loop. GateError before any weight has changed, DivergedError where
-        what was learned does not count.
+        `stepped` is called after every step, in the event loop. GateError before any weight has changed, DivergedError
+        where what was learned does not count.
         """
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
@@ -40,16 +40,16 @@ class Trainer(Protocol):
         """The optimiser's state on the CPU, by parameter and moment."""
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Go on from what `save` gave, now in `optimizer.safetensors`, and `state` said; the policy has the weights."""
+        """Restore the optimiser from `save`'s tensors, now in `optimizer.safetensors`, and from `state`."""
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint's state says of it, as JSON: `steps` taken, and the regularisers' `memory`."""
+        """State for a checkpoint, as JSON: `steps` taken, and the regularisers' `memory`."""
 
     async def weights(self) -> Weights:
         """The weights as they are now."""
 
     async def close(self) -> None:
-        """Let go of all that it holds; nothing is asked afterwards."""
+        """Release everything it holds; no call may follow."""
 
 
 MakeTrainer = Callable[[Policy, UpdateSpec, bool], Trainer]

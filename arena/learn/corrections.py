@@ -26,7 +26,7 @@ Bound = Annotated[float, Field(gt=0)]
 
 
 def uncorrected(tokens: TokenBatch) -> torch.Tensor:
-    """Openly no correction: every token weighs 1, whoever sampled it."""
+    """No correction: every token weighs 1, whichever weights sampled it."""
     import torch
 
     return torch.ones_like(tokens.old)

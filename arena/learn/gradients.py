@@ -1,4 +1,4 @@
-"""One rank's share of an update's gradients: the steps of a plan, from the samples' tokens to what they pull at."""
+"""One rank's share of an update's gradients: the steps of a plan, computed micro-batch by micro-batch."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,11 +16,11 @@ from arena.learn.regularisers import memories
 from arena.learn.samples import Floats
 from arena.learn.settings import UpdateSpec
 from arena.learn.watch import Watch
-from arena.process import give_back
+from arena.process import trim_memory
 
 
 class Gradients:
-    """Adds the gradients of a plan's steps to a model's, and keeps what they have seen."""
+    """Accumulates the gradients of a plan's steps in a model, with metrics and the regularisers' statistics."""
 
     def __init__(
         self, engine: Any, rule: UpdateSpec, plan: Plan, memory: Mapping[str, Any], watch: Watch, rank: int = 0
@@ -48,7 +48,7 @@ class Gradients:
     def add(self, step: Step) -> Tally:
         """Add a step's gradient. How far the sampler's log-probabilities are from the present ones, over all ranks."""
         gaps = self._add_played(step) if step.played[self.rank] else []
-        self._add_shown(step)
+        self._add_demonstrations(step)
         return over_ranks(Tally.of(gaps), Tally.plus)
 
     def _add_played(self, step: Step) -> list[np.ndarray]:
@@ -75,20 +75,20 @@ class Gradients:
                 self.seen[name].append(memory.see(tokens))
             self.engine.backward((objective * weight).sum())
             if self.rule.gradient_checkpointing:
-                give_back()
+                trim_memory()
             self.watch.step(tokens, objective, token)
         return gaps
 
-    def _add_shown(self, step: Step) -> None:
-        """The mean of -log p over what is shown, by its weight."""
-        for one in step.shown[self.rank]:
+    def _add_demonstrations(self, step: Step) -> None:
+        """The mean of -log p over the demonstrations, by its weight."""
+        for one in step.demonstrations[self.rank]:
             scores = self.engine(batch_of(self._streams, self._temperatures, one).to(self.engine.device))
             if not one.index:
                 self.engine.backward(scores.logprobs.sum() * 0.0)
                 continue
             learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
-            self.engine.backward(loss.sum() * step.shown_weight)
+            self.engine.backward(loss.sum() * step.demonstration_weight)
             self.watch.add("shown_loss", loss)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:
@@ -108,8 +108,8 @@ class Gradients:
         return over_ranks(own, lambda one, other: one | other)
 
 
-def kept(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """The regularisers' memory after an update that has shown them this, micro-batch by micro-batch."""
+def updated_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """The regularisers' memory after an update in which they saw this, micro-batch by micro-batch."""
     after = dict(memory)
     for name, rule in memories(seen).items():
         for note in seen[name]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """A loss for each of N tokens and what is worth watching about it."""
+    """A loss for each of N tokens, and metrics of it."""
 
     loss: torch.Tensor
     """[N] float, to be minimised."""
@@ -114,7 +114,7 @@ def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> Tok
 
     -log σ(β (δ_w - δ_l)), w the answer with A > 0, δ as in `refuel`: the reference is the policy at the start of the
     update. Needs what `refuel` needs, and like there each of the two turns pulls twice as hard. Which led to more is
-    all it hears, not by how much. 0 where both led to the same (A = 0), in value and gradient. Source: Rafailov et al.
+    all it gets, not by how much. 0 where both led to the same (A = 0), in value and gradient. Source: Rafailov et al.
     2023; on pairs of finished lines of play as the arms "DPO" of Gao et al. 2024.
     """
     import torch

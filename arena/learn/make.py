@@ -1,4 +1,4 @@
-"""The making of trainers: the only place that does."""
+"""Make trainers."""
 
 from agents.policy import Policy
 from arena.learn.base import Trainer

@@ -1,4 +1,4 @@
-"""What an AdamW remembers of each parameter, under any ZeRO stage: to be saved, loaded, and forgotten."""
+"""AdamW's moments of each parameter, under any ZeRO stage: saved, loaded and reset."""
 
 from typing import Any
 
@@ -27,19 +27,19 @@ class Moments:
         moments = {
             f"{name}.{key}": self._get(parameter, key)
             for name, parameter in trainable(self.model).items()
-            for key in _kept(parameter)
+            for key in _moment_names(parameter)
         }
         return {name: value.detach().cpu().contiguous() for name, value in moments.items() if value is not None}
 
     def load(self, state: dict[str, torch.Tensor], steps: int) -> None:
-        """Take up what `state` gave, after so many steps."""
+        """Restore what `state` gave, after so many steps."""
         for name, parameter in trainable(self.model).items():
-            for key in _kept(parameter):
+            for key in _moment_names(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
     def forget(self) -> None:
-        """Start afresh."""
+        """Reset all moments."""
         for parameter in trainable(self.model).values():
             for key in MOMENTS:
                 if (moment := self._get(parameter, key)) is not None:
@@ -80,6 +80,6 @@ class Moments:
             zero._lazy_init_hp_params_optimizer_state()
 
 
-def _kept(parameter: torch.nn.Parameter) -> tuple[str, ...]:
+def _moment_names(parameter: torch.nn.Parameter) -> tuple[str, ...]:
     """What is kept of a parameter."""
     return (*MOMENTS, MASTER) if parameter.dtype == torch.bfloat16 else MOMENTS

@@ -1,4 +1,4 @@
-"""The plan of an update: all that is decided about it, by numbers alone and before anything is computed.
+"""Plans of updates: passes, weights and rates of every step, decided before anything is computed.
 
 Which samples learn in which optimiser step, which of them go through the model together and on which rank, and what
 each of their tokens weighs: in the sum of the whole step, over all ranks. So ranks need not ask each other, every one
@@ -36,9 +36,9 @@ class Step:
     """What the loss is computed on."""
     weights: Mapping[int, Floats]
     """By sample, what each of its sampled tokens weighs in the loss."""
-    shown: Shares
+    demonstrations: Shares
     """What is imitated beside that, or instead of it."""
-    shown_weight: float
+    demonstration_weight: float
     """What each of those tokens weighs that are to be learned."""
     pairs: tuple[int, ...] = ()
     """Of a loss that looks at pairs of answers: the step's samples, both answers of every pair."""
@@ -85,17 +85,17 @@ class Planner:
     ) -> Plan:
         """`rule.epochs` times `rule.minibatches` steps on samples in random order; `done` steps came before.
 
-        To the loss of what was played, every step adds `rule.shown.weight` times the mean of -log p over its part of
-        what is shown. Gate, ratio and regularisers have nothing to do with that: nobody sampled it.
+        To the loss of what was played, every step adds `rule.demonstrations.weight` times the mean of -log p over its
+        part of the demonstrations. Gate, ratio and regularisers leave them out: no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
-        weight = rule.shown.weight(clock) if rule.shown else 0.0
-        played = [s for s in samples if s.source != "shown"]
+        weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
+        played = [s for s in samples if s.source != "demonstration"]
         units = [[i] for i in range(len(played))]
         if pairs := "pairs" in rule.loss.needs:
             played = in_pairs(played)
             units = together(played)
-        every = (*played, *(s for s in samples if s.source == "shown" and weight))
+        every = (*played, *(s for s in samples if s.source == "demonstration" and weight))
         lessons = range(len(played), len(every))
         where = f"policy '{self.name}', iteration {clock.iteration}"
         for at, part, lesson in _minibatches(units, lessons, rule.epochs, rule.minibatches, rng):
@@ -109,7 +109,7 @@ class Planner:
             clock=clock,
             old=self._shares(every, self._in_order(every, range(len(played))), ranks) if rule.steps > 1 else None,
             steps=tuple(steps),
-            rates=tuple(rule.lr * warmth(done + k, rule.warmup_steps) for k in range(len(steps))),
+            rates=tuple(rule.lr * warmup(done + k, rule.warmup_steps) for k in range(len(steps))),
             counted=True,
         )
 
@@ -123,7 +123,7 @@ class Planner:
         ]
         total = spec.epochs * spec.minibatches
         fading = [1.0 - k / total if spec.decay else 1.0 for k in range(len(steps))]
-        rates = tuple(spec.lr * share * warmth(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
+        rates = tuple(spec.lr * share * warmup(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
         return Plan(where, advice, advice, tuple(samples), Clock(), None, tuple(steps), rates, counted=False)
 
     def _step(
@@ -135,7 +135,7 @@ class Planner:
         where: str,
         ranks: int,
     ) -> Step | None:
-        """A step on some of the samples, `lesson` being those that are shown; None where nothing is to be learned."""
+        """A step on some of the samples, `lesson` being the demonstrations; None where nothing is to be learned."""
         weights = self._weights(samples, part)
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
@@ -146,8 +146,8 @@ class Planner:
             where=where,
             played=self._shares(samples, played if learned else [], ranks),
             weights={i: w.astype(np.float32) for i, w in weights.items()},
-            shown=self._shares(samples, self._in_order(samples, lesson), ranks),
-            shown_weight=weight / max(1, count),
+            demonstrations=self._shares(samples, self._in_order(samples, lesson), ranks),
+            demonstration_weight=weight / max(1, count),
             gated=self.rule.steps == 1,
         )
 
@@ -206,8 +206,8 @@ def dealt(given: list[Pass], lengths: Sequence[int], ranks: int) -> Shares:
 _IMITATION_WARMUP = 10
 
 
-def warmth(steps: int, warmup: int) -> float:
-    """The share of the learning rate that the step after so many takes: it grows in a straight line over `warmup`."""
+def warmup(steps: int, warmup: int) -> float:
+    """Linear warm-up: the factor of the learning rate after so many steps, from 0 to 1 over `warmup`."""
     return min(1.0, (steps + 1) / (warmup + 1))
 
 

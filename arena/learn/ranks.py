@@ -1,4 +1,4 @@
-"""What ranks decide together: no decision of an update hangs on what one of them has seen."""
+"""Reductions over ranks: no decision of an update depends on one rank's data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers as what can be added up of them."""
+    """A sum and count of numbers, which ranks can add up."""
 
     count: int = 0
     total: float = 0.0

@@ -1,4 +1,4 @@
-"""What an update learns from: samples, one per stream."""
+"""Samples: the streams that an update learns from."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from agents.stream import Stream
 
 Floats = NDArray[np.float32]
-Source = Literal["played", "replayed", "logged", "shown"]
+Source = Literal["played", "replayed", "logged", "demonstration"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Sample:
     pairs: NDArray[np.int64] | None = None
     """The number of the pair of answers that the token's turn is in, -1 where it is in none; None is nowhere."""
     source: Source = "played"
-    """`played` by the current weights, `replayed` from older ones, `logged` by another run, `shown` to be imitated."""
+    """Origin: the current weights, older ones, another run's log, or a demonstration to imitate."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
-        """The same sample with the reference's view of it."""
+        """The same sample with the reference's log-probabilities."""
         return replace(self, reference=logprobs)
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of learning: weights by name, their warm start, what is shown to them, and how an update is done."""
+"""Settings of learning: weights by name, their warm start, demonstrations, and how an update is done."""
 
 from typing import Annotated, Literal, Self
 
@@ -18,16 +18,16 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ImitateSpec(Spec):
-    """A warm start: learn to speak like brains before learning from reward."""
+    """A warm start: learn to write as scripted policies play before learning from reward."""
 
-    brains: Annotated[list[str], Field(min_length=1)]
+    scripted: Annotated[list[str], Field(min_length=1)]
     """Every match seats some of them, drawn at random, at the policy's own tables."""
     against: list[str] = []
-    """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the brains, the
-    others by some of these, who are not imitated.
+    """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the scripted
+    policies, the others by some of these, who are not imitated.
     """
     matches: Matches = 256
-    """How many matches the brains play."""
+    """How many matches the scripted policies play."""
     epochs: Annotated[int, Field(ge=1, le=10**4)] = 4
     """How often all of them are learned from."""
     minibatches: Positive = 8
@@ -58,25 +58,25 @@ class PolicySpec(Spec):
         return self
 
 
-class ShownSpec(Spec):
-    """Play that is shown to the learners in every update, to be imitated beside learning from their own."""
+class DemonstrationsSpec(Spec):
+    """Demonstrations that learners imitate in every update, besides learning from their own play."""
 
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
-    """Of the mean -log p over the shown tokens, which is added to the loss of what was played: a number or a schedule.
+    """Of the mean -log p over their tokens, which is added to the loss of what was played: a number or a schedule.
     """
-    brains: list[str] = []
-    """Who shows it: every match seats some of them, drawn at random, at the policy's own tables."""
+    scripted: list[str] = []
+    """Scripted policies that demonstrate: every match seats some of them, drawn at random, at the policy's tables."""
     run: Folder | None = None
     """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of `run` to draw from: of each game and seat, the matches in which that seat was paid best."""
     matches: Matches = 8
-    """Shown to each policy in each iteration."""
+    """Demonstrated to each policy in each iteration."""
 
     @model_validator(mode="after")
     def _from_one(self) -> Self:
-        if bool(self.brains) == (self.run is not None):
-            raise ValueError("give `brains: […]` or `run: FOLDER`: one of them shows how to play")
+        if bool(self.scripted) == (self.run is not None):
+            raise ValueError("give `scripted: […]` or `run: FOLDER`: one of them demonstrates")
         return self
 
 
@@ -88,9 +88,9 @@ class UpdateSpec(Spec):
     aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
     """What of the tokens, turns or streams the loss is a mean over."""
     regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
-    """By name; `kl` holds on to the policy's own beginning, with weight 0 no reference is kept."""
-    shown: ShownSpec | None = None
-    """Play to be imitated beside learning from one's own."""
+    """By name; `kl` pulls towards the reference, the policy's initial weights; with weight 0 none is kept."""
+    demonstrations: DemonstrationsSpec | None = None
+    """Demonstrations to imitate besides learning from one's own play."""
     lr: Annotated[float, Field(ge=0)] = 2e-5
     """AdamW's learning rate."""
     betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
@@ -106,10 +106,10 @@ class UpdateSpec(Spec):
     token_budget: Positive = 2048
     """Padded tokens per forward pass."""
     gradient_checkpointing: bool = False
-    """Keep only each layer's input for the backward pass, which computes the rest anew: less memory for about a third
+    """Keep only each layer's input for the backward pass, which recomputes the rest: less memory for about a third
     more arithmetic, the same gradient."""
     offload_reference: bool = False
-    """Let go of the reference's weights before each update, and load them from their folder again for the next."""
+    """Release the reference's weights before each update, and load them from their folder again for the next."""
     grad_clip: Annotated[float, Field(ge=0)] = 1.0
     """Highest norm of a step's gradient; 0 is no limit."""
     zero_stage: Literal[0, 1, 2, 3] = 0
@@ -139,7 +139,7 @@ class UpdateSpec(Spec):
         return self.epochs * self.minibatches
 
     @property
-    def holds_on(self) -> bool:
-        """Whether some regulariser compares the policy with its own beginning."""
+    def uses_reference(self) -> bool:
+        """Whether some regulariser compares the policy with its reference."""
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)

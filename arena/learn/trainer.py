@@ -18,7 +18,7 @@ from agents.scoring import StreamScorer, StreamScores, scan_streams, start_cost
 from agents.stream import Stream
 from arena.errors import GateError
 from arena.learn.divergence import require_finite, step_counts
-from arena.learn.gradients import Gradients, kept
+from arena.learn.gradients import Gradients, updated_memory
 from arena.learn.optimiser import Optimiser, gathered
 from arena.learn.plan import Plan, Planner, Step
 from arena.learn.ranks import Tally, highest, over_ranks
@@ -54,15 +54,15 @@ class PolicyTrainer:
     # -- what everybody asks for: `arena.learn.base.Trainer` -----------------------------------------------
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """An update from samples, after the steps that there have been."""
+        """Plan an update from samples, given the steps so far."""
         return Planner(self.name, self.rule, self._start).update(samples, rng, clock, self.steps)
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Imitation of what the samples hold."""
+        """Plan an imitation of the samples."""
         return Planner(self.name, self.rule, self._start).imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Carry a plan out; what happened, as means over tokens. `stepped` hears of every step, in the event loop.
+        """Carry a plan out; return metrics, means over tokens. `stepped` is called in the event loop after each step.
 
         Raises GateError, before any weight has changed, if the samples' behaviour log-probabilities are not
         those of the current weights.
@@ -76,26 +76,26 @@ class PolicyTrainer:
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
-        return await compute(self.look, streams, temperatures)
+        return await compute(self.compute_scores, streams, temperatures)
 
     async def save(self) -> dict[str, torch.Tensor]:
-        """The optimiser's state by parameter name."""
+        """State of the optimiser by parameter name."""
         return await compute(lambda: self.optimiser.moments.state())
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Take up the optimiser's and the regularisers' state again; the weights come with the model."""
+        """Restore the optimiser's and the regularisers' state; the weights come with the model."""
         await compute(self.read, folder, state)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint's state says of it, as JSON."""
+        """State for a checkpoint, as JSON."""
         return {"steps": self.steps, "memory": self.memory}
 
     async def weights(self) -> ModuleWeights:
-        """The module itself: what is served is what learns."""
+        """The module that is trained: the engine serves the same parameters."""
         return ModuleWeights(self.model, self._base, self.gathered)
 
     async def close(self) -> None:
-        """It goes with the process."""
+        """Do nothing: the memory is freed with the process."""
 
     # -- how it is done --------------------------------------------------------------------------------------
 
@@ -114,19 +114,19 @@ class PolicyTrainer:
             stepped()
         engine.eval()
         self._require_finite(plan)
-        self.memory = kept(self.memory, plan, over_ranks(gradients.seen, _both))
+        self.memory = updated_memory(self.memory, plan, over_ranks(gradients.seen, _both))
         if plan.counted:
             self.steps += taken
         else:
             self.optimiser.moments.forget()
         return over_ranks(watch, Watch.plus).means()
 
-    def look(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+    def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """`score`, in the thread that computes."""
         return scan_streams(self.optimiser.engine, streams, temperatures, self.rule.token_budget)
 
     def write(self, folder: Path) -> None:
-        """What `load` reads, in the thread that computes."""
+        """`save` to a folder, in the thread that computes."""
         state = self.optimiser.moments.state()
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
@@ -161,7 +161,7 @@ class PolicyTrainer:
         if not plan.samples:
             return
         shortest = min(plan.samples, key=lambda s: len(s.stream.ids))
-        said = [torch.from_numpy(s.logprobs) for s in self.look([shortest.stream], [shortest.temperature])]
+        said = [torch.from_numpy(s.logprobs) for s in self.compute_scores([shortest.stream], [shortest.temperature])]
         what = "log-probabilities under the new weights are not finite"
         require_finite(said, plan.where, what, plan.advice)
 

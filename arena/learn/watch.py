@@ -1,4 +1,4 @@
-"""What an update did, in numbers."""
+"""Metrics of an update."""
 
 import torch
 
@@ -9,7 +9,7 @@ from arena.learn.regularisers import k3
 
 
 class Watch:
-    """Means over tokens of what an update did."""
+    """Accumulates an update's metrics: means over tokens, and counts."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
@@ -47,7 +47,7 @@ class Watch:
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 
     def plus(self, other: "Watch") -> "Watch":
-        """What both ranks' shares of an update did; what all decided alike, both say."""
+        """Combine the metrics of two ranks' shares of an update."""
         both = Watch()
         both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
         both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
@@ -55,5 +55,5 @@ class Watch:
         return both
 
     def means(self) -> dict[str, float]:
-        """Everything that was added, each divided by how often; and the count of steps left out."""
+        """Means of everything that was added, and the number of skipped steps."""
         return {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums} | {"skipped": self.skipped}

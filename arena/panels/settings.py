@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from agents import strict_yaml
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.parts.paths import Anchor, GameName, OptionValue, absolute, model_anywhere
+from arena.parts.paths import Anchor, GameName, OptionValue, absolute, absolute_model
 from arena.parts.spec import STRICT, Name, Positive, Spec
 from arena.play.settings import GameSpec
 from arena.store.files import CONFIG, explained
@@ -23,18 +23,18 @@ RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<poli
 
 def _contender(spec: str) -> str:
     """A run's folder, before what says which of its weights, or a model's."""
-    from agents.players.brains import names_brain
+    from agents.players.scripted import names_scripted
 
     run = RUN_WEIGHTS.fullmatch(spec)
-    if names_brain(spec):
+    if names_scripted(spec):
         return spec
     if run and isfile(Path(absolute(run["path"]), CONFIG)):
         return absolute(run["path"]) + spec[run.end("path") :]
-    return model_anywhere(spec) if isfile(Path(absolute(spec), "config.json")) else spec
+    return absolute_model(spec) if isfile(Path(absolute(spec), "config.json")) else spec
 
 
 ContenderName = Annotated[str, Anchor(_contender)]
-"""As `arena eval` takes it: a brain, a run folder, a model or its folder, or endpoint:MODEL."""
+"""As `arena eval` takes it: a scripted policy, a run folder, a model or its folder, or endpoint:MODEL."""
 Deals = Annotated[int, Field(ge=2, le=10**5)]
 """Two at least: one deal has no interval."""
 MODELINE = re.compile(r"# yaml-language-server:.*\n")
@@ -62,7 +62,7 @@ class Panel(BaseModel):
     game: PanelGame
     """What is played."""
     members: Annotated[list[ContenderName], Field(min_length=1, max_length=100)]
-    """Whoever `arena eval` takes: brains, runs, models, endpoint:MODEL. Each takes all seats but the one judged."""
+    """Contenders as in `arena eval`: scripted policies, runs, models, endpoint:MODEL; at all seats but the judged."""
     deals: Deals = 32
     """Each is played once from every seat against every member."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -73,7 +73,7 @@ class Panel(BaseModel):
     def _each_once(cls, members: list[str]) -> list[str]:
         for member in members:
             if not member.strip():
-                raise ValueError("a member has no name: name a brain, a run, a model or endpoint:MODEL")
+                raise ValueError("a member has no name: name a scripted policy, a run, a model or endpoint:MODEL")
             if members.count(member) > 1:
                 raise ValueError(f"{strict_yaml.one_line(member, 60)!r} is named twice: remove one")
         return members

@@ -22,7 +22,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.parts.paths import anywhere
+from arena.parts.paths import absolute_name
 
 PLACE = "x-part"
 """In the JSON Schema of a model: here stands a part of this kind, or several of them by name."""
@@ -44,7 +44,7 @@ class Kind:
 
     @property
     def plural(self) -> str:
-        """What `arena list` calls the parts of the kind."""
+        """Name of the kind in `arena list`."""
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
 
     def or_none(self) -> "Kind":
@@ -109,7 +109,7 @@ class Chosen:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What has to be measured beforehand for it or for a part inside it, such as `entropy`."""
+        """Measures that it or a part inside it needs beforehand, such as `entropy`."""
         inner = (part.needs for part in self.parts)
         return frozenset(getattr(part(self.kind, self.name), "needs", ())).union(*inner)
 
@@ -130,7 +130,7 @@ class Chosen:
         return _choose(self.kind, {self.name: dict(self.settings)})
 
     def plain(self) -> Any:
-        """As in YAML, with every default."""
+        """The part as plain YAML values, with every default."""
         settings = {name: _plain(value) for name, value in self.whole().settings.items()}
         if self.name == self.kind.number:
             return settings["value"]
@@ -166,7 +166,7 @@ def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
     """A function of somebody's file, which says in one line what went wrong in it."""
-    from games.adapters.loading import member, told
+    from games.adapters.loading import error_line, member
 
     function = member(path, name, isfunction, "function", "functions")
 
@@ -175,7 +175,7 @@ def _from_file(path: Path, name: str) -> Callable[..., Any]:
         try:
             return function(*given, **settings)
         except Exception as error:
-            raise ConfigError(f"{path}:{name} failed: {told(error, path)}") from error
+            raise ConfigError(f"{path}:{name} failed: {error_line(error, path)}") from error
 
     return guarded
 
@@ -205,7 +205,7 @@ def described(kind: Kind) -> list[dict[str, str]]:
     return [
         {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
         for name, function in kind.table.items()
-        for settings in [", ".join(_told(n, p) for n, p in _settings(function).items())]
+        for settings in [", ".join(_setting_text(n, p) for n, p in _settings(function).items())]
     ]
 
 
@@ -220,9 +220,9 @@ def _choose(kind: Kind, value: Any) -> Chosen:
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
     if not isinstance(name, str) or not name:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(kind.table)}")
-    name = anywhere(name)
+    name = absolute_name(name)
     try:
-        part(kind, name)  # also where its settings are known: whether the file may be read is asked anew
+        part(kind, name)  # also where its settings are known: whether the file may be read is asked again
         settings = settings_model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
         raise _renamed(error, kind, name) from None
@@ -283,7 +283,7 @@ def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:
     return {n: p for n, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY}
 
 
-def _told(name: str, parameter: Parameter) -> str:
+def _setting_text(name: str, parameter: Parameter) -> str:
     if parameter.default is Parameter.empty:
         return f"{name} (required)"
     return f"{name}={_plain(parameter.default)}"

@@ -44,7 +44,7 @@ def absolute(path: str) -> str:
     return str(Path(expanduser(path)).resolve())
 
 
-def anywhere(name: str) -> str:
+def absolute_name(name: str) -> str:
     """A game's or a part's name; `file.py:name` with the file's whole path."""
     from games.adapters.loading import file_of
 
@@ -62,7 +62,7 @@ def _data(text: str) -> str:
     return absolute(text) if likely and isfile(expanduser(text)) else text
 
 
-def model_anywhere(name: str) -> str:
+def absolute_model(name: str) -> str:
     """A folder, unless a built-in model has that name."""
     from agents.weights import resolve
 
@@ -73,9 +73,9 @@ def model_anywhere(name: str) -> str:
 Folder = Annotated[str, Anchor(absolute)]
 RoleName = Annotated[str, Anchor(_role)]
 """A role's name, or a file that ends in .yaml."""
-GameName = Annotated[str, Anchor(anywhere)]
+GameName = Annotated[str, Anchor(absolute_name)]
 """A game's name, or file.py:Class."""
 OptionValue = Annotated[Any, Anchor(_data)]
 """What a game's option is set to: anything; a file, perhaps."""
-ModelName = Annotated[str, Anchor(model_anywhere)]
+ModelName = Annotated[str, Anchor(absolute_model)]
 """A model's name, or a folder."""

@@ -12,14 +12,14 @@ Steps = Annotated[int, Field(ge=1)]
 
 
 class Clock(NamedTuple):
-    """Where a run is: `iteration` counts from 1 to `iterations`. Every schedule is told in iterations."""
+    """Where a run is: `iteration` counts from 1 to `iterations`. Every schedule counts in iterations."""
 
     iteration: int = 1
     iterations: int = 1
 
 
 def constant(clock: Clock, *, value: float) -> float:
-    """The same number always; a plain number means this."""
+    """A constant; a plain number means this."""
     return value
 
 

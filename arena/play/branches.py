@@ -23,15 +23,15 @@ class Branch:
 
     @property
     def identity(self) -> MatchId:
-        """Of the new match."""
+        """Id of the new match."""
         return self.match.identity.branch(self.turn)
 
     def turns(self, seat: str) -> list[Turn]:
-        """What the seat did before the parting."""
+        """The seat's acts before the branch."""
         return [turn for turn in self.match.turns[: self.turn] if turn.seat == seat]
 
     def replies(self, seat: str) -> dict[int, Completion]:
-        """What a model wrote at the seat before the parting, by turn, as it was sampled."""
+        """A model's replies at the seat before the branch, by turn, as they were sampled."""
         completions = {}
         for turn in self.turns(seat):
             stream, begin, end = place_of(self.match.streams[seat], turn.index)
@@ -42,7 +42,7 @@ class Branch:
         return completions
 
     def strayed(self, record: MatchRecord) -> str:
-        """What makes a match another one than this branch, in one line; "" if all is the same until they part."""
+        """The first difference of a match from this branch, in one line; "" if all is the same until they part."""
         if len(record.turns) <= self.turn:
             return f"it ended before turn {self.turn}, where it was to part from {self.match.id}: see its game"
         for turn, again in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):

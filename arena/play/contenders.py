@@ -1,4 +1,4 @@
-"""Contenders: whoever can take a seat in a match, in a run or out of one; and one match between some of them."""
+"""Contenders: anybody who can take a seat in a match, in a run or out of one; and one match between them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 import games
 from agents.engines.base import Engine
-from agents.errors import BrainError
-from agents.players.brains import check_brain, make_brain
+from agents.errors import ScriptedPolicyError
 from agents.players.endpoint import Answer, Endpoint
-from agents.players.model import BrainPlayer, ChatPlayer, model_writer, recalled
+from agents.players.model import ChatPlayer, ScriptedPlayer, model_writer, recalled
+from agents.players.scripted import check_scripted, make_scripted
 from agents.players.servers import parsed
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
-from arena.play.failures import tell
+from arena.play.failures import log_failure
 from arena.play.match import Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import Failure, MatchRecord, Seating
 from games.abilities import Tells
@@ -31,11 +31,11 @@ HUMAN = "human"
 
 
 class Contender(Protocol):
-    """Somebody who can take any seat of any game that it plays."""
+    """A player's source: it can take any seat of the games that it plays."""
 
     @property
     def name(self) -> str:
-        """What a plan and the log call it."""
+        """Name in plans and in the log."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
         """ConfigError when it cannot play this seat of `game`, called `name`."""
@@ -50,7 +50,7 @@ class Contender(Protocol):
         """
 
     def leave(self, player: SeatedPlayer) -> None:
-        """The match of this player is over."""
+        """Release what the player held; its match is over."""
 
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
@@ -87,12 +87,12 @@ async def play_one(
     if record.status == "finished" and plan.branch and (why := plan.branch.strayed(record)):
         failure = Failure("game", plan.draws)
         record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
-        tell(record)
+        log_failure(record)
     return record
 
 
 @dataclass(frozen=True)
-class BrainContender:
+class ScriptedContender:
     """A policy without weights."""
 
     name: str
@@ -100,18 +100,18 @@ class BrainContender:
     """What the log calls its part: it reads no role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Whether the brain plays this game."""
+        """ConfigError where the scripted policy cannot play this game."""
         try:
-            check_brain(self.name, game, seat)
-        except BrainError as error:
+            check_scripted(self.name, game, seat)
+        except ScriptedPolicyError as error:
             raise ConfigError(str(error)) from None
 
     def seating(self, game: str, seat: str) -> Seating:
-        """A brain has no version."""
+        """A scripted policy has no version."""
         return Seating.of(self.role, self.name, None)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """The brain, made for this seat and match.
+        """The scripted policy, made for this seat and match.
 
         In a branch it is asked again, so that it is in the right state at the parting: its chance is that of the match
         that was branched, so it answers the same again, and afterwards draws what it would have drawn there (common
@@ -119,10 +119,10 @@ class BrainContender:
         """
         if plan.branch:
             plan = replace(plan, identity=plan.identity.line()[0], branch=None)
-        return BrainPlayer(make_brain(self.name, number(chance(seed, plan, seat)), game))
+        return ScriptedPlayer(make_scripted(self.name, number(chance(seed, plan, seat)), game))
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is held."""
 
 
 Cast = Callable[[str, str], tuple[Policy, Role]]
@@ -171,7 +171,7 @@ class EndpointContender:
     """By the game's name and the seat."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """It plays whatever can be told in words."""
+        """Accept every game: all can be put in words."""
         self.role(name, seat)
 
     def seating(self, game: str, seat: str) -> Seating:
@@ -186,7 +186,7 @@ class EndpointContender:
         return self.endpoint.player(parsed(self.name)[1], self.role(plan.game, seat), number(place), answers)
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is held."""
 
 
 @dataclass(frozen=True)
@@ -197,17 +197,17 @@ class HumanContender:
     name: str = HUMAN
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """People play whatever they can read."""
+        """Accept every game: people can read all of them."""
 
     def seating(self, game: str, seat: str) -> Seating:
         """People have no role and no version."""
         return Seating(HUMAN, HUMAN, 0, False, "human")
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """A player that asks whoever sits there."""
+        """A player that asks the person at the terminal."""
         from agents.players.human import Human
 
         return Human(self.console, game if isinstance(game, Tells) else None)
 
     def leave(self, player: SeatedPlayer) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is held."""

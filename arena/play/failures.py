@@ -1,4 +1,4 @@
-"""Why a match failed: whose trouble it was, where in which code, and how to come to the same place again."""
+"""Failures of matches: the kind of cause, the place in the code, and how to reach it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 import games
-from agents.errors import BrainError, ChatError, EndpointError, EngineError, RoleError, WeightsError
+from agents.errors import ChatError, EndpointError, EngineError, RoleError, ScriptedPolicyError, WeightsError
 from agents.players.human import HumanLeft
 from arena.errors import BugError
 from arena.plain import bounded, without_secrets
@@ -30,7 +30,7 @@ _ROOMS = tuple(f"{_ROOT / room}/" for room in ("arena", "agents", "games", "simu
 _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE = (EndpointError, EngineError, HumanLeft)
-_OF_FILES = (RoleError, ChatError, BrainError, WeightsError)
+_OF_FILES = (RoleError, ChatError, ScriptedPolicyError, WeightsError)
 """What a role's or a model's own files may do wrong, told in a line."""
 
 
@@ -39,7 +39,7 @@ class LimitReached(Exception):
 
 
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
-    """What is to be known of an exception that ended a match of `game`, which `seat` was to move in or had just."""
+    """Describe an exception that ended a match of `game` at a turn of `seat`."""
     frames = list(traceback.walk_tb(error.__traceback__))
     kind, at = _kind(error, frames, type(game))
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
@@ -49,15 +49,15 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
 
 
 def reason_of(error: Exception) -> str:
-    """The exception in a line's words: its type and what it says, if it can say anything."""
+    """The exception in one line: its type and message."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 somebody's exception may fail at telling what it is, too
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
-def tell(record: MatchRecord) -> None:
-    """Put a failed match in the log; its traceback, too, where somebody debugs."""
+def log_failure(record: MatchRecord) -> None:
+    """Log a failed match, with its traceback under ARENA_DEBUG."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
@@ -65,7 +65,7 @@ def tell(record: MatchRecord) -> None:
 
 
 def stop_at_a_bug(record: MatchRecord) -> None:
-    """BugError where Arena's own code is why the match failed: it would only fail again."""
+    """Raise BugError where Arena's own code failed: the match would only fail again."""
     if record.failure and record.failure.kind == "bug":
         raise BugError(f"a bug of Arena ended match {record.id}: {with_place(record)}", record)
 
@@ -76,7 +76,7 @@ def with_place(record: MatchRecord) -> str:
     return f"{record.reason} ({place})" if place else record.reason
 
 
-def again(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
+def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
     """The game as it stood when a match failed, its deal and acts played again; or it raises what it raised then."""
     made = games.deal(Deal(game, options, seed))
     for act in (*acts, None):

@@ -1,9 +1,9 @@
-"""Joining: taking a seat in a match that has begun, as if one had sat there from its deal on.
+"""Joining: a contender takes a seat in a match that has begun, as if it had played from the deal on.
 
-Whoever joins has seen and said what was seen and said there: a model reads it in its own chat frame, with the very ids
-where they are its own, an endpoint as text, a person in one piece. A brain is asked at every turn and overruled: one
-that goes by the game's state is right from there on; one with a memory of its own acts remembers what it would have
-done.
+The contender has seen and said what was seen and said there: a model reads it in its own chat frame, with the same ids
+where they are its own, an endpoint as text, a person in one piece. A scripted policy is asked at every turn and
+overruled: one that goes by the game's state is right from there on; one with a memory of its own acts remembers what it
+would have done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from games.contracts import Act, Game, Message, View
 
 @dataclass(frozen=True)
 class Parting:
-    """Where forks leave a match: before turn `turn` (from 0), or after `act` in its place."""
+    """The point where forks leave a match: before turn `turn` (from 0), or after `act` in its place."""
 
     match: MatchRecord
     turn: int
@@ -34,7 +34,7 @@ class Parting:
 
     @property
     def mover(self) -> str:
-        """Whose turn it is."""
+        """The seat to move."""
         return self.match.turns[self.turn].seat
 
     def past(self, seat: str) -> list[Turn]:
@@ -52,7 +52,7 @@ def _put(turn: Turn, act: str) -> Turn:
 
 
 def strayed(parting: Parting, game: Game) -> str:
-    """What the game shows other than the log says, in one line; "" where all seats see what they saw up to the fork."""
+    """The first difference between what seats see and what the log has, in one line; "" for none up to the fork."""
     record = parting.match
     then, now = record.rules, game.rules_version
     which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
@@ -89,7 +89,7 @@ class Joining:
     parting: Parting
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Its player, who has seen and said what the seat has."""
+        """Make its player, which has seen and said what the seat has."""
         past = self.parting.past(seat)
         player = self.contender.player(seat, plan, game, seed)
         if isinstance(player, ChatPlayer):
@@ -119,7 +119,7 @@ class Joining:
 
 
 class _Joined:
-    """A player whose first turns were taken by others."""
+    """A player whose first turns are given."""
 
     def __init__(self, player: SeatedPlayer, past: Mapping[int, Turn]) -> None:
         self.player, self.past, self.version = player, past, 0
@@ -150,7 +150,7 @@ class _Joined:
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
-    """The ids of a turn as they were sampled, where in this frame they say what was said; else its text anew."""
+    """A turn's ids as they were sampled, where they mean the same text in this frame; else its text encoded again."""
     stream, begin, end = place_of(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
     if turn.role == role.role and ids and frame.decode(ids) == turn.raw:

@@ -1,4 +1,4 @@
-"""Who sits where in a run: its policies and their past versions, brains, and models behind an endpoint."""
+"""Contenders of a run by name: its policies, their past versions, scripted policies, endpoints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from agents.engines.base import Engine
 from agents.player import PREFIXES
 from agents.players.servers import Endpoints
 from agents.policy import Policy
-from arena.play.contenders import BrainContender, Contender, EndpointContender, ModelContender, play_one
+from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
 from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
 from arena.policies import PastVersions
@@ -29,17 +29,17 @@ class Lineup:
     """The same for all matches: they hold the account of what was spent."""
 
     def contender(self, name: str, seat: str, table: Table) -> Contender:
-        """Whoever has this name, in the role of this seat at this table."""
+        """The contender of this name, in the role of this seat at this table."""
         role = table.roles[seat]
         if name in self.policies:
             policy = self.policies[name]
             return ModelContender(name, self.engine, lambda game, seat: (policy, role))
         if name.startswith(PREFIXES):
             return EndpointContender(name, self.endpoints.at(name), lambda game, seat: role)
-        return BrainContender(name, role.role)
+        return ScriptedContender(name, role.role)
 
     async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
-        """One match between those whom its plan seats; `on_turn` hears of each turn as it is taken."""
+        """One match between those whom its plan seats; `on_turn` is called with each turn."""
         table = self.table(plan)
         async with past.seated({seating.policy for seating in plan.seats.values()}):
             contenders = {seat: self.contender(seating.policy, seat, table) for seat, seating in plan.seats.items()}
@@ -51,7 +51,7 @@ class Lineup:
 
 
 def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
-    """Who sits where, in the game's order: `holders` has a policy's name or a brain for every seat."""
+    """Who sits where, in the game's order: `holders` has a policy's name or a scripted policy for every seat."""
     return {
         seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()
     }

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
-from arena.play.failures import LimitReached, failure_of, reason_of, tell
+from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated
@@ -19,7 +19,7 @@ from games.contracts import Act, Game, MatchId, View
 
 @dataclass(frozen=True)
 class Limits:
-    """What a match may use before it is called off; None is no limit."""
+    """Limits of a match, beyond which it fails; None is no limit."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -42,7 +42,7 @@ class SeatedPlayer(Player, Protocol):
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """What is settled before a match begins."""
+    """Everything that is decided before a match begins."""
 
     identity: MatchId
     game: str
@@ -76,12 +76,12 @@ class MatchPlan:
 
 
 OnTurn = Callable[[MatchPlan, Turn], None]
-"""Hears of a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""
+"""Called with a turn as soon as it is taken; what it earns, a dict that may still grow, is whole when the match is."""
 
 
 @dataclass
 class _Now:
-    """How far a match is."""
+    """Progress of a match: which seat moves, and its act."""
 
     versions: dict[str, int]
     """Of who took each seat's latest turn."""
@@ -134,7 +134,7 @@ async def play_match(
 
     `game` is not yet reset. Model trouble, limits and
     faults of the game itself end this match alone; they never raise into the caller. Without `keep_turns`
-    the record holds the outcome alone, no turns and no streams. `on_turn` hears of each turn as it is taken.
+    the record holds the outcome alone, no turns and no streams. `on_turn` is called with each turn as it is taken.
     """
     started, clock = datetime.now(UTC), monotonic()
     turns, now = _Turns(plan, on_turn) if keep_turns or on_turn else None, _Now({})
@@ -170,7 +170,7 @@ async def play_match(
         pictures=pictures,
         failure=failure,
     )
-    tell(record)
+    log_failure(record)
     return record
 
 
@@ -189,7 +189,7 @@ async def _walk(
     now: _Now,
     turns: _Turns | None,
 ) -> None:
-    """Plays; `now` hears how far it is, `turns` all about each turn."""
+    """Play the match to its end; `now` and `turns` are updated as it goes."""
     count = tokens = 0
     blocks = isinstance(game, Blocks) and game.blocks
     situation_of = game.situation if turns and isinstance(game, Situated) else None

@@ -19,7 +19,7 @@ async def play_all(
     in_flight: int,
     attempts: int = 3,
 ) -> list[MatchRecord]:
-    """Play every plan and return the finished matches in the order of `plans`.
+    """Play every plan concurrently and return the finished matches in the order of `plans`.
 
     `done` is called with each record as it ends, failed ones included. A failed match is played again from
     the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures it is given up.

@@ -1,4 +1,4 @@
-"""What will be played: the matches of an iteration, from the run's tables, its league, and its seed."""
+"""Plans: the matches of an iteration, from the run's tables, its league, and its seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,11 +68,11 @@ def branch_plans(
 def demonstration_plans(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
-    """The matches in which brains show a policy how to play all its games; iteration 0 is the warm start."""
+    """Plans of demonstrations for a policy, at all of its tables; iteration 0 is the warm start."""
     own = [table for table in tables if learner in table.holders.values()]
     counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
     deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
-    return _plans(seed, k, deals, stage="imitate", source="shown")
+    return _plans(seed, k, deals, stage="imitate", source="demonstration")
 
 
 def _from_pool(rule: PlaySpec, seed: int, k: int, before: int, count: int) -> list[int]:

@@ -19,12 +19,12 @@ class GameSpec(Spec):
 
 
 class SeatSpec(Spec):
-    """Who sits at a seat."""
+    """The role and the policy at a seat."""
 
     role: RoleName
     """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
     policy: str
-    """A name from `policies`, a brain such as `random`, `endpoint:MODEL` or `endpoint@SERVER:MODEL`."""
+    """A name from `policies`, a scripted policy such as `random`, `endpoint:MODEL` or `endpoint@SERVER:MODEL`."""
 
 
 class TableSpec(Spec):
@@ -39,7 +39,7 @@ class TableSpec(Spec):
 
 
 class LimitsSpec(Spec):
-    """What one match may use before it is called off and recorded as failed; null is no limit."""
+    """Limits of one match, beyond which it is recorded as failed; null is no limit."""
 
     turns: Positive | None = 100
     """Taken by all seats together."""

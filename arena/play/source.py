@@ -1,4 +1,4 @@
-"""Where a run's matches come from: a source gives an iteration the matches that credit and learning hear of."""
+"""Sources of matches: what gives an iteration the matches that credit and learning work on."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ class Played(NamedTuple):
 
 
 class Source(Protocol):
-    """Gives matches; all of them stand in the run's own log before they are given."""
+    """A source of matches; all of them are in the run's own log before they are returned."""
 
     async def matches(self, k: int) -> Played:
-        """Those of iteration `k`: the same ones whenever it is asked for them again."""
+        """The matches of iteration `k`; the same ones if it is called again."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """Matches that the run's policies play now, among themselves and against their league."""
+    """A source that plays: the run's policies among themselves and against their league."""
 
     run: RunFolder
     rule: PlaySpec

@@ -1,4 +1,4 @@
-"""Tables: a game with the roles at its seats, found and checked."""
+"""Tables: a game with the roles at its seats, loaded and checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from games.contracts import Game
 
 @dataclass(frozen=True)
 class Table:
-    """A game and the roles at its seats, found and checked."""
+    """A game and the roles at its seats, loaded and checked."""
 
     game: GameSpec
     roles: dict[str, Role]
     """By seat, in the game's order of seats."""
     holders: Mapping[str, str] = field(default_factory=dict)
-    """In a run, by seat: the name of a policy or brain, as configured."""
+    """In a run, by seat: the name of a policy or scripted policy, as configured."""
     share: float = 1.0
     """Of a run's matches, relative to its other tables."""
 

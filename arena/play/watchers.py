@@ -1,4 +1,4 @@
-"""Who follows a run: what they hear, and what some of them want to hear besides."""
+"""Watchers: the callbacks by which live views and logs follow a run."""
 
 import logging
 from time import monotonic
@@ -11,39 +11,39 @@ _LOG = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Somebody who follows a run."""
+    """Callbacks of a run."""
 
     def phase(self, iteration: int, name: str) -> None:
-        """The run now does this."""
+        """Report the phase that begins."""
 
     def note(self, text: str) -> None:
-        """Something the user should hear, in one line."""
+        """Report a notice for the user, in one line."""
 
     def match(self, record: MatchRecord) -> None:
-        """A match ended, well or badly."""
+        """Report a match that ended, finished or failed."""
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """An iteration is complete; `row` is its line of metrics."""
+        """Report a complete iteration; `row` is its line of metrics."""
 
 
 @runtime_checkable
 class TurnWatcher(Protocol):
-    """A watcher who also wants every turn, as a live viewer does."""
+    """A watcher that also follows every turn, as a live viewer does."""
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """A turn was taken; what it earns may still grow. See `arena.play.match.OnTurn`."""
+        """Report a turn; its rewards may still grow. See `arena.play.match.OnTurn`."""
 
 
 @runtime_checkable
 class ProgressWatcher(Protocol):
-    """A watcher who also wants to hear how far the present phase is, where that takes long."""
+    """A watcher that also follows the progress of long phases."""
 
     def progress(self, done: int, total: int) -> None:
-        """So much of the phase is done."""
+        """Report how much of the phase is done."""
 
 
 class Logged:
-    """Whoever follows a run, and beside them the log, which hears of all but the turns."""
+    """A watcher together with the run's log, which gets everything but the turns."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
@@ -63,27 +63,27 @@ class Logged:
         self._phase = ""
 
     def note(self, text: str) -> None:
-        """Hands on."""
+        """Forward to the watcher."""
         _LOG.info("note: %s", text)
         self.watcher.note(text)
 
     def match(self, record: MatchRecord) -> None:
-        """Hands on."""
+        """Forward to the watcher."""
         _LOG.debug("match %s %s", record.id, record.status)
         self.watcher.match(record)
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Hands on."""
+        """Forward to the watcher."""
         self.end()
         _LOG.info("iteration %d is complete", row["iteration"])
         self.watcher.iteration(row)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Hands on, where it is wanted."""
+        """Forward to the watcher, if it follows this."""
         if isinstance(self.watcher, TurnWatcher):
             self.watcher.turn(plan, turn)
 
     def progress(self, done: int, total: int) -> None:
-        """Hands on, where it is wanted."""
+        """Forward to the watcher, if it follows this."""
         if isinstance(self.watcher, ProgressWatcher):
             self.watcher.progress(done, total)

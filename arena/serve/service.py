@@ -165,14 +165,14 @@ class Service:
 
     async def _models(self, asked: Asked) -> Response:
         return self._answered(asked) or JSONResponse(
-            {"object": "list", "data": [self._told(name) for name in self.names()]}
+            {"object": "list", "data": [self._model_entry(name) for name in self.names()]}
         )
 
     async def _model(self, asked: Asked) -> Response:
         name = asked.path_params["name"]
         if name not in self.names():
             return self._answered(asked) or self._unknown(name).response()
-        return self._answered(asked) or JSONResponse(self._told(name))
+        return self._answered(asked) or JSONResponse(self._model_entry(name))
 
     async def _nothing(self, asked: Asked) -> Response:
         return self._answered(asked) or Refused(f"no such route: {asked.method} {asked.url.path}", 404).response()
@@ -307,7 +307,7 @@ class Service:
     # -- small parts -------------------------------------------------------------------------------------
 
     def _answered(self, asked: Asked) -> Response | None:
-        """A refusal for whoever has not the key."""
+        """A refusal for requests without the key, else None."""
         given = asked.headers.get("authorization", "").encode()
         if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return None
@@ -317,7 +317,7 @@ class Service:
         known = ", ".join(self.names())
         return Refused(f"there is no model '{name[:80]}' (there are: {known})", 404, "model_not_found", "model")
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _model_entry(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "arena"}
 
 

@@ -54,7 +54,7 @@ def newest(run: Path) -> Checkpoint:
     if not numbers:
         raise StoreError(f"{run} has no checkpoint yet: let it run, or arena resume {run}")
     try:
-        return given(run, numbers[-1])
+        return at_iteration(run, numbers[-1])
     except StoreError as error:
         older = f", or ask for an older one ({', '.join(map(str, numbers[:-1]))})" if numbers[:-1] else ""
         raise StoreError(f"{error}: arena resume {run} mends that{older}") from None
@@ -65,13 +65,13 @@ def newest_valid(
     skipped: Callable[[str], None] = lambda why: None,
     also: Callable[[Checkpoint], object] = lambda found: None,
 ) -> Checkpoint | None:
-    """The newest checkpoint whose every byte is right, or None; `skipped` hears why newer ones are not it.
+    """The newest checkpoint whose every byte is right, or None; `skipped` is called with why newer ones are not.
 
     `also` may say, by a StoreError, that one which is whole is not it either.
     """
     for iteration in reversed(iterations(run)):
         try:
-            checkpoint = given(run, iteration)
+            checkpoint = at_iteration(run, iteration)
             also(checkpoint)
             return checkpoint
         except StoreError as reason:
@@ -80,7 +80,7 @@ def newest_valid(
     return None
 
 
-def given(run: Path, iteration: int) -> Checkpoint:
+def at_iteration(run: Path, iteration: int) -> Checkpoint:
     """The checkpoint of one iteration; StoreError saying what is wrong when it is missing or torn."""
     folder = folder_of(run, iteration)
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What a commit counts on: logs, credit, metrics and evaluations in the run's folder, as hashes in the checkpoint.
+"""Contents of a commit: hashes of the run's logs, credit, metrics and evaluations, in the checkpoint.
 
 The manifest of the checkpoint covers them in turn, so nothing that was committed can change or go unseen.
 """
@@ -31,7 +31,7 @@ def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> 
 
 
 def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
-    """What a whole checkpoint counts on, {} for one of an older Arena; StoreError for the first file that changed."""
+    """Check a checkpoint's contents, {} for one of an older Arena; StoreError for the first file that changed."""
     path = checkpoint.folder / CONTENTS
     if not path.is_file():
         return {}
@@ -44,7 +44,7 @@ def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
 def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> None:
     """As `check`, for the newest checkpoint that lists its contents wholly; weights are not looked at.
 
-    `note` hears it where no checkpoint does: then nobody can tell what the logs were.
+    `note` is called where no checkpoint does: then nobody can tell what the logs were.
     """
     torn: list[str] = []
     for number in reversed(checkpoints.iterations(run)):

@@ -21,7 +21,7 @@ class Cell(BaseModel):
 
     member: str
     seat: str
-    """Of whoever is judged; the member takes all the others."""
+    """Seat of the judged contender; the member takes all the others."""
     payoff: Deals
     valid: Deals
     """The share of acts there that were legal."""
@@ -32,7 +32,7 @@ class Cell(BaseModel):
 
 
 class Evaluation(BaseModel):
-    """What somebody earned against every member of a panel, from every seat, on the same deals."""
+    """Payoffs of a contender against every member of a panel, from every seat, on the same deals."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -76,5 +76,5 @@ def read_evaluations(run: Path) -> list[Evaluation]:
 
 
 def of_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Those that can be compared with the last one, oldest first: of the same deals, members and seats."""
+    """Evaluations comparable with the last one, oldest first: on the same deals, members and seats."""
     return [e for e in evaluations if e.key == evaluations[-1].key]

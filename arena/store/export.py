@@ -33,7 +33,7 @@ def export(
     or a target that already holds something.
     """
     require_run(run)
-    checkpoint = checkpoints.newest(run) if iteration is None else checkpoints.given(run, iteration)
+    checkpoint = checkpoints.newest(run) if iteration is None else checkpoints.at_iteration(run, iteration)
     known = sorted(p.name for p in (checkpoint.folder / "policies").glob("*"))
     if policy not in known:
         has = ", ".join(known) or "none"

@@ -23,7 +23,7 @@ REASON, ACTS = 2000, 20_000
 
 
 class SeatedPolicy(BaseModel):
-    """Who sat at a seat."""
+    """The role and policy at a seat."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -83,7 +83,7 @@ class FailureLog:
         self._more: Counter[int] = Counter()
 
     def add(self, record: MatchRecord) -> None:
-        """Keep a failed match, or count it where its iteration has enough of them; StoreError from the disk."""
+        """Write a failed match, or count it where its iteration has enough of them; StoreError from the disk."""
         with self._writer() as writer:
             kept = sum(row.get("iteration") == record.iteration and "match" in row for row in writer.rows)
             if kept < FIRST and writer.size < LARGEST:
@@ -128,7 +128,7 @@ class FailureLog:
             "options": record.options, "seed": record.seed, "draws": list(failure.draws), "seats": seats,
             "kind": failure.kind, "error": failure.error, "where": failure.where, "seat": failure.seat,
             "act": failure.act, "when": record.started, "seconds": record.seconds,
-            "again": _again(self.path.parent, record, failure.act),
+            "again": _replay_call(self.path.parent, record, failure.act),
         } | {name: without_secrets(text, self.secret_variables) for name, text in texts.items()}  # fmt: skip
 
 
@@ -174,11 +174,11 @@ def _mended(error: LogError) -> LogError:
     return LogError(f"{str(error).removesuffix(': restore the file from a copy')}: remove the file, no run needs it")
 
 
-def _again(run: Path, record: MatchRecord, act: str | None) -> str:
+def _replay_call(run: Path, record: MatchRecord, act: str | None) -> str:
     acts = [turn.action for turn in record.turns] + ([act] if act is not None else [])
     told = repr(acts)
     if len(told) > ACTS:
         told = f"[turn['action'] for turn in RunReader({str(run.absolute())!r}).match({record.id!r})['turns']]"
     reader = "from arena.store.reader import RunReader\n" if len(repr(acts)) > ACTS else ""
-    call = f"again({record.game!r}, {record.options!r}, seed={record.seed}, acts={told})"
-    return f"from arena.play.failures import again\n{reader}{call}"
+    call = f"replay_failed({record.game!r}, {record.options!r}, seed={record.seed}, acts={told})"
+    return f"from arena.play.failures import replay_failed\n{reader}{call}"

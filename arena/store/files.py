@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written beside, fsynced, renamed; trouble told in one line."""
+"""Atomic file writes: a file is whole or absent; errors are one line."""
 
 import errno
 import os

@@ -25,7 +25,7 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def described(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
-    """What the manifest says, its own bytes checked and no others; StoreError, naming `what` it is, for a torn one."""
+    """Read the manifest, checking its own bytes alone; StoreError, naming `what` it is, for a torn one."""
     try:
         require_plain(folder / MANIFEST)
         raw = (folder / MANIFEST).read_bytes()
@@ -42,7 +42,7 @@ def described(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
 
 
 def verify(folder: Path, what: str = "checkpoint") -> dict[str, Any]:
-    """What the manifest says, every file hashed; StoreError naming the first file that is not right."""
+    """Read the manifest and check every file's hash; StoreError naming the first file that is not right."""
     body = described(folder, what)
     files, present = body["files"], _files(folder, what)
     for name in sorted(set(files) - present):

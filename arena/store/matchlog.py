@@ -89,7 +89,7 @@ class MatchLog:
         return self._reader.read(iteration)
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """What credit gave each turn; [] where it has not been assigned."""
+        """Reward and advantage of each turn; [] where credit has not been assigned."""
         return self._reader.credit(iteration)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -163,7 +163,7 @@ class MatchBatch:
             self.log.extend(waiting)
 
     def _late(self) -> None:
-        """The second is over; what goes wrong is told to whoever comes next."""
+        """Write after the second is over; an error is raised at the next call."""
         try:
             self.flush()
         except Exception as error:  # noqa: BLE001 nobody could catch it here

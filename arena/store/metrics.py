@@ -25,7 +25,7 @@ class MetricsLog:
             writer.append(plain(row, "metrics", gaps=True))
 
     def read(self) -> list[dict[str, Any]]:
-        """All rows, oldest first; a torn last line is left out; LogError for a damaged one."""
+        """Read all rows, oldest first; a torn last line is left out; LogError for a damaged one."""
         return read_metrics(self.path)
 
     def discard_after(self, iteration: int, size: int | None = None) -> None:

@@ -73,7 +73,7 @@ class LogReader:
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        table, rows = self._found(iteration, wanted, sparse=True)
+        table, rows = self._table_or_rows(iteration, wanted, sparse=True)
         if table is not None:
             rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
         else:
@@ -83,11 +83,11 @@ class LogReader:
 
     def table(self, iteration: int, columns: Collection[str]) -> Any:
         """Columns of one iteration, `turns.seat` being one, as an Arrow table ordered by id; LogError as in `read`."""
-        table, rows = self._found(iteration, columns)
+        table, rows = self._table_or_rows(iteration, columns)
         return (completed(match_table(rows), MATCHES, columns) if table is None else table).sort_by("id")
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """What credit gave each turn; [] where it has not been assigned."""
+        """Reward and advantage of each turn; [] where credit has not been assigned."""
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
     def credit_table(self, iteration: int, columns: Collection[str] = CreditRow._fields) -> Any:
@@ -98,7 +98,7 @@ class LogReader:
         path = log_path(self.folder, iteration, "credit.parquet")
         return read_parquet(path, CREDIT, columns) if path.exists() else CREDIT.empty_table().select([*columns])
 
-    def _found(
+    def _table_or_rows(
         self, iteration: int, columns: Collection[str], sparse: bool = False
     ) -> tuple[Any, list[dict[str, Any]]]:
         """The table of the sealed file or, without one, the rows of the open file."""
@@ -187,11 +187,11 @@ class RunReader:
         raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """What credit gave each turn of an iteration; [] where it has not been assigned."""
+        """Reward and advantage of each turn of an iteration; [] where credit has not been assigned."""
         return self.log.credit(iteration)
 
     def credit_table(self) -> Any:
-        """What credit gave each turn of the run as an Arrow table, by iteration."""
+        """Reward and advantage of each turn of the run as an Arrow table, by iteration."""
         none = CREDIT.empty_table().select([*CreditRow._fields])
         return pa.concat_tables([none, *map(self.log.credit_table, self.iterations())])
 

@@ -72,7 +72,7 @@ class RunFolder:
         return cls(folder)
 
     def amend(self, config: str, environment: Mapping[str, Any]) -> None:
-        """Put another config and environment in place of what the run went by so far."""
+        """Replace the run's config and environment."""
         write_atomic(self.path / CONFIG, config)
         _write_environment(self.path, environment)
 
@@ -91,7 +91,7 @@ class RunFolder:
         return checkpoints.write(self.path, iteration, whole)
 
     def newest_valid(self, skipped: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
-        """The newest checkpoint that is whole with all it counts on; `skipped` hears why newer ones are not."""
+        """The newest checkpoint that is whole with all it counts on; `skipped` is called for newer ones."""
 
         def counted(checkpoint: Checkpoint) -> None:
             self._fingerprints = check(self.path, checkpoint)
@@ -99,7 +99,7 @@ class RunFolder:
         return checkpoints.newest_valid(self.path, skipped, counted)
 
     def resume_point(self, note: Callable[[str], None], every: int = 1) -> Checkpoint | None:
-        """The newest valid checkpoint, None before the first; `note` hears of newer ones that are not.
+        """The newest valid checkpoint, None before the first; `note` is called for newer ones that are not.
 
         StoreError when there are checkpoints and none is whole, or when a run that commits `every` so many iterations
         has played more of them than can be without: nothing is played over what they belong to.

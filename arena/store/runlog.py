@@ -1,4 +1,4 @@
-"""run.log: what a run did and when, a line for each, for who wants to know afterwards; never on the terminal."""
+"""run.log: one line for each thing a run did, with its time; never on the terminal."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ ROOMS = ("arena", "agents", "games", "simulators")
 
 
 class PlainLines(logging.Formatter):
-    """One line for each record; further lines of a text, whoever wrote it, are indented: none looks like a record."""
+    """One line for each record; further lines of a text are indented, so that none looks like a record."""
 
     def __init__(self, head: str, secret_variables: Collection[str] = ()) -> None:
         super().__init__(head)
@@ -32,10 +32,10 @@ class PlainLines(logging.Formatter):
 
 
 class _Quiet(RotatingFileHandler):
-    """A log whose troubles are not the run's: what the disk does not take is lost."""
+    """A log handler that never stops the run: lines that cannot be written are lost."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Nothing: a full disk is told by what the run needs."""
+        """Do nothing: a full disk is reported by the files that the run needs."""
 
 
 @contextmanager

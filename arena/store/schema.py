@@ -38,7 +38,7 @@ _VERSION_KEY = b"arena.schema_version"
 
 
 class CreditRow(NamedTuple):
-    """What credit gave one turn of one match: its weighted reward and its advantage."""
+    """Credit of one turn of one match: its weighted reward and its advantage."""
 
     match: str
     turn: int
@@ -85,7 +85,7 @@ _SEAT = pa.struct(
     [
         _field("seat", pa.string(), "place in the game"),
         _field("role", pa.string(), "role file's name"),
-        _field("policy", pa.string(), "named weights or brain"),
+        _field("policy", pa.string(), "named weights or scripted policy"),
         _field("version", pa.int32(), "version of the policy that played"),
         _field("trained", pa.bool_(), "whether the policy learns from this seat"),
         _field("kind", pa.string(), "model, brain, endpoint or human"),

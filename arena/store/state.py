@@ -1,4 +1,4 @@
-"""A checkpoint's `state.json`: all that a run goes on from but weights and optimisers, read as if from a stranger.
+"""A checkpoint's `state.json`: everything to resume from but weights and optimisers, validated as foreign input.
 
 Its hash says that it is as it was written, not by whom.
 """
@@ -26,7 +26,7 @@ class _Part(BaseModel):
 
 
 class EntropyBand(_Part):
-    """What the regulariser of this name remembers, by place in a reply."""
+    """Memory of the regulariser of this name, by place in a reply."""
 
     now: Count
     mean: list[Figure] = []
@@ -36,13 +36,13 @@ class EntropyBand(_Part):
 
 
 class Learned(_Part):
-    """Of a policy's regularisers."""
+    """Memory of a policy's regularisers."""
 
     entropy_band: EntropyBand | None = None
 
 
 class PolicyState(_Part):
-    """Of one trained policy."""
+    """State of one trained policy."""
 
     version: Count
     steps: Count
@@ -60,7 +60,7 @@ Entry = Annotated[list[str | Figure], Field(min_length=5, max_length=5)]
 
 
 class CreditState(_Part):
-    """Of credit and replay."""
+    """State of credit and replay."""
 
     memory: Remembered = Remembered()
     replay: dict[str, list[Entry] | dict[str, list[Figure]]] = {}
@@ -75,7 +75,7 @@ class PoolState(_Part):
 
 
 class LeagueState(_Part):
-    """Of the league."""
+    """State of the league."""
 
     pool: PoolState | None = None
     win_rates: dict[str, Pair] = {}
@@ -92,7 +92,7 @@ class State(_Part):
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a checkpoint's state says, as it was written; StoreError, naming the first thing that makes no sense."""
+    """Read and validate a checkpoint's state; StoreError, naming the first thing that makes no sense."""
     path = checkpoint.folder / STATE
     with explained(path, "reading"):
         text = path.read_bytes()

@@ -270,7 +270,7 @@ class Learner:
         credited = assign(batch, self.credit)
         for policy, trainer in self.trainers.items():
             samples = samples_of([c for c in credited if c.trajectory.policy == policy], self.temperatures)
-            if self.rule.holds_on:
+            if self.rule.uses_reference:
                 scored = score_streams(self.references[policy], [s.stream for s in samples], [1.0] * len(samples))
                 samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
             if samples:
@@ -305,7 +305,7 @@ class Learner:
             members = [i for i, t in enumerate(found) if t.policy == policy]
             streams = [found[i].streams[0] for i in members]
             heat = [1.0] * len(streams)
-            scores = trainer.look(streams, heat)
+            scores = trainer.compute_scores(streams, heat)
             views = {"old": [s.logprobs for s in scores], "entropy": [s.entropy for s in scores]}
             if "reference" in wanted:
                 views["reference"] = score_streams(self.references[policy], streams, heat)

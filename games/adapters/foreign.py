@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from games.base import TextGame, one_line
-from games.conformance.openness import lies_open
+from games.conformance.openness import hides_nothing
 
 _OPEN: dict[tuple[Any, ...], bool] = {}
 SHARED = ("illegal", "penalty", "stake", "talk")
@@ -78,13 +78,13 @@ class ForeignGame(TextGame):
         self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
         return self.faults[-1]
 
-    def lies_open(self) -> bool:
+    def hides_nothing(self) -> bool:
         """Whether trial matches, played once per environment, have shown that nothing is hidden (see `openness`)."""
         if self.perfect_information:
             return True
         known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
         if known not in _OPEN:
-            _OPEN[known] = lies_open(self)
+            _OPEN[known] = hides_nothing(self)
         return _OPEN[known]
 
     def copied(self) -> Any:

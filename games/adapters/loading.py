@@ -118,7 +118,7 @@ def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
     try:
         candidate = entry.load()
     except Exception as error:  # noqa: BLE001 a package of others may fail in any way
-        raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {told(error)}") from None
+        raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {error_line(error)}") from None
     return _as_game(candidate, f"{entry.name} ({entry.value})")
 
 
@@ -169,7 +169,7 @@ def _module(path: Path) -> ModuleType:
         loader.exec_module(module)
     except Exception as error:  # noqa: BLE001 a user's file may fail in any way
         del sys.modules[name]
-        raise ValueError(f"{path} cannot be imported: {told(error, path)}") from None
+        raise ValueError(f"{path} cannot be imported: {error_line(error, path)}") from None
     return module
 
 
@@ -188,7 +188,7 @@ def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
     raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class")
 
 
-def told(error: Exception, path: Path | None = None) -> str:
+def error_line(error: Exception, path: Path | None = None) -> str:
     """An error in one line, with the file's line where it is known."""
     line, trace = getattr(error, "lineno", None), error.__traceback__
     while trace is not None:

@@ -13,7 +13,7 @@ from games.families.openspiel import OpenSpielGame, load
 class AnyOpenSpiel(OpenSpielGame):
     """Any game of OpenSpiel in its own words; game: its name, with parameters if any, such as `oh_hell(players=4)`.
 
-    Where something is hidden the others read no acts: each seat is told by OpenSpiel what it knows.
+    Where something is hidden the others read no acts: each seat sees what OpenSpiel says it knows.
     """
 
     name = "openspiel"
@@ -41,7 +41,7 @@ class AnyOpenSpiel(OpenSpielGame):
             word if word and shared[word] == 1 else f"{word} #{action}".lstrip(): action for word, action in written
         }
 
-    def hearsay(self, action: int, word: str) -> str:
+    def heard_by_others(self, action: int, word: str) -> str:
         """The act, where nothing is hidden."""
         return word if self.perfect_information else ""
 

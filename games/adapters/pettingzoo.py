@@ -92,7 +92,7 @@ class PettingZooGame(ForeignGame):
         self._random = OwnRandom(rng)
         with self._random.lent():
             self.env.reset(seed=int(rng.integers(2**31)), options=dict(options) or None)
-            self._look()
+            self._observe()
         self.agent_selection = str(self.env.agent_selection)
 
     def rules(self) -> str:
@@ -124,7 +124,7 @@ class PettingZooGame(ForeignGame):
                 if reward:
                     self.pay(str(agent), OUTCOME, float(reward))
             self._skip_the_dead()
-            self._look()
+            self._observe()
         return listed if self.words.open else ""
 
     def next_seat(self, seat: str) -> str:
@@ -132,7 +132,7 @@ class PettingZooGame(ForeignGame):
         return seat if self.ended else str(self.env.agent_selection)
 
     def copied(self) -> Any:
-        """Field by field: environments that are EzPickles would be made anew by `deepcopy`, without the match."""
+        """Field by field: environments that are EzPickles would be rebuilt by `deepcopy`, without the match."""
         return _copied(self.env, {})
 
     def _skip_the_dead(self) -> None:
@@ -144,7 +144,7 @@ class PettingZooGame(ForeignGame):
             env.step(None)
         self.end("over", "The match is over.")
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         """What the seat to move sees and may do."""
         self._acts: dict[str, int] = {}
         self._seen: dict[str, Any] = {}

@@ -101,7 +101,7 @@ class TextArenaGame(ForeignGame):
             raise IllegalAct(f"the environment failed on it: {self.fault(error)}") from None
         self._listed[seat] = []
         news = self._collect()
-        heard = self._heard(seat, news)
+        heard = self._overheard(seat, news)
         self._deliver(news)
         if done:
             for player, reward in rewards.items():
@@ -154,7 +154,7 @@ class TextArenaGame(ForeignGame):
                         self._listed[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
         return news
 
-    def _heard(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
+    def _overheard(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
         """The mover's words, taken out of the news, where all others read the same; else "" (and they stay there)."""
         player = self.seats.index(seat)
         said = [
@@ -168,7 +168,7 @@ class TextArenaGame(ForeignGame):
         return one_line(said[0][1], ACTION_LENGTH)
 
     def _deliver(self, news: dict[str, list[tuple[int, str]]]) -> None:
-        """Every seat gets its news in order; what several get next is told once."""
+        """Give every seat its news in order; what several get next is one message to all of them."""
         queues = {seat: list(reversed(items)) for seat, items in news.items()}
         while any(queues.values()):
             item = next(queue[-1] for queue in queues.values() if queue)

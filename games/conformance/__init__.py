@@ -1,1 +1,1 @@
-"""What every game promises, put to the test: the kit, and the acts that it plays with."""
+"""Conformance tests of games: the kit, and the random acts that it plays with."""

@@ -71,7 +71,7 @@ def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
     try:
         game.step(act)
     except Exception as error:
-        raise Broken(f"{where}: raised {told(error)}") from error
+        raise Broken(f"{where}: raised {error_line(error)}") from error
     valid = game.infos[seat]["valid"]
     if not valid and not wild:
         raise Broken(f"{where}: a legal act was refused: {_last_words(game, seat)}")
@@ -115,7 +115,7 @@ def _zero_sum(game: TextGame) -> bool:
     return isinstance(game, SpielRules) and game.spiel.get_type().utility.name == "ZERO_SUM" and not game.draw
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The error and the innermost line where it was raised, in one line."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

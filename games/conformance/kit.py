@@ -1,4 +1,4 @@
-"""What every game promises, put to the test: `check(make)` plays a game in every way and tells what it found.
+"""The conformance kit: `check(make)` plays a game in many ways and reports which promises it keeps.
 
 findings = check(lambda: games.make("kuhn_poker"), seeds=50, acts=5000)
 """
@@ -23,8 +23,8 @@ from pettingzoo.test import api_test, seed_test
 
 from games.abilities import Pictures
 from games.base import TextGame
-from games.conformance.fuzz import LONGEST, Broken, Make, fuzz, plain, told
-from games.conformance.openness import lies_open
+from games.conformance.fuzz import LONGEST, Broken, Make, error_line, fuzz, plain
+from games.conformance.openness import hides_nothing
 from games.conformance.random_acts import TALK, legal_act
 
 STARTS = 20
@@ -48,16 +48,16 @@ class Unchecked(Exception):
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
     """Every check on the games that `make` makes: over this many seeds, and this many random acts. Never raises.
 
-    `done` hears of the end of each.
+    `done` is called after each.
     """
     findings = []
     for name, examine in CHECKS.items():
-        findings.append(found(name, examine, make, acts if name == "fuzz" else seeds))
+        findings.append(run_check(name, examine, make, acts if name == "fuzz" else seeds))
         done()
     return findings
 
 
-def found(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
+def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
     """What this check finds on the games that `make` makes, over so many seeds or acts. Never raises."""
     began = time.perf_counter()
     ok: bool | None
@@ -68,7 +68,7 @@ def found(name: str, examine: Callable[..., str], make: Callable[[], Any], count
     except Broken as broken:
         ok, detail = False, str(broken)
     except Exception as error:  # noqa: BLE001 that a game raises is what is looked for
-        ok, detail = False, told(error)
+        ok, detail = False, error_line(error)
     return Finding(name, ok, detail, time.perf_counter() - began)
 
 
@@ -187,7 +187,7 @@ def _secrets(make: Make, seeds: int) -> str:
     starts = _starts(one)
     if one.perfect_information:
         return "nothing is hidden, as the game says"
-    if lies_open(one):
+    if hides_nothing(one):
         return "nothing is hidden: nothing is dealt, and all seats see every act (mcts and minimax may play)"
     if not _deals(one):
         return "nothing is dealt: with the same acts every seed gives the same match"
@@ -196,7 +196,7 @@ def _secrets(make: Make, seeds: int) -> str:
 
 
 def _starts(game: TextGame) -> str:
-    """Before the first act: where a seat is told the same, its rules and legal acts are the same too."""
+    """Before the first act: where a seat sees the same, its rules and legal acts are the same too."""
     seen: dict[str, str] = {}
     for seed, seat in itertools.product(range(STARTS), game.seats):
         game.reset(seed=seed)
@@ -277,7 +277,7 @@ def _facts(make: Make, seeds: int) -> str:
             for fresh in parts:
                 fresh.clear()
             if plain(_views(game, seat)) != before:
-                raise Broken(f"seed {seed}: whoever changes what public(), private() or legal() gave changes the game")
+                raise Broken(f"seed {seed}: changing what public(), private() or legal() gave changes the game")
             game.step(f"{legal_act(game, rng) or ''} {TALK}")
             _harmless(game, f"seed {seed}, turn {game.turns}")
     return f"views JSON-able and fresh, hostile talk harmless; {len(game.theory)} theory values"

@@ -1,4 +1,4 @@
-"""Does a game hide anything? Found out by playing it: nothing is dealt, and whatever a seat does all others can tell.
+"""Perfect information by trial: whether matches show that nothing is dealt and every act is seen by all.
 
 Then what everybody has seen says all there is to know, and a search player that looks at the whole state cheats nobody.
 A game in which two acts come to the same may be taken to hide something; one that hides something is not taken to lie
@@ -17,8 +17,8 @@ SEEDS, ACTS = 4, 60
 """Trial matches, and how many acts of each are looked at."""
 
 
-def lies_open(game: TextGame) -> bool:
-    """Whether trial matches of listed acts have shown that nothing is hidden; the game is left as it is."""
+def hides_nothing(game: TextGame) -> bool:
+    """Whether trial matches of listed acts hide nothing from any seat; the game is left as it is."""
     return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
 
 
@@ -65,6 +65,6 @@ def _views(game: TextGame) -> str:
 
 
 def _seen(game: TextGame, seat: str) -> str:
-    """All that a seat is told and shown."""
+    """All that a seat sees: messages, facts, legal acts."""
     facts: list[Any] = [game.observe(seat)["messages"], game.public(), game.private(seat)]
     return plain(facts)

@@ -68,7 +68,7 @@ def filled(form: str, game: TextGame, rng: random.Random) -> str:
     if form.startswith("["):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
     verb, *blanks = form.split()
-    words = WORD.findall(_told(game)) if "word" in blanks else []
+    words = WORD.findall(_example_texts(game)) if "word" in blanks else []
     return " ".join([verb, *(_word(words, rng) if blank == "word" else str(rng.randrange(5)) for blank in blanks)])
 
 
@@ -79,7 +79,7 @@ def _word(words: list[str], rng: random.Random) -> str:
     return "".join(rng.choice(LETTERS) for _ in range(rng.randrange(3, 9)))
 
 
-def _told(game: TextGame) -> str:
+def _example_texts(game: TextGame) -> str:
     info = game.infos[game.agent_selection]
     return " ".join([info["rules"], *map(str, info["private"].values()), *map(str, info["public"].values())])
 

@@ -1,1 +1,1 @@
-"""What games of one kind share: how they are played, and what they are made of."""
+"""Base classes and building blocks of games of one kind."""

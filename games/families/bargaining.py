@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from games.contracts import View
-from games.families.pools import Triple, frontier, rest, splits, worth
+from games.families.pools import Triple, frontier, remainder, splits, worth
 
 Deal = tuple[int, int]
 Answer = Triple | Literal["ACCEPT", "WALK"]
@@ -56,7 +56,7 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
 
 def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
     """The share that comes to this deal, own payoff first; of several, one that divides the fewest kinds."""
-    shares = (share for share in splits(pool) if (worth(own, share), worth(other, rest(pool, share))) == deal)
+    shares = (share for share in splits(pool) if (worth(own, share), worth(other, remainder(pool, share))) == deal)
     return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
 
 
@@ -143,7 +143,7 @@ def best_response(
 
     def facing(turn: int, ask: Triple) -> float:
         """From moving at this turn, when the other side asks for `ask`."""
-        return max(float(worth(own, rest(pool, ask))), offering(turn))
+        return max(float(worth(own, remainder(pool, ask))), offering(turn))
 
     if moves_first:
         return offering(0)
@@ -206,7 +206,7 @@ def _table(seen: View) -> _Table:
     facts = seen.public
     pool, own = tuple(facts["pool"]), tuple(facts["values"][seen.seat])
     (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != seen.seat)
-    offered = worth(own, rest(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
+    offered = worth(own, remainder(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
     turns = facts["turn"] + facts["turns_left"]
     return _Table(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
 

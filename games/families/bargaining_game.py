@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from games.base import IllegalAct, TextGame
 from games.contracts import View
 from games.families import bargaining, bargaining_words
-from games.families.pools import Triple, frontier, rest
+from games.families.pools import Triple, frontier, remainder
 
 ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
@@ -93,11 +93,11 @@ class BargainingGame(TextGame):
         """For people, once it has ended: both sides' shares and values beside theory, as rows and in a sentence."""
         (first, second), (deals, perfect) = self.movers, self._theory()
         names = bargaining_words.called(self.movers, people)
-        # Whoever made the last legal act is not to move; an illegal one moves nobody.
+        # The seat that made the last legal act is not to move; an illegal one moves nobody.
         idle, last = self.agent_selection, self.next_seat(self.agent_selection)
         shares = None
         if self.offer is not None:
-            split = self.offer, rest(self.pool, self.offer)
+            split = self.offer, remainder(self.pool, self.offer)
             shares = split if first == (idle if self.ended in ("deal", "walk") else last) else split[::-1]
         why = {
             "walk": f"{names[last]} walked away", "turns": "no turns were left", "breakdown": "the talks broke down",

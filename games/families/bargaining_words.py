@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from games.families.bargaining import Answer, Deal
-from games.families.pools import WORTH, Triple, rest, worth
+from games.families.pools import WORTH, Triple, remainder, worth
 
 PLURAL = re.compile(r"(?<=x|z)es$|(?<=ch|sh|ss)es$|(?<=[^su])s$")
 """The ending that one thing of a kind does without, in kinds such as boxes, hats and glasses."""
@@ -72,7 +72,7 @@ def introduction(side: Side, limits: Limits, opens: bool) -> str:
             f"Worth to them, each: {theirs}",
             *([f"Nothing is wasted by {shown}."] if shown else []),
             f"Say what you would take, of {', '.join(items)} in this order: {offer} asks for {counted(share, items)}, "
-            f"worth {worth(own, share)} of {WORTH} to you, and leaves them {counted(rest(pool, share), items)}.",
+            f"worth {worth(own, share)} of {WORTH} to you, and leaves them {counted(remainder(pool, share), items)}.",
             f"ACCEPT takes what they offer; WALK ends the talks. No deal, nothing for anybody.{talk}",
             f"{_turns(limits.turns)} in all, {'yours' if opens else 'theirs'} is the first."
             f"{risk if limits.breakdown else ''}",
@@ -91,7 +91,7 @@ def on_the_table(side: Side, offer: Triple | None) -> str:
     """What the other side offers, and what that is worth to whom."""
     if offer is None:
         return "No offer lies on the table yet."
-    left = rest(side.pool, offer)
+    left = remainder(side.pool, offer)
     gets = f"you would get {counted(left, side.items)}, worth {worth(side.own, left)} of {WORTH} to you"
     theirs = f"; theirs would be worth {worth(side.other, offer)} to them" if side.other else ""
     return f"They would take {counted(offer, side.items)}; {gets}{theirs}."

@@ -115,7 +115,7 @@ class OpenSpielGame(TextGame):
         """How one of the acts that are legal now is written; different acts have different words."""
         return one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
-    def hearsay(self, action: int, word: str) -> str:
+    def heard_by_others(self, action: int, word: str) -> str:
         """How others read an act of the seat to move; "" where they may not."""
         return word
 
@@ -173,7 +173,7 @@ class OpenSpielGame(TextGame):
         if (word := self._read(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
-        heard = self.hearsay(action, word)
+        heard = self.heard_by_others(action, word)
         self.state.apply_action(action)
         self._go_on()
         return heard

@@ -22,8 +22,8 @@ def worth(values: Triple, share: Triple) -> int:
     return values[0] * share[0] + values[1] * share[1] + values[2] * share[2]
 
 
-def rest(pool: Triple, share: Triple) -> Triple:
-    """What a share leaves to the other side."""
+def remainder(pool: Triple, share: Triple) -> Triple:
+    """The rest of the pool, which a share leaves to the other side."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 

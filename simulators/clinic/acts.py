@@ -71,7 +71,7 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
 
 def _book(table: Table) -> Iterator[str]:
     """The table in words: what is mostly, often and at times seen in each disease."""
-    signs = (*names("a", table), *table.shown)
+    signs = (*names("a", table), *table.all_findings)
     yield "Book (usual; often; at times):"
     for disease, name in enumerate(table.names):
         chances = [*table.symptoms[disease], *table.findings[disease]]

@@ -42,7 +42,9 @@ class Chart:
         return {
             "complaint": [table.asked[symptom] for symptom in self.complaint],
             "answers": {table.asked[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
-            "findings": {table.shown[finding]: "yes" if there else "no" for finding, there in self.findings.items()},
+            "findings": {
+                table.all_findings[finding]: "yes" if there else "no" for finding, there in self.findings.items()
+            },
         }
 
     def marks(self, table: Table) -> str:

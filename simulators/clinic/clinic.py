@@ -31,7 +31,7 @@ DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
 class Clinic(Simulator):
     """Acts: ASK symptom (the patient says yes, no or unsure), TEST name (shows its findings exactly), DIAGNOSE disease.
 
-    Questions and tests share a budget that is told at the start; a diagnosis ends the match. Symptoms, tests and
+    Questions and tests share a budget that is known from the start; a diagnosis ends the match. Symptoms, tests and
     diseases may be named or numbered from 1. Where the patient sits at a seat of its own, it answers each question.
 
     Options besides Simulator's:
@@ -115,7 +115,7 @@ class Clinic(Simulator):
 
     @property
     def floor(self) -> float:
-        """Whoever picks any listed act names a disease at random."""
+        """A player that picks any listed act names a disease at random."""
         return 1 / self.diseases
 
     @property
@@ -147,7 +147,7 @@ class Clinic(Simulator):
 
     def rules(self) -> str:
         """The acts, what they cost, and all names; in terse mode their numbers alone."""
-        return acts.rules(self.table, self.terse, self.fees.told(), self.open_book)
+        return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book)
 
     def public(self) -> dict[str, Any]:
         """How many questions and tests are left."""
@@ -193,7 +193,7 @@ class Clinic(Simulator):
         return figures(self)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Two patients who say and show the same, and have different diseases, which no seat is told."""
+        """Two patients who say and show the same, and have different diseases, which no seat sees."""
         record = self.patient.record
         other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
         return record.as_options(), twin_of(record, other).as_options()

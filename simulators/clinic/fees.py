@@ -30,7 +30,7 @@ class Fees:
     overrun: float = 0.0
     """For asking or testing without budget, which ends the match then; at 0 that is an illegal act."""
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """In one sentence, for the rules."""
         if self.answered:
             return (

@@ -37,7 +37,7 @@ class Network(NamedTuple):
     symptoms: str
     """Lines of a node and, after a semicolon, a sign as `signs.read_signs` reads it."""
     secret: str
-    """The same, of what is told only when asked."""
+    """The same, of what is said only when asked."""
     tests: Mapping[str, Mapping[str, str]]
     """By test, from each finding to its node."""
 

@@ -40,7 +40,7 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
     """A patient of the table; every symptom is drawn on its own, so that naive Bayes is exact.
 
     A symptom is forgotten with the persona's chance, whether it is there or not. One that is there, is not forgotten
-    and is no secret is told unasked with the persona's chance. Of the rest the patient is wrong with chance `slip`
+    and is no secret is said unasked with the persona's chance. Of the rest the patient is wrong with chance `slip`
     times the persona's factor.
     """
     kind, count = PERSONAS[persona], int(table.symptoms.shape[1])

@@ -10,7 +10,7 @@ from games.families.book import fold
 
 
 class Sign(NamedTuple):
-    """A symptom: its name, how it stands after "I have", other words for it, and whether it is told only when asked."""
+    """A symptom: its name, how it stands after "I have", other words for it, and whether it is said only when asked."""
 
     name: str
     it: str

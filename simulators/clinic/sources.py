@@ -1,4 +1,4 @@
-"""Where a clinic's table may come from, by the option `source`. Whatever it is: simulation only, never advice."""
+"""Sources of a clinic's table, by the option `source`: for simulation only, never advice."""
 
 from __future__ import annotations
 

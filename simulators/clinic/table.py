@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Diseases by row. Given the disease all signs are independent, so naive Bayes is exact for whoever is drawn."""
+    """Diseases by row. Given the disease all signs are independent, so naive Bayes is exact for every patient."""
 
     world: str
     """What this is a simulation of, for the rules."""
@@ -44,7 +44,7 @@ class Table:
         return tuple(self.tests)
 
     @functools.cached_property
-    def shown(self) -> tuple[str, ...]:
+    def all_findings(self) -> tuple[str, ...]:
         """The findings of all tests, in their order."""
         return tuple(finding for shown in self.tests.values() for finding in shown)
 

@@ -40,7 +40,7 @@ DEATH_SIGNAL, DUMPABLE, SECCOMP, DROP_BOUNDING, NO_NEW_PRIVILEGES = 1, 4, 22, 24
 NO_RANDOM_ADDRESSES = 0x0040000
 CAPABILITIES_V3 = struct.pack("=Ii", 0x20080522, 0)
 
-# Not CDLL: that lets go of the interpreter's lock, which a clone must hold.
+# Not CDLL: that releases the interpreter's lock, which a clone must hold.
 LIBC = ctypes.PyDLL(None, use_errno=True)
 X86 = os.uname().machine == "x86_64"
 CLONE, PIVOT_ROOT, CAPSET = (56, 155, 126) if X86 else (220, 41, 91)
@@ -208,7 +208,7 @@ def guarded(report: int, work: Callable[[], None]) -> NoReturn:
     except OSError as error:
         why = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         os.write(report, f"error {why}\n".encode())
-    except Exception as error:  # noqa: BLE001 whoever waits must be told
+    except Exception as error:  # noqa: BLE001 the waiting process must get an answer
         os.write(report, f"error {type(error).__name__} {error}\n".encode())
     finally:
         os._exit(0)

@@ -122,7 +122,7 @@ class Guard:
             self.refusal = str(error)
             raise
 
-    def look(self) -> int:
+    def exhausted(self) -> int:
         """Whether the budget is used up; then SQLite stops the statement and undoes it."""
         self.steps -= STEPS_A_LOOK
         if self.steps < 0:
@@ -149,14 +149,14 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
     for limit, most in LIMITS.items():
         connection.setlimit(limit, most)
     connection.set_authorizer(guard.allow)
-    connection.set_progress_handler(guard.look, STEPS_A_LOOK)
+    connection.set_progress_handler(guard.exhausted, STEPS_A_LOOK)
     dates = sqlite3.connect(":memory:")
     for name in DATES:
         connection.create_function(name, -1, partial(guard.date, name, dates))
     before = connection.total_changes
     try:
         cursor = connection.execute(sql)
-        text = shown(cursor, rows, characters)
+        text = format_rows(cursor, rows, characters)
         cursor.close()
         changed = connection.total_changes > before
     except MemoryError:
@@ -168,7 +168,7 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
     return text, connection.serialize() if changed else b""
 
 
-def shown(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
+def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
     """The columns and the first rows as compact JSON; how many rows changed where there are none to show."""
     if cursor.description is None:
         return compact({"changed": max(0, cursor.rowcount)})

@@ -2,7 +2,7 @@
 
 It asks for one thing at a time, proves who it is when asked, agrees to a write only if that is what it wants, and
 leaves when everything was done or denied, or when its patience is gone; never while a write that it agreed to is due.
-It takes what it is told for true: whether the agent did well is not its business.
+It takes what the agent says for true: whether the agent did well is not its business.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Customer:
         return {
             "yes": YES[self.manner],
             "no": NO,
-            "identity": " ".join(_told(self.known())),
+            "identity": " ".join(_identity_texts(self.known())),
             "number": self._numbered()[1],
             "request": STILL[self.manner].format(ask=self._wish()),
             "bye": GOODBYE,
@@ -159,7 +159,7 @@ class Customer:
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
     def wrote(self, tool: str, subject: str) -> None:
-        """A write was done; whoever asked for it."""
+        """Note a write that was done, for any reason."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.at].written = True
 
@@ -216,7 +216,7 @@ class Customer:
 
     def _identify(self) -> str:
         self.identity = self.known()
-        texts = _told(self.identity)
+        texts = _identity_texts(self.identity)
         return " ".join(self._say("inform", name, text) for name, text in zip(self.identity, texts, strict=True))
 
     def _numbered(self) -> tuple[Act, str]:
@@ -280,7 +280,7 @@ class Customer:
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
 
 
-def _told(identity: Mapping[str, str]) -> list[str]:
+def _identity_texts(identity: Mapping[str, str]) -> list[str]:
     return [f"My {name} is {value}." for name, value in identity.items()]
 
 

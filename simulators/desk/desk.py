@@ -102,7 +102,7 @@ class Desk(Simulator):
 
     @property
     def floor(self) -> float:
-        """Whoever picks any listed act hardly ever does everything and nothing else: measured, 4 in 4,000 matches."""
+        """A player of random listed acts hardly ever does everything and nothing else: measured, 4 in 4,000 matches."""
         return 0.001
 
     # What a game tells.
@@ -194,7 +194,7 @@ class Desk(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """What was done, said and broken."""
         goals, world = self.customer.record.goals, self.world
-        right = outcome.told_right(goals, self.customer.outcomes)
+        right = outcome.facts_right(goals, self.customer.outcomes)
         changes = world.changes()
         rows = outcome.rows_right(changes, self.accepted)
         tau = outcome.tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
@@ -250,7 +250,7 @@ class Desk(Simulator):
         self.tell(result, AGENT, sender=TOOL)
 
     def _speak(self, speech: Speech) -> None:
-        """The agent says something; what the customer answers is told, or its seat is to word it."""
+        """Let the agent say something; the customer answers by its script, or its seat words the answer."""
         self.said.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
         if discloses and not self.world.session.verified:
@@ -286,7 +286,7 @@ class Desk(Simulator):
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches
-            and all(outcome.told_right(goals, self.customer.outcomes))
+            and all(outcome.facts_right(goals, self.customer.outcomes))
             and outcome.rows_right(self.world.changes(), self.accepted)
         )
         for seat in (AGENT, CUSTOMER) if self.person == "free" else (AGENT,):

@@ -27,9 +27,9 @@ def rows_right(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
     return any(changes == _union(way) for way in itertools.product(*accepted))
 
 
-def told_right(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool]:
+def facts_right(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool]:
     """For each goal whether its facts were told as they are, or it was denied for a true reason, as it had to be."""
-    right = [outcome.kept(goal) for goal, outcome in zip(goals, outcomes, strict=False)]
+    right = [outcome.as_policy_wants(goal) for goal, outcome in zip(goals, outcomes, strict=False)]
     return right + [False] * (len(goals) - len(right))
 
 

@@ -24,7 +24,7 @@ class Outcome:
     written: bool = False
     closed: bool = False
 
-    def kept(self, goal: Goal) -> bool:
+    def as_policy_wants(self, goal: Goal) -> bool:
         """Whether it came out as the policy wants, so far as that was said."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons

@@ -62,7 +62,7 @@ class Seat:
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """What the agent hears of a text, None where it is asked for again; and what it costs the seat, by part."""
+        """What of a text reaches the agent, None where it is asked for again; and its cost to the seat, by part."""
         text, words = one_line(text, LONGEST), self.customer.vocabulary()
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: words.understand(spaced(said), AGREEMENT))

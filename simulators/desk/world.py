@@ -1,7 +1,7 @@
 """A world of customers and what they bought, in a database: what tools read and write there, and by which rules.
 
 Private data are guarded by the tools: without a verified customer they show and change nothing, and trying it is a
-breach. All other rules are the agent's duty: a tool does what it is told, and a breach is noted by name.
+breach. All other rules are the agent's duty: a tool does what it is asked, and a breach is noted by name.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class World:
         session.done.append((write.tool, write.subject))
 
     def broken(self, write: Write) -> list[str]:
-        """The rules that a write would break now, whoever asks for it."""
+        """The rules that a write would break now, for any caller."""
         return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
 
     def refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:

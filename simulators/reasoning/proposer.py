@@ -24,7 +24,7 @@ TRIES = 1000
 
 
 class ProposerSolver(Simulator):
-    """Acts: the proposer's a task of the family that it is told, the solvers' an answer each.
+    """Acts: the proposer's a task of the given family, the solvers' an answer each.
 
     Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
     how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,

@@ -135,7 +135,7 @@ class Reasoning(Simulator):
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Scores an answer or runs code; nobody else hears of it."""
+        """Score an answer or run code; no other seat sees it."""
         block = replies.first_block(act, self.code) if self.protocol == "code" else None
         answer = replies.final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:

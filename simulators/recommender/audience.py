@@ -46,7 +46,7 @@ class Mindset:
     satisfaction: float = 0.5
     """In [0, 1]: the exponential mean of pages' joys, each as a share of `PLEASED` and cut at 1."""
 
-    def shown(self) -> dict[str, Any]:
+    def rounded(self) -> dict[str, Any]:
         """Rounded, for a log; of fatigue what there is, by genre."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}

@@ -74,7 +74,7 @@ def oracle(game: Match, seed: int) -> Answer:
 
 
 def popular(game: Match, seed: int) -> Answer:
-    """The candidates of the best quality, whoever asks."""
+    """The candidates of the best quality, the same for every user."""
     return _player(game, lambda service: _best(service, lambda item: item.quality))
 
 
@@ -85,7 +85,7 @@ def deaf(game: Match, seed: int) -> Answer:
 
 
 def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
-    """The same, but it asks each user what it likes and can pay, and does as it is told, as far as `topics` go."""
+    """The same, but it asks each user what it likes and can pay, and follows the answers, as far as `topics` go."""
     rng = random.Random(seed)
     asked: set[tuple[int, str]] = set()
 

@@ -1,8 +1,8 @@
 """Populations: users in segments of like taste, friends of each other, who tell their friends what they enjoyed.
 
 Friends are a planted partition (Condon and Karp 2001; networkx): within a segment about six friends each, beyond it
-about one. A find that was enjoyed is told to each friend with chance a half: the friend is shown it among the next
-candidates and is readier to try it; and everybody's stars for an item stand beside it.
+about one. An item that was enjoyed is recommended to each friend with chance a half: the friend sees it among the next
+candidates and is readier to try it; and everybody's stars for an item are shown with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_SEGMENTS = 8
 TELL = 10
 """Key of the chance to tell a friend."""
 ENJOYED = 0.4
-"""The joy from which on a find is told of."""
+"""The joy from which on an item is recommended to friends."""
 INSIDE, OUTSIDE = 6.0, 1.0
 """Friends that a user has on average, in its segment and beyond."""
 LIKENESS = 8.0

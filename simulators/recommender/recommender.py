@@ -38,7 +38,7 @@ WORDING = 30
 MOST_USERS, MOST_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""What one of each pays, beside `satisfaction`, which pays the joy itself; recipes weigh them anew."""
+"""What one of each pays, beside `satisfaction`, which pays the joy itself; recipes weigh them as they like."""
 
 
 class Recommender(Simulator):
@@ -244,14 +244,14 @@ class Recommender(Simulator):
         service, visitor = self.service, self.service.visitor
         items = service.items(act.items)
         self._judge(items)
-        before, when = visitor.mindset.shown(), {"day": service.day + 1, "page": service.page + 1}
+        before, when = visitor.mindset.rounded(), {"day": service.day + 1, "page": service.page + 1}
         reaction = service.show(list(act.items), self.shelf.catalogue.named(act.words))
         self._pay(reaction, items)
         clicked = " ".join(names[item] for item in reaction.clicked)
         self.tell(f"Clicked: {clicked or 'nothing'}.", RECOMMENDER, sender=SHOP)
         self.seat.before = before
         if visitor.number == 0:
-            self.tally.log.append({**when, "before": before, "after": visitor.mindset.shown()})
+            self.tally.log.append({**when, "before": before, "after": visitor.mindset.rounded()})
         if self._stays():
             self._respond(reaction, items)
 
@@ -259,7 +259,7 @@ class Recommender(Simulator):
         """Whether a page keeps to what the user has instructed in this visit, where it can."""
         wish = self.standing
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
-            kept = wish.kept(items)
+            kept = wish.satisfied_by(items)
             self.tally.judge(kept)
             self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * kept)
 

@@ -48,7 +48,7 @@ class Seat:
         if self.person == "render":
             return said
         liking = {genre: round(share, 2) for genre, share in zip(catalogue.genres, visitor.record.taste, strict=True)}
-        mind = {"before": dict(self.before), "mindset": visitor.mindset.shown()}
+        mind = {"before": dict(self.before), "mindset": visitor.mindset.rounded()}
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""A user's words: how it says what it wishes, and what is read from the words of whoever sits at its seat."""
+"""A user's words: how it says what it wishes, and what is read from the words of the player at its seat."""
 
 from __future__ import annotations
 

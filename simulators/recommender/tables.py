@@ -1,4 +1,4 @@
-"""Tables that users bring, as CSV files: what is wrong with one is told in a line that names file and row."""
+"""Read users' own tables from CSV files; errors name file and row in one line."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Wish:
             return item.price <= self.what
         return (self.what in item.genres) == (self.kind == "more")
 
-    def kept(self, slate: Sequence[Item]) -> bool:
+    def satisfied_by(self, slate: Sequence[Item]) -> bool:
         """Whether a page keeps to it: some of what is wished for; nothing of what is not wanted."""
         return any(map(self.fits, slate)) if self.kind == "more" else all(map(self.fits, slate))
 

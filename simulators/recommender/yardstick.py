@@ -11,7 +11,7 @@ from simulators.recommender.service import Deal, Service
 PLAYS = 8
 """Plays at random of a deal with one user; with several, fewer say as much."""
 MARGIN = 0.5
-"""What knowing a user must at least be worth, of joy a user: other deals are dealt anew."""
+"""What knowing a user must at least be worth, of joy a user: other deals are drawn again."""
 SUCCESS = 0.5
 """The score that counts as a success."""
 

@@ -138,7 +138,7 @@ class Repair(Simulator):
         )
 
     def play(self, seat: str, act: str) -> str:
-        """Edits, runs or submits; what code prints is told to who ran it."""
+        """Edit, run or submit; the seat reads what its code prints."""
         act = act.strip()
         word = act.upper()
         if edit := EDIT.fullmatch(act):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from agents.half import half, renew
+from agents.half import half, refresh
 from tests.factories.models import CONFIGS, model_of
 
 
@@ -32,7 +32,7 @@ def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.25)
-    renew(made, model)
+    refresh(made, model)
     assert torch.equal(said(made), said(model)) and not torch.equal(said(made), before)
 
 
@@ -56,7 +56,7 @@ def test_what_is_half_already_is_shared_whole() -> None:
     """A frozen policy is loaded so, and then published."""
     once = half(model_of("biases"))
     twice = half(once)
-    renew(twice, once)
+    refresh(twice, once)
     assert torch.equal(said(once), said(twice))
     assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
 

@@ -5,7 +5,8 @@
         {play: fixed, policy: hard_liner}, {play: fixed, policy: random}]}' --out negotiation
     python -m tests.analysis.example_runs negotiation
 
-Weights are left out, and what names the machine. `bargain` holds one match of two brains, which need no weights.
+Weights are left out, and what names the machine. `bargain` holds one match of two scripted policies, which need no
+weights.
 """
 
 import json
@@ -17,7 +18,7 @@ import analysis
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
-from arena.play.contenders import BrainContender, Contender, play_one
+from arena.play.contenders import Contender, ScriptedContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.store.manifest import digest
 from arena.store.reader import ENVIRONMENT, SEAL
@@ -49,7 +50,7 @@ def bargain(to: Path) -> None:
     """A conceder opens, and its opponent holds out."""
     shutil.rmtree(to, ignore_errors=True)
     contenders: dict[str, Contender] = {
-        "opener": BrainContender("conceder"), "responder": BrainContender("hard_liner"),
+        "opener": ScriptedContender("conceder"), "responder": ScriptedContender("hard_liner"),
     }  # fmt: skip
     seats = {seat: who.seating("negotiation", seat) for seat, who in contenders.items()}
     plan = MatchPlan(MatchId(1, 0), "negotiation", {"max_turns": 8, "talk": False}, 4, seats)

@@ -13,7 +13,7 @@ from analysis.maps import StrategyMap, change_point, strategy_map, vendi
 from analysis.texts import Embedding
 from arena.cli.loop import wait
 from arena.errors import StoreError
-from arena.play.contenders import BrainContender, Contender, play_one
+from arena.play.contenders import Contender, ScriptedContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord
 from games.contracts import MatchId
@@ -23,9 +23,9 @@ from tests.legible import complaints
 pytest.importorskip("faiss")
 
 
-def played(iteration: int, number: int, brain: str, seed: int = 0) -> MatchRecord:
-    """A negotiation of a brain with itself."""
-    contenders: dict[str, Contender] = {seat: BrainContender(brain) for seat in ("opener", "responder")}
+def played(iteration: int, number: int, script: str, seed: int = 0) -> MatchRecord:
+    """A negotiation of a scripted policy with itself."""
+    contenders: dict[str, Contender] = {seat: ScriptedContender(script) for seat in ("opener", "responder")}
     seats = {seat: who.seating("negotiation", seat) for seat, who in contenders.items()}
     plan = MatchPlan(MatchId(iteration, number), "negotiation", {}, 1000 * seed + 50 * iteration + number, seats)
     return wait(play_one(plan, contenders, seed, Limits()))
@@ -34,7 +34,7 @@ def played(iteration: int, number: int, brain: str, seed: int = 0) -> MatchRecor
 def mapped(
     path: Path, switch: int, seed: int = 0, early: str = "rubinstein", embedding: Embedding = "hashed"
 ) -> StrategyMap:
-    """The map of a run of eight iterations whose brain is another from iteration `switch` on."""
+    """The map of a run of eight iterations whose scripted policy is another from iteration `switch` on."""
     made = [[played(k, n, early if k < switch else "conceder", seed) for n in range(12)] for k in range(8)]
     return strategy_map(analysis.load(recorded(path, made)), embedding=embedding)
 

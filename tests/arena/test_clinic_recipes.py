@@ -34,7 +34,7 @@ TERSE = {"terse": True, "diseases": 20, "symptoms": 24}
 def test_a_recipe_trains_its_policies(recipe: str, policies: list[str], told: set[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     shown = [
-        f"policies.{p}.imitate={{brains: [random], matches: 128, epochs: 2, minibatches: 16, lr: 3e-3}}"
+        f"policies.{p}.imitate={{scripted: [random], matches: 128, epochs: 2, minibatches: 16, lr: 3e-3}}"
         for p in policies
     ]
     settings = [part for setting in (*SMALL, *shown) for part in ("--set", setting)]

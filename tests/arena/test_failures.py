@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arena.errors import BugError, StoreError, debugging
 from arena.plain import bounded, printable_lines, without_secrets
-from arena.play.failures import again, failure_of, reason_of, stop_at_a_bug
+from arena.play.failures import failure_of, reason_of, replay_failed, stop_at_a_bug
 from arena.play.match import Limits
 from arena.records import Failure, MatchRecord
 from arena.store.failures import FIRST, FailureLog, read_failures
@@ -103,9 +103,9 @@ def test_memory_that_is_used_up_is_a_limit_and_an_exception_without_words_is_tol
 
 def test_the_game_stands_where_it_stood_again() -> None:
     options = {"max_turns": 4, "illegal": "end"}
-    game = again("negotiation", options, seed=5, acts=["OFFER 1 1 1"])
+    game = replay_failed("negotiation", options, seed=5, acts=["OFFER 1 1 1"])
     assert isinstance(game, TextGame) and game.turns == 1 and game.agent_selection == "responder"
-    ended = again("kuhn_poker", {}, seed=5, acts=["PASS", "PASS"])
+    ended = replay_failed("kuhn_poker", {}, seed=5, acts=["PASS", "PASS"])
     assert not ended.agents or all(ended.terminations.values())
 
 
@@ -122,7 +122,7 @@ def test_what_failed_is_kept_and_read_back(run: RunFolder) -> None:
     ((kept,), more) = read_failures(run.path)
     assert (kept.match, kept.iteration, kept.seed, kept.kind, kept.act) == ("0002-0003", 2, 1, "game", "fine")
     assert kept.seats["a"].role == "ra" and "the table broke" in kept.trace and more == {}
-    assert "again('beats', {}, seed=1, acts=['fine'])" in kept.again
+    assert "replay_failed('beats', {}, seed=1, acts=['fine'])" in kept.again
 
 
 def test_the_first_of_an_iteration_are_kept_and_the_rest_counted(run: RunFolder) -> None:
@@ -310,7 +310,7 @@ def test_a_run_whose_game_fails_says_where_and_keeps_why(place: Path) -> None:
     shown = arena("show", "run", "--failures")
     assert shown.code == 0 and "0001-0000-r1" in shown.out and "\x1b" not in shown.out
     one = arena("show", "run", "0001-0000", "--failures")
-    assert "Traceback" in one.out and "again('" in one.out and "\x1b" not in one.out and "broken.py" in one.out
+    assert "Traceback" in one.out and "replay_failed('" in one.out and "\x1b" not in one.out and "broken.py" in one.out
     data = json.loads(arena("show", "run", "--failures", "--json").out)
     assert {row["kind"] for row in data["failures"]} == {"game"}
     assert "did you mean '0001-0000'?" in refused("show", "run", "0001-0000x", "--failures")

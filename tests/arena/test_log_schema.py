@@ -16,8 +16,8 @@ import analysis
 from agents.engines.make import check_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
-from agents.players.brains import make_brain
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import make_scripted
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
@@ -227,7 +227,7 @@ def test_a_match_whose_picture_is_not_what_it_named_fails_alone() -> None:
     seats = {seat: Seating("", "random", 0, False, "brain") for seat in ("opener", "responder")}
     plan = MatchPlan(MatchId(0, 0), "negotiation", {}, 3, seats)
     for game, status in ((Shop(), "finished"), (Forger(), "failed")):
-        players = {seat: BrainPlayer(make_brain("random", i, game)) for i, seat in enumerate(seats)}
+        players = {seat: ScriptedPlayer(make_scripted("random", i, game)) for i, seat in enumerate(seats)}
         record = wait(play_match(plan, game, players, Limits()))
         assert record.status == status, record.reason
     assert "has other bytes than it was named by" in record.reason and not record.pictures

@@ -14,8 +14,8 @@ def reached(*records: MatchRecord) -> dict[str, object]:
 
 
 def test_branches_count_as_played_and_not_in_what_was_reached() -> None:
-    brains = {"first": "random", "second": "random"}
-    whole = [played("kuhn_poker", seed, brains) for seed in range(6)]
+    scripted = {"first": "random", "second": "random"}
+    whole = [played("kuhn_poker", seed, scripted) for seed in range(6)]
     branches = [replace(one, identity=one.identity.branch(0), payoffs={"first": 9.0, "second": -9.0}) for one in whole]
     both = iteration_metrics(1, [*whole, *branches], [], [], {}, Ratings(), {"play": 1.0})
     assert both["matches"] == 12 and reached(*whole, *branches) == reached(*whole)

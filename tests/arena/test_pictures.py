@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import analysis
-from agents.policy import speech_of
+from agents.policy import tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
@@ -26,7 +26,7 @@ iterations: 1
 threads: 1
 game: {{name: "{gallery.__file__}:Gallery"}}
 policies:
-  shared: {{model: nano, imitate: {{brains: [random], matches: 12, epochs: 2}}}}
+  shared: {{model: nano, imitate: {{scripted: [random], matches: 12, epochs: 2}}}}
 seats: {{visitor: {{role: nano_player, policy: shared}}}}
 play: {{matches: 6}}
 learn: {{lr: 1e-3}}
@@ -69,7 +69,7 @@ def test_preflight_says_in_one_line_that_nobody_sees() -> None:
 
 def test_images_are_played_and_read_as_words(run: tuple[Path, Watched]) -> None:
     """What the policy reads is content: no control id comes of it."""
-    frame = speech_of(resolve("nano"))[1]
+    frame = tokenizer_and_frame(resolve("nano"))[1]
     assert len(run[1].records) == 6
     for record in run[1].records:
         assert record.status == "finished", record.reason

@@ -45,8 +45,8 @@ def folder(place: Path, name: str, **changes: object) -> Path:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("learn.shown={run: runs/nowhere}", "learn.shown.run: there is no folder runs/nowhere"),
-        ("learn.shown={run: runs/earlier}", "has no finished match of negotiation"),
+        ("learn.demonstrations={run: runs/nowhere}", "learn.demonstrations.run: there is no folder runs/nowhere"),
+        ("learn.demonstrations={run: runs/earlier}", "has no finished match of negotiation"),
         ("seats.responder.policy=endpoint:gpt", "OPENAI_API_KEY"),
         ("seats.responder.policy=randm", "did you mean 'random'"),
         ("policies.shared.model=nanoo", "did you mean 'nano'"),
@@ -132,7 +132,7 @@ def assert_refused(run: Path, says: str, *more: str) -> None:
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        ("learn: {shown: {run: runs/gone}}", "learn.shown.run: there is no folder runs/gone"),
+        ("learn: {shown: {run: runs/gone}}", "learn.demonstrations.run: there is no folder runs/gone"),
         ("credit: {weights: {dael: 0.2}}", "credit.weights: no reward is called 'dael'"),
         (
             "play: {matches: 4, group: 2}\ncredit: {stages: [{information_gain: {gold: secret, outcome: deal}}]}",

@@ -52,7 +52,7 @@ def test_what_was_freed_and_kept_can_be_given_back() -> None:
     code = (
         "import pathlib\n"
         "def mb():\n    return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20\n"
-        "take(); kept = mb(); process.give_back(); print(kept - mb())"
+        "take(); kept = mb(); process.trim_memory(); print(kept - mb())"
     )
     assert printed("import arena.process as process" + TAKE + code) >= 60
 

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from tests.factories.commands import arena
 
 SMALL = ["iterations=1", "play.matches=24", "play.in_flight=24", "checkpoint.every=1", "checkpoint.keep=9"]
-SHOWN = "{brains: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3}"
+SHOWN = "{scripted: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3}"
 
 
 @pytest.mark.parametrize(

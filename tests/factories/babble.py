@@ -52,7 +52,7 @@ class Nobody:
 
 
 def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any) -> Lineup:
-    """One table of a game, seats held by `p`, `q`, or brains."""
+    """One table of a game, seats held by `p`, `q`, or scripted policies."""
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
     engine: Any = Babbler()

@@ -66,9 +66,9 @@ class EngineElsewhere:
         """A folder is read there; a module goes through the pipe as it is now."""
         await self._ask("publish", policy, version, replace(weights, whole=nullcontext))
 
-    async def rest(self, policy: str) -> None:
+    async def release(self, policy: str) -> None:
         """The other process lets go of its caches."""
-        await self._ask("rest", policy)
+        await self._ask("release", policy)
 
     async def retire(self, policy: str) -> None:
         """Serve nothing under that name any more."""

@@ -21,7 +21,7 @@ game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
 policies:
   shared:
     model: nano
-    imitate: {brains: [random], matches: 24, epochs: 3, minibatches: 4, lr: 3e-3}
+    imitate: {scripted: [random], matches: 24, epochs: 3, minibatches: 4, lr: 3e-3}
 seats:
   opener: {role: nano_opener, policy: shared}
   responder: {role: nano_responder, policy: shared}

@@ -1,4 +1,4 @@
-"""Matches without a model: a game whose pay is scripted, players that say given lines, matches of brains."""
+"""Matches without a model: a game whose pay is scripted, players that say given lines, matches of scripted policies."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ import numpy as np
 
 from agents.stream import Stream
 from arena.cli.loop import wait
-from arena.play.contenders import BrainContender, Contender, play_one
+from arena.play.contenders import Contender, ScriptedContender, play_one
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.base import IllegalAct, TextGame
 from games.contracts import Act, Game, MatchId, View
 
 
-def played(game: str, seed: int, brains: Mapping[str, str], **options: Any) -> MatchRecord:
-    """A match between brains, as a run would log it."""
+def played(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
+    """A match between scripted policies, as a run would log it."""
     plan = MatchPlan(MatchId(1, seed), game, options, seed, {})
-    contenders: dict[str, Contender] = {seat: BrainContender(name) for seat, name in brains.items()}
+    contenders: dict[str, Contender] = {seat: ScriptedContender(name) for seat, name in scripted.items()}
     seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
     return wait(play_one(replace(plan, seats=seats), contenders, 7, Limits()))
 

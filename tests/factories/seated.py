@@ -8,10 +8,10 @@ def view_of(game):
     return View.of(game, game.agent_selection, game.turns)
 
 
-def play(game, brains):
+def play(game, scripted):
     """Plays a match that was reset to its end, with legal acts only; what each seat got, in the seats' order."""
     while not game.ended:
         seat = game.agent_selection
-        game.step(brains[seat].act(view_of(game)))
+        game.step(scripted[seat].act(view_of(game)))
         assert game.infos[seat]["valid"]
     return tuple(game.payoffs().values())

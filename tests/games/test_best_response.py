@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.players.brains import make_brain
+from agents.players.scripted import make_scripted
 from games.contracts import View
 from games.families.bargaining import subgame_perfect
 from games.families.pools import frontier, instances
@@ -17,31 +17,31 @@ PANEL = ("subgame_perfect", "nash_bargaining", "conceder", "hard_liner", "fair_s
 SMALL = [instance for instance in instances() if math.prod(count + 1 for count in instance[0]) <= 18]
 
 
-def walked(game, seat, brain):
+def walked(game, seat, script):
     """The same by going through every act of both sides in copies of the game; talks break down in none of them, and
     what that costs is counted instead."""
     if game.ended:
         return game.payoffs()[seat]
     mover = game.agent_selection
     if mover == seat:
-        return max(after(game, act, seat, brain) for act in game.legal(seat))
+        return max(after(game, act, seat, script) for act in game.legal(seat))
     info = game.infos[mover]
     view = View(mover, game.turns, (), info["rules"], info["public"], info["private"], None)
-    return sum(p * after(game, act, seat, brain) for act, p in brain.chances(view).items() if p)
+    return sum(p * after(game, act, seat, script) for act, p in script.chances(view).items() if p)
 
 
-def after(game, act, seat, brain):
+def after(game, act, seat, script):
     """What is to be had once this act was made."""
     risk = game.breakdown if game.turns and act.startswith("OFFER") else 0.0
     copy = game.clone()
     copy.step(act)
-    return (1 - risk) * walked(copy, seat, brain)
+    return (1 - risk) * walked(copy, seat, script)
 
 
 def chances_of(name, seed, game):
     """With which chances a bargainer acts, by view."""
-    brain: Any = make_brain(name, seed, game)
-    return brain.chances
+    script: Any = make_scripted(name, seed, game)
+    return script.chances
 
 
 @settings(max_examples=60, deadline=None)
@@ -52,8 +52,8 @@ def chances_of(name, seed, game):
 def test_it_is_the_most_that_any_acts_of_the_game_come_to(instance, name, seat, turns, breakdown):
     game = Negotiation(values="public", max_turns=turns, breakdown=breakdown)
     game.reset(seed=0, options={"instance": instance, "breaks_at": 0} if breakdown else {"instance": instance})
-    brain = make_brain(name, 0, game)
-    assert game.best_response(seat, chances_of(name, 0, game)) == pytest.approx(walked(game, seat, brain))
+    script = make_scripted(name, 0, game)
+    assert game.best_response(seat, chances_of(name, 0, game)) == pytest.approx(walked(game, seat, script))
 
 
 def test_by_hand():
@@ -100,5 +100,5 @@ def test_a_game_knows_it_and_a_brain_with_a_memory_does_not_say_its_chances():
     game = Negotiation(values="public")
     game.reset(seed=0)
     assert isinstance(game, BestResponse)
-    assert all(isinstance(make_brain(name, 0, game), Chances) for name in PANEL)
-    assert not isinstance(make_brain("exploiter:fair_split", 0, Negotiation()), Chances)
+    assert all(isinstance(make_scripted(name, 0, game), Chances) for name in PANEL)
+    assert not isinstance(make_scripted("exploiter:fair_split", 0, Negotiation()), Chances)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from games.contracts import View
 from games.families.bargaining import nash_deals, subgame_perfect
-from games.families.pools import frontier, instances, rest, splits, worth
+from games.families.pools import frontier, instances, remainder, splits, worth
 from games.negotiation import Negotiation
 
 HOSTILE = [
@@ -163,7 +163,7 @@ def test_figures_against_their_definitions():
             game.step(legal_act(game, rng, accept=0.5))
         report = game.report()
         u, v = game.values["opener"], game.values["responder"]
-        points = [(worth(u, s), worth(v, rest(game.pool, s))) for s in splits(game.pool)]
+        points = [(worth(u, s), worth(v, remainder(game.pool, s))) for s in splits(game.pool)]
         front = [p for p in points if not any(q[0] >= p[0] and q[1] >= p[1] and q != p for q in points)]
         x, y = game.payoffs().values()
         near = [math.hypot(p[0] - x, p[1] - y) for p in front if p[0] >= x and p[1] >= y]
@@ -577,7 +577,7 @@ def test_every_split_shown_is_worth_what_it_says_and_nothing_is_better_for_both(
     for seat, other in itertools.permutations(game.seats):
         own, theirs = game.values[seat], game.values[other]
         everything = {
-            (worth(own, s), worth(theirs, rest(game.pool, s)))
+            (worth(own, s), worth(theirs, remainder(game.pool, s)))
             for s in itertools.product(*(range(n + 1) for n in game.pool))
         }
         best = {d for d in everything if not any(e != d and e[0] >= d[0] and e[1] >= d[1] for e in everything)}
@@ -585,7 +585,7 @@ def test_every_split_shown_is_worth_what_it_says_and_nothing_is_better_for_both(
         assert {(mine, left) for _, mine, left in shown} == best
         for share, mine, left in shown:
             taken = tuple(map(int, share.split()))
-            assert (worth(own, taken), worth(theirs, rest(game.pool, taken))) == (mine, left)
+            assert (worth(own, taken), worth(theirs, remainder(game.pool, taken))) == (mine, left)
 
 
 def test_splits_are_shown_only_where_values_are_public():

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.players.brains import make_brain
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import make_scripted
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import Seating
@@ -26,7 +26,7 @@ from simulators.clinic.record import draw_record
 from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, disease_names
 from simulators.clinic.sources import Key
 from simulators.clinic.synthetic import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, invented
-from simulators.conformance import play, shown
+from simulators.conformance import play, view_of
 from simulators.person import PERSONAS
 from tests.simulators.clinic_by_hand import by_hand
 
@@ -185,7 +185,7 @@ def test_the_patient_answers_from_its_record_and_says_the_same_twice():
         game.step(f"ask {sign.name.upper()}")
         said = {"inform": "yes", "deny": "no", "unknown": "unsure"}[game.patient.record.answers[number]]
         assert game.private("doctor")["answers"][sign.name] == said
-        assert shown(game).messages[-1].sender == "patient"
+        assert view_of(game).messages[-1].sender == "patient"
 
 
 def test_tests_are_exact():
@@ -206,7 +206,7 @@ def test_an_impatient_patient_leaves_after_half_the_questions_and_sooner_when_as
         game.step(act)
     assert game.left == 6
     game.step(acts[4])
-    assert game.left == 0 and "time" in shown(game).messages[-1].text
+    assert game.left == 0 and "time" in view_of(game).messages[-1].text
     game = started(1, persona="impatient", budget=10)
     for act in [acts[0], acts[1], acts[1], acts[1]]:
         game.step(act)
@@ -373,7 +373,7 @@ def test_faults_have_their_own_reason_and_rate_and_are_no_defeats():
 
     async def of(plan):
         game = Faulty()
-        return await play_match(plan, game, {"doctor": BrainPlayer(make_brain("noop", 0, game))}, Limits())
+        return await play_match(plan, game, {"doctor": ScriptedPlayer(make_scripted("noop", 0, game))}, Limits())
 
     finished = asyncio.run(play_all(plans, of, heard.append, in_flight=4, attempts=1))
     failed = [record for record in heard if record.status == "failed"]

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from agents.players.brains import make_brain
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import make_scripted
 from agents.role import load_role
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
@@ -15,7 +15,7 @@ from games.families.book import fold
 from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invented
-from simulators.conformance import play, shown
+from simulators.conformance import play, view_of
 
 WORDS = invented(0, 20, len(SYMPTOMS)).words
 
@@ -47,14 +47,14 @@ def test_a_renderer_sees_the_act_and_the_template_and_not_the_record():
     facts = game.private("patient")
     assert facts["say"].endswith(SYMPTOMS[due].name) and SYMPTOMS[due].it in facts["template"]
     assert set(facts) == {"say", "template", "answer"} and game.public() == {"left": 19}
-    assert shown(game).messages[-1] == Message.of("doctor", f"ASK {SYMPTOMS[due].name}")
+    assert view_of(game).messages[-1] == Message.of("doctor", f"ASK {SYMPTOMS[due].name}")
 
 
 def test_its_own_words_reach_the_doctor_where_they_say_what_they_should():
     game, due = asked("render")
     word = {"inform": "yeah", "deny": "nope", "unknown": "not sure"}[game.patient.act.kind]
     game.step(f"  {word},\n doctor\x00 ")
-    assert shown(game).messages == (Message.of("patient", f"{word}, doctor"),)
+    assert view_of(game).messages == (Message.of("patient", f"{word}, doctor"),)
     assert game.chart.answers == {due: game.patient.record.answers[due]} and game.agent_selection == "doctor"
     assert int(game.patient.figures()["render_replaced"]) == 0 and game.infos["patient"]["rewards"] == {}
 
@@ -72,9 +72,9 @@ def test_what_it_should_not_say_never_reaches_the_doctor(kind):
         }[kind]
         game.step(text)
         assert game.agent_selection == "patient" and game.infos["patient"]["rewards"] == {"reading": -0.1}
-        assert shown(game).messages[-1].text == f"Say this and nothing else: {template}"
+        assert view_of(game).messages[-1].text == f"Say this and nothing else: {template}"
         game.step(text)
-        assert game.agent_selection == "doctor" and shown(game).messages[0].text == template
+        assert game.agent_selection == "doctor" and view_of(game).messages[0].text == template
         assert game.chart.answers == {due: game.patient.record.answers[due]}
         figures = game.patient.figures()
         name = "extra" if kind == "disease" else kind
@@ -110,7 +110,7 @@ def test_no_words_at_all_make_the_doctor_hear_or_read_anything_wrong():
         game.reset(seed=seed)
         while not game.ended:
             if game.agent_selection == "doctor":
-                for message in shown(game).messages[:1] if game.chart.answers else ():
+                for message in view_of(game).messages[:1] if game.chart.answers else ():
                     newest, stance = list(game.chart.answers.items())[-1]
                     said = WORDS.read(message.text, SYMPTOMS[newest].name)
                     assert said == {SYMPTOMS[newest].name: stance}
@@ -134,7 +134,7 @@ def test_no_words_of_a_renderer_give_a_secret_away():
             if game.agent_selection == "patient":
                 game.step(". ".join(rng.sample(blurts, 2)))
                 continue
-            heard += "".join(f" {fold(message.text)} ." for message in shown(game).messages)
+            heard += "".join(f" {fold(message.text)} ." for message in view_of(game).messages)
             for secret, texts in game.hidden().items():
                 assert not any(f" {text} " in heard for text in map(fold, texts)), secret
             game.step(rng.choice([act for act in game.legal("doctor") or () if act[0] == "A" or not game.left]))
@@ -204,7 +204,7 @@ def test_roles_show_what_their_seats_need(doctor, patient, options):
     roles = {"doctor": load_role(doctor), "patient": load_role(patient)}
     texts = []
 
-    class Watched(BrainPlayer):
+    class Watched(ScriptedPlayer):
         def answer(self, view: View):
             act = super().answer(view)
             role = roles[view.seat]
@@ -216,9 +216,9 @@ def test_roles_show_what_their_seats_need(doctor, patient, options):
             return self.answer(view)
 
     game = Clinic(**options)
-    brains = {"doctor": "asker", "patient": "oracle"}
-    seats = {seat: Seating(roles[seat].role, brains[seat], 0, False, "brain") for seat in game.seats}
-    players = {seat: Watched(make_brain(brains[seat], 0, game)) for seat in game.seats}
+    scripted = {"doctor": "asker", "patient": "oracle"}
+    seats = {seat: Seating(roles[seat].role, scripted[seat], 0, False, "brain") for seat in game.seats}
+    players = {seat: Watched(make_scripted(scripted[seat], 0, game)) for seat in game.seats}
     plan = MatchPlan(MatchId(0, 0), "clinic", options, 3, seats)
     record = asyncio.run(play_match(plan, game, players, Limits(turns=99)))
     assert record.status == "finished", record.reason

@@ -35,7 +35,7 @@ def test_it_keeps_every_promise_of_a_simulator(source, options):
 def test_the_table_is_one(source):
     table = made(source).table
     diseases, signs = table.symptoms.shape
-    assert (diseases, signs, len(table.shown)) == (len(table.names), len(table.signs), table.findings.shape[1])
+    assert (diseases, signs, len(table.all_findings)) == (len(table.names), len(table.signs), table.findings.shape[1])
     assert table.prior.sum() == pytest.approx(1) and (table.prior > 0).all()
     for chances in (table.symptoms, table.findings):
         assert ((chances >= 0) & (chances <= 1)).all()
@@ -103,12 +103,12 @@ def test_asia_by_hand():
 def test_child_and_hepar2_by_their_own_tables():
     """P(LVHreport | PAIVS) = .9 .9 + .1 .05; mitochondrial antibodies depend on PBC alone."""
     child = made("pgmpy:child").table
-    shown = dict(zip(child.shown, child.findings.T, strict=True))
+    shown = dict(zip(child.all_findings, child.findings.T, strict=True))
     row = child.names.index("pulmonary atresia")
     assert shown["left ventricular hypertrophy"][row] == pytest.approx(0.9 * 0.9 + 0.1 * 0.05)
     hepar = load(Key("pgmpy:hepar2"))
     model = networks._solver("hepar2").model
-    antibodies = hepar.findings[:, hepar.shown.index("mitochondrial antibodies")]
+    antibodies = hepar.findings[:, hepar.all_findings.index("mitochondrial antibodies")]
     for name, chance in zip(hepar.names, antibodies, strict=True):
         pbc = "present" if name == "primary biliary cirrhosis" else "absent"
         assert chance == pytest.approx(model.get_cpds("ama").get_value(ama="present", PBC=pbc), abs=1e-6)

@@ -81,7 +81,7 @@ def test_solvers_are_as_right_as_what_they_know(player: str, share: tuple[float,
         answers = {seat: game.players[player](game, seed + n) for n, seat in enumerate(game.solvers)}
         game.step(_fresh(game))
         while not game.ended:
-            game.step(answers[game.agent_selection](conformance.shown(game)))
+            game.step(answers[game.agent_selection](conformance.view_of(game)))
         scores.append(game.report()["score"])
     assert share[0] <= float(np.mean(np.array(scores, float))) <= share[1]
 
@@ -187,7 +187,7 @@ def test_the_roles_tell_a_proposer_how_to_begin_or_what_not_to_repeat() -> None:
     for opening, told in ((0, "12 + 7 - 30"), (2, "12 + 7")):
         game = _game(opening=opening)
         game.reset(seed=0, options={"example": "12 + 7 - 30"})
-        view: Any = conformance.shown(game)
+        view: Any = conformance.view_of(game)
         assert load_role("nano_proposer").render_turn(view, True) == told
         words = load_role("proposer").render_turn(view, True).split("max digits 2. ")[1]
         assert words == f"{'It begins with' if opening else 'Not this one:'} {told}\nYour task?"
@@ -308,7 +308,7 @@ def test_solvers_see_the_question_alone_and_nothing_of_each_other() -> None:
         game = _game()
         game.step("12 + 7")
         game.step(first)
-        seen = conformance.shown(game)
+        seen = conformance.view_of(game)
         assert seen.messages == () and seen.private == {}
         assert "19" not in repr(seen.public)
         assert game.example.text not in repr(seen)

@@ -273,7 +273,7 @@ def test_random_answers_look_like_answers() -> None:
     for seed in range(20):
         game.reset(seed=seed)
         answer = game.players["random"](game, seed)
-        assert answer(conformance.shown(game)).isdigit()
+        assert answer(conformance.view_of(game)).isdigit()
 
 
 @pytest.mark.skipif(bool(available()), reason=available())
@@ -282,15 +282,15 @@ def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: 
     game = Reasoning(task={"chain_sum": {"min_terms": 2, "max_terms": 2}}, protocol="code", code=code)
     game.reset(seed=1)
     act = game.players["coder"](game, 1)
-    first = act(conformance.shown(game))
+    first = act(conformance.view_of(game))
     assert game.public()["terse"] in first and game.task.answer not in first, "it is Python that adds"
     game.step(first)
-    game.step(act(conformance.shown(game)))
+    game.step(act(conformance.view_of(game)))
     assert game.report()["success"] and game.report()["runs"] == 1
 
 
 def test_without_python_the_coder_knows_the_answer() -> None:
     game = Reasoning(protocol="single")
     game.reset(seed=1)
-    game.step(game.players["coder"](game, 1)(conformance.shown(game)))
+    game.step(game.players["coder"](game, 1)(conformance.view_of(game)))
     assert game.report()["success"]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import games
-from agents.errors import BrainError
-from agents.players.brains import check_brain, make_brain
-from agents.players.model import BrainPlayer
+from agents.errors import ScriptedPolicyError
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import check_scripted, make_scripted
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.contracts import MatchId
@@ -160,21 +160,21 @@ def test_it_is_found_by_its_name():
 def test_its_players_are_policies_by_name():
     game = Clinic()
     for name in Clinic.players:
-        check_brain(name, game, "doctor")
-    with pytest.raises(BrainError, match="oracle plays simulators, not kuhn_poker"):
-        check_brain("oracle", games.make("kuhn_poker"))
-    with pytest.raises(BrainError, match="unknown brain 'askr' — did you mean 'asker'"):
-        check_brain("askr", game)
-    brain = make_brain("oracle", 0, game)
+        check_scripted(name, game, "doctor")
+    with pytest.raises(ScriptedPolicyError, match="oracle plays simulators, not kuhn_poker"):
+        check_scripted("oracle", games.make("kuhn_poker"))
+    with pytest.raises(ScriptedPolicyError, match="unknown brain 'askr' — did you mean 'asker'"):
+        check_scripted("askr", game)
+    script = make_scripted("oracle", 0, game)
     game.reset(seed=1)
     view: Any = next(walk(Clinic(), 1, "noop"))
-    game.step(brain.act(view))
+    game.step(script.act(view))
     assert game.report()["success"]
 
 
-def record_of(game, brain="asker", **plan):
-    seating = {seat: Seating("brain", brain, 0, False, "brain") for seat in game.seats}
-    players = {seat: BrainPlayer(make_brain(brain, 3, game)) for seat in game.seats}
+def record_of(game, script="asker", **plan):
+    seating = {seat: Seating("brain", script, 0, False, "brain") for seat in game.seats}
+    players = {seat: ScriptedPlayer(make_scripted(script, 3, game)) for seat in game.seats}
     match = MatchPlan(MatchId(0, 0), "clinic", {}, 7, seating, **plan)
     return asyncio.run(play_match(match, game, players, Limits(turns=500)))
 

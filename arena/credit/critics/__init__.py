@@ -1,4 +1,4 @@
-"""Critics: what turns and tokens will have been worth, said before credit and learned after it.
+"""Critics: value predictions of turns and tokens, made before credit and fitted after it.
 
 A critic is `critic(context, *, settings) -> Critic`, marked with what it `gives`. In every iteration it first
 looks at the trajectories, with what it learned from earlier iterations only; then estimators that need its values
@@ -23,7 +23,7 @@ Rate = Annotated[float, Field(gt=0)]
 
 
 def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
-    """The critic of an estimator, knowing nothing yet, or None; `known` is the `CriticContext` but for discounts."""
+    """Make an untrained critic for an estimator, or None; `known` is the `CriticContext` but for discounts."""
     if chosen is None:
         return None
     critic: Critic = chosen(CriticContext(discounts(estimator), **known))
@@ -97,9 +97,10 @@ def archer(
 
     Q learns from the newest `replay` turns (0: those of this iteration only). V learns where π is known to have
     spoken: at this iteration's own turns, whose replies the current policy just gave, and at `fresh` replayed turns
-    per iteration, at which it is asked anew. Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs, 1e5 turns,
-    20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and every replayed state is spoken at anew
-    in every step; here they are small networks over hashed n-grams of the text (`arena.credit.critics.words`).
+    per iteration, for which new replies are sampled. Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs,
+    1e5 turns, 20 iterations of warm-up, γ .95). There Q and V are heads of a RoBERTa, and every replayed state gets a
+    new reply in every step; here they are small networks over hashed n-grams of the text
+    (`arena.credit.critics.words`).
     """
     from arena.credit.critics.archer import Archer, ArcherSettings
 

@@ -74,11 +74,11 @@ class TurnBuffer:
     last: torch.Tensor
     """[R] bool: nothing comes after; otherwise the next row is the next state."""
     contexts: list[Context]
-    """What each was asked with, where replies are sampled anew; else empty."""
+    """Context of each turn, where its reply is to be sampled again; else empty."""
 
     @classmethod
     def empty(cls, features: int) -> TurnBuffer:
-        """Nothing yet."""
+        """An empty buffer."""
         nothing = torch.zeros((0, features), dtype=torch.float16)
         return cls(nothing, nothing, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
 
@@ -86,7 +86,7 @@ class TurnBuffer:
         return len(self.last)
 
     def add(self, newest: TurnBuffer, size: int) -> None:
-        """Take these in and let the oldest go, down to `size` or to these alone if they are more."""
+        """Add the newest turns and drop the oldest, down to `size`, but never any of the newest."""
         cut = max(0, min(len(self), len(self) + len(newest) - size))
         for name in ("states", "replies", "rewards", "last"):
             setattr(self, name, torch.cat([getattr(self, name)[cut:], getattr(newest, name)]))
@@ -130,8 +130,8 @@ class Archer:
         """Iterations learned from so far."""
         self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
-    async def look(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """The lower of the two Vs of each turn's state, and of the two Qs of its reply; 0 while warming up."""
+    async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
+        """Lower of the two state values V of each turn, and of the two reply values Q; 0 during warm-up."""
         return await compute(self._foreseen, trajectories)
 
     def _foreseen(self, trajectories: Sequence[Trajectory]) -> Measures:
@@ -146,7 +146,7 @@ class Archer:
         }
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Take these turns into the replay and learn from it; the figures are means over the steps."""
+        """Add these turns to the replay buffer and learn from it; the figures are means over the steps."""
         newest = await compute(self._turns, credited)
         if not len(newest):
             return {}
@@ -179,7 +179,7 @@ class Archer:
         (folder / "archer.json").write_text(json.dumps({"fits": self.fits, "contexts": who}))
 
     def load(self, folder: Path) -> None:
-        """The same again."""
+        """Restore what `save` wrote."""
         tensors, columns = load_file(folder / _NETWORKS), load_file(folder / _BUFFER)
         state = json.loads((folder / "archer.json").read_text())
         self.fits = state["fits"]
@@ -214,14 +214,14 @@ class Archer:
         return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
 
     async def _spoken_at(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """States with what the policy of this iteration says there: its own turns, and replayed ones asked anew."""
+        """States with replies of this iteration's policy: its own turns, and replayed states with new replies."""
         seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
         older = len(self.buffer) - newest
         if not self.settings.fresh or not older:
             return seen, said
         rows = rng.integers(older, size=self.settings.fresh)
-        anew = await spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
-        fresh = torch.from_numpy(texts(anew, self.settings.features, _GRAMS)).half()
+        replies = await spoken([self.buffer.contexts[i] for i in rows], self.context, rng)
+        fresh = torch.from_numpy(texts(replies, self.settings.features, _GRAMS)).half()
         return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
 
     def _draws(self, own: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -1,4 +1,4 @@
-"""What a critic is, and what it may know of its run."""
+"""The interface of critics, and the context of the run that they get."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ Measures = dict[str, list[NDArray[np.float32]]]
 
 
 class Critic(Protocol):
-    """Foresees what turns or tokens are worth."""
+    """A critic: predicts the values of turns or tokens, and learns from their returns."""
 
-    async def look(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """What it says of each trajectory, by the names that it gives; see `arena.credit.measures`."""
+    async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
+        """Predict values of each trajectory's turns or tokens, by measure name; see `arena.credit.measures`."""
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Learn what these turns led to; figures worth watching, such as the `explained` share of returns' variance."""
+        """Fit the critic to these turns' returns; metrics such as `explained`, the share of the returns' variance."""
 
     def save(self, folder: Path) -> None:
         """Write all that it knows into an empty folder: JSON and safetensors."""
 
     def load(self, folder: Path) -> None:
-        """Take up what `save` wrote."""
+        """Restore what `save` wrote."""
 
 
 @dataclass(frozen=True)
 class CriticContext:
-    """What a critic may know of the run that it serves; from a match log alone there are the first two."""
+    """Context of the run for a critic; from a match log alone there are the first two."""
 
     discounts: Discounts
     seed: int = 0

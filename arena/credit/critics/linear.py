@@ -30,8 +30,8 @@ class Linear:
         self.squares: Floats = np.zeros((1 + features, 1 + features))
         self.products: Floats = np.zeros(1 + features)
 
-    async def look(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
-        """The value of each turn, from earlier iterations alone."""
+    async def predict(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
+        """Predict the value of each turn, from earlier iterations alone."""
         return await compute(self._foreseen, trajectories)
 
     def _foreseen(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
@@ -39,7 +39,7 @@ class Linear:
         return {"values": per_trajectory(trajectories, values)}
 
     async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        """Let the past fade and add these turns with their returns."""
+        """Decay the sums and add these turns with their returns."""
         return await compute(self._learned, credited)
 
     def _learned(self, credited: Sequence[Credited]) -> dict[str, float]:
@@ -62,7 +62,7 @@ class Linear:
         save_file({"squares": self.squares, "products": self.products}, folder / "linear.safetensors")
 
     def load(self, folder: Path) -> None:
-        """The same sums again, bit by bit."""
+        """Restore the same sums, bit by bit."""
         from safetensors.numpy import load_file
 
         state = load_file(folder / "linear.safetensors")

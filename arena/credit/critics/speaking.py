@@ -1,4 +1,4 @@
-"""Asking a policy again what it would say at turns of the past: the a ~ π of off-policy critics."""
+"""New replies of a policy at turns of the past: the a ~ π of off-policy critics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Context(NamedTuple):
-    """All that a policy was given when it was to speak."""
+    """The full input of a policy at one turn."""
 
     policy: str
     role: str
@@ -23,13 +23,13 @@ class Context(NamedTuple):
 
 
 def contexts(trajectory: Trajectory) -> list[Context]:
-    """Of each turn in order: its stream up to its first sampled token."""
+    """Context of each turn in order: its stream up to its first sampled token."""
     prefixes = trajectory.contexts()
     return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index])) for turn in trajectory.turns]
 
 
 async def spoken(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
-    """What the policies, as they are served now, say there; sampled as their roles say."""
+    """Sample replies of the policies, as they are served now, in these contexts."""
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None
     frames = [policies[context.policy].frame for context in asked]

@@ -51,7 +51,7 @@ class ValueModel(torch.nn.Module):
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def learning(self) -> dict[str, torch.nn.Parameter]:
-        """What is trained, by name: the body and the head, not what the model turns hidden states into tokens with."""
+        """Trained parameters by name: the body and the value head, without the language model's head."""
         body = {f"body.{name}": p for name, p in self.model.base_model.named_parameters()}
         return body | {f"head.{name}": p for name, p in self.head.named_parameters()}
 
@@ -79,8 +79,8 @@ class _Learner:
         self.optimizer = torch.optim.AdamW(model.learning().values(), lr=lr, weight_decay=0.0)
         self.device = model.head.weight.device
 
-    def look(self, streams: Sequence[Stream]) -> list[Floats]:
-        """The values of every stream's sampled tokens, without gradient."""
+    def predict(self, streams: Sequence[Stream]) -> list[Floats]:
+        """Predict the values of every stream's sampled tokens, without gradient."""
         by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
         with torch.no_grad():
             for batch in pack(streams, [1.0] * len(streams), self.token_budget, start=self._start):
@@ -164,8 +164,8 @@ class ValueHead:
         self.clip, self.grad_clip = clip, grad_clip
         self._learners: dict[str, _Learner] = {}
 
-    async def look(self, trajectories: Sequence[Trajectory]) -> Measures:
-        """The value of each sampled token, and of each turn at its first."""
+    async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
+        """Predict the value of each sampled token, and of each turn at its first token."""
         await self._begin({t.policy for t in trajectories})
         return await compute(self._foreseen, trajectories)
 
@@ -173,7 +173,7 @@ class ValueHead:
         tokens: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for policy in sorted({t.policy for t in trajectories}):
             own = [i for i, t in enumerate(trajectories) if t.policy == policy]
-            values = iter(self._learners[policy].look([s for i in own for s in trajectories[i].streams]))
+            values = iter(self._learners[policy].predict([s for i in own for s in trajectories[i].streams]))
             for i in own:
                 tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(values) for _ in trajectories[i].streams)])
         return {"token_values": tokens, "values": [_first(t, v) for t, v in zip(trajectories, tokens, strict=True)]}
@@ -198,7 +198,7 @@ class ValueHead:
             self.policies[policy].tokenizer.save_pretrained(folder / policy)
 
     def load(self, folder: Path) -> None:
-        """The critics that had begun."""
+        """Restore the critics that had begun."""
         for path in sorted(folder.iterdir()):
             self._learners[path.name] = self._begun(path.name, path)
             self._learners[path.name].load(path)
@@ -208,7 +208,7 @@ class ValueHead:
         streams = [s for c in own for s in c.trajectory.streams]
         targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
         returns = np.split(targets, np.cumsum([s.sampled for s in streams]))[:-1]
-        old = learner.look(streams) if self.clip is not None else None
+        old = learner.predict(streams) if self.clip is not None else None
         errors, counts, learner.skipped = [], [], 0
         for _ in range(self.epochs):
             for part in np.array_split(rng.permutation(len(streams)), self.minibatches):

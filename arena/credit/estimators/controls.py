@@ -23,7 +23,7 @@ def shuffled(
     of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
     by: list[Key] = AGENT,
 ) -> Floats | TokenAdvantages:
-    """The matched-random control: another estimator's advantages, dealt anew to the turns of each group.
+    """The matched-random control: another estimator's advantages, permuted over the turns of each group.
 
     Numbers stay within their group (`by`), so their mean and spread there are those of the estimator `of`, and only
     which turn gets which is broken. Where tokens differ, a turn takes over the tokens of the turn it draws, stretched

@@ -3,7 +3,7 @@
 All are δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016) with what a critic said before
 it learned from these trajectories. A match that is over is worth 0: a game's own limit is an end, and matches that
 were called off are not credited at all. Only sampled tokens are steps: whatever was observed between two of them is
-passed over, so the advantages do not depend on how long it was. Where a turn ends is told by the turn's id, never by
+passed over, so the advantages do not depend on how long it was. A turn ends where its id says, never by
 a reward. None of them whitens; `transforms: [whiten]` does, over the same tokens as verl does inside its estimator.
 """
 

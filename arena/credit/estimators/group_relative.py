@@ -27,8 +27,8 @@ def dr_grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROB
     """Dr. GRPO: return of the trajectory minus its group's mean, R - mean, on all turns.
 
     Made for `aggregate: constant_length`. Dividing by the deviation, as `grpo` does, weighs up tasks that are
-    almost always or almost never solved. Its expectation is (n - 1)/n of the gradient in a group of n, whoever ends the
-    match. Zero as for `grpo`. Source: Liu et al. 2025.
+    almost always or almost never solved. Its expectation is (n - 1)/n of the gradient in a group of n, whichever seat
+    ends the match. Zero as for `grpo`. Source: Liu et al. 2025.
     """
     return relative(batch, batch.totals(rewards), batch.trajectory_groups(by))[batch.owner]
 
@@ -37,7 +37,7 @@ def rloo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
     """RLOO: return of the trajectory minus the mean of the others in its group, n/(n - 1) · (R - mean), on all turns.
 
     A trajectory out of the statistics is compared with the mean of all that are in. Its expectation is the gradient,
-    whoever ends the match. Zero as for `grpo`. Source: RLOO
+    whichever seat ends the match. Zero as for `grpo`. Source: RLOO
     (Ahmadian et al. 2024).
     """
     groups = batch.trajectory_groups(by)

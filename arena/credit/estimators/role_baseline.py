@@ -26,8 +26,8 @@ def rae(
     `memory["rae"]`, so it goes on through iterations and resumes; a trajectory out of the statistics leaves it as it
     is. The early iterations have hardly a baseline: b has gone half of its way after 14 trajectories.
 
-    Each b is from before its trajectory, so with `gamma: 1` its expectation is the gradient, whoever ends the match.
-    The order matters within a role and nowhere else. Zero where a return is what its role expects, as in a first
+    Each b is from before its trajectory, so with `gamma: 1` its expectation is the gradient, whichever seat ends the
+    match. The order matters within a role and nowhere else. Zero where a return is what its role expects, as in a first
     return of 0. Source: SPIRAL (ICLR 2026); its code keeps one b per actor process, ours is one for the run, and it
     leaves turns of advantage 0 out of the batch.
     """

@@ -53,7 +53,7 @@ def situations(batch: TurnBatch) -> list[Hashable]:
     """
     found: list[Hashable] = []
     for trajectory in batch.trajectories:
-        shown = trajectory.shown()
+        shown = trajectory.observed_ids()
         for turn in trajectory.turns:
             told = tuple((m.sender, m.text) for m in turn.messages)
             found.append(turn.situation or (tuple(shown[turn.index]) if turn.index in shown else told))

@@ -83,8 +83,8 @@ def self_correction(
     """The bonus α (r_2 - r_1) for a second attempt that is better than the first, r the part that says how right.
 
     The attempts are a trajectory's first two turns; with one turn there is no bonus. `credited` says whose advantage
-    hears of it under an estimator of undiscounted returns (`gamma: 1`): `both` attempts (paid on the second, so that
-    it is in the return of each), the `second` alone (also taken from the first, which cancels it there), or `all`
+    is credited for it under an estimator of undiscounted returns (`gamma: 1`): `both` attempts (paid on the second, so
+    that it is in the return of each), the `second` alone (also taken from the first, which cancels it there), or `all`
     turns (paid on the last). An estimator of whole trajectories tells no turns apart, and `second` is 0 to it.
 
     Source: SCoRe (Kumar et al. 2024), α = 10; no code was released, and which tokens get the bonus is not said there.

@@ -41,7 +41,7 @@ def gate(
 
     `on` has the thresholds by part, the most important first; each is gated by those before it, and all of `parts`
     by all of them: total = r_1 + [r_1 > δ_1] (r_2 + [r_2 > δ_2] (… + Σ parts)). Weights are `credit.weights`.
-    Software engineering: `on: {submitted: 0}` takes the rewards for form and tools from whoever submits nothing.
+    Software engineering: `on: {submitted: 0}` takes the rewards for form and tools from a player that submits nothing.
 
     Source: G-RA (gated reward accumulation), from descriptions: no code was released. Gating never raises the total
     of rewards >= 0. It takes penalties away as well: a gated penalty is a reason to fail, so leave penalties out of

@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """Seed by seed, so that whoever stops early has all arms of the first ones."""
+        """All runs, seed by seed: a study that is stopped early has all arms of the first seeds."""
         first = self.spec.first_seed
         return [self.run(arm, seed) for seed in range(first, first + self.seeds) for arm in self.arms]
 
@@ -93,7 +93,7 @@ def _whole(record: Record) -> Experiment:
 def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:
     """The kept experiment; ConfigError where another one is wanted, be it only another rule of the verdict.
 
-    What a run takes may be said anew: it is known better after the first.
+    The minutes that a run takes may change: they are known better after the first.
     """
     if kept.study and wanted.study:
         told = kept.study.model_copy(update={"minutes": wanted.study.minutes})

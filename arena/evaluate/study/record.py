@@ -22,7 +22,7 @@ class KeptRun(BaseModel):
     curve: Curve
     """The figure, iteration by iteration."""
     also: dict[str, Curve] = {}
-    """Those that are told beside it; of an evaluation the value before and that after."""
+    """Secondary figures, iteration by iteration; of an evaluation the value before and the one after."""
 
 
 class Record(BaseModel):

@@ -125,7 +125,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
 
 
 def read(path: Path) -> Results:
-    """Kept results, to be summed up and judged anew; StoreError for a file that has none."""
+    """Read kept results, to be summarised and judged again; StoreError for a file that has none."""
     record = read_record(path)
     return _results(record.name, record.study, record.seeds, record.arms, record.runs)
 

@@ -42,7 +42,7 @@ class Runner:
     def run(self, step: Callable[[Run, int], None], failed: Callable[[str], None]) -> None:
         """Run all that is due; however this ends, no child is left.
 
-        `step` hears how many more iterations of a run are done, `failed` of a run that ended otherwise.
+        `step` is called with how many more iterations of a run are done, `failed` with a line on each run that failed.
         """
         try:
             while self.due or self._running:
@@ -107,7 +107,7 @@ class Runner:
 
 
 def command(plan: Plan, run: Run, warm: Sequence[str]) -> list[str]:
-    """What `arena` is told to begin or to go on with a run."""
+    """The `arena` command line that starts or resumes a run."""
     if (run.path / CONFIG).exists():
         return ["resume", str(run.path), "--json"]
     config = str(plan.folder / EXPERIMENT)

@@ -92,7 +92,7 @@ def judged(spec: StudySpec, last: Values, bounds: Bounds, wanted: int) -> Verdic
     if wanted < 2:
         return Verdict("not judged", "one seed has no interval: run two or more")
     gains = {arm: _gain(rule, paired(last, arm, spec.arm, bounds, rule.interval)) for arm in rule.better_than}
-    return Verdict(_word(rule, gains.values()), "; ".join(_told(spec, arm, gain) for arm, gain in gains.items()))
+    return Verdict(_word(rule, gains.values()), "; ".join(_gain_text(spec, arm, gain) for arm, gain in gains.items()))
 
 
 def _gain(rule: RuleSpec, difference: Interval) -> Interval:
@@ -107,6 +107,6 @@ def _word(rule: RuleSpec, gains: Collection[Interval]) -> Word:
     return "contradicted" if any(gain.high < rule.by for gain in gains) else "not shown"
 
 
-def _told(spec: StudySpec, arm: str, gain: Interval) -> str:
+def _gain_text(spec: StudySpec, arm: str, gain: Interval) -> str:
     estimate, low, high = (f"{value + 0.0:+.3g}" for value in gain)
     return f"{spec.arm} better than {arm} by {estimate} [{low}, {high}], asked for: more than {spec.verdict.by:g}"

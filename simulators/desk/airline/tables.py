@@ -38,7 +38,7 @@ class AirlineTables(World):
     subject = "booking"
 
     def booking(self, booking: str) -> dict[str, Any] | None:
-        """A booking's row, whoever asks."""
+        """A booking's row, for any caller."""
         return self.row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def flight(self, flight: str) -> dict[str, Any] | None:

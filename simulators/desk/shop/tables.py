@@ -44,7 +44,7 @@ class ShopTables(World):
     subject = "order"
 
     def order(self, order: str) -> dict[str, Any] | None:
-        """An order's row, whoever asks."""
+        """An order's row, for any caller."""
         return self.row("SELECT * FROM orders WHERE id = ?", order)
 
     def item(self, item: str) -> dict[str, Any] | None:

@@ -276,7 +276,7 @@ def test_contexts_with_nothing_in_common_share_a_batch(nano: Any) -> None:
 def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -> None:
     engine, asked = serving(tiny(), precision=Precision.BF16 if bf16 else Precision.FP32), request([1, 2, 3])
     (before,) = generate(engine, [asked])
-    wait(engine.rest("p"))
+    wait(engine.release("p"))
     assert engine._served["p"].halved is None and not engine._served["p"].caches._kept
     (after,) = generate(engine, [asked])
     assert after.ids == before.ids

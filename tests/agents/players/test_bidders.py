@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 import games
-from agents.players.bidders import BRAINS, GAMES, likely
+from agents.players.bidders import GAMES, SCRIPTED, likely
 from tests.factories.seated import play, view_of
 
 PAIRS = list(itertools.product(range(1, 11), repeat=2))
@@ -14,10 +14,10 @@ HAGGLERS = ("truthful_haggler", "conceding_haggler", "hard_haggler")
 
 
 def match(game, names, deal=None, seed=0, **options):
-    """An ended match of these brains, in the seats' order."""
+    """An ended match of these scripted policies, in the seats' order."""
     table = games.make(game, **options)
     table.reset(seed=seed, options=deal)
-    play(table, {seat: BRAINS[name](0) for seat, name in zip(table.seats, names, strict=True)})
+    play(table, {seat: SCRIPTED[name](0) for seat, name in zip(table.seats, names, strict=True)})
     return table
 
 
@@ -31,21 +31,21 @@ def test_bids():
     for players, value, shaded in ((2, 10, 5), (2, 7, 4), (3, 9, 6), (3, 10, 7), (4, 8, 6), (6, 1, 1)):
         game = games.make("first_price_auction", players=players)
         game.reset(options={"values": [value] * players})
-        bids = {name: BRAINS[name](0).act(view_of(game)) for name in BRAINS if game.name in GAMES[name]}
+        bids = {name: SCRIPTED[name](0).act(view_of(game)) for name in SCRIPTED if game.name in GAMES[name]}
         assert bids == {
             "truthful_bidder": f"BID {value}", "shading_bidder": f"BID {shaded}", "greedy_bidder": "BID 1",
         }  # fmt: skip
 
 
 def test_truth_pays_best_where_the_second_price_is_paid():
-    bidders = [name for name in BRAINS if "second_price_auction" in GAMES[name]]
+    bidders = [name for name in SCRIPTED if "second_price_auction" in GAMES[name]]
     for other in bidders:
         earned = {name: mean("second_price_auction", name, other) for name in bidders}
         assert earned["truthful_bidder"] == max(earned.values())
 
 
 def test_shading_pays_best_among_shaders_where_the_first_price_is_paid():
-    earned = {name: mean("first_price_auction", name, "shading_bidder") for name in BRAINS if "bidder" in name}
+    earned = {name: mean("first_price_auction", name, "shading_bidder") for name in SCRIPTED if "bidder" in name}
     assert earned["truthful_bidder"] == 0 < earned["greedy_bidder"] < earned["shading_bidder"]
 
 
@@ -69,7 +69,7 @@ def test_hagglers_worked_by_hand():
     game.reset(options=deal)
     asked = []
     while not game.ended:
-        act = BRAINS["conceding_haggler"](0).act(view_of(game))
+        act = SCRIPTED["conceding_haggler"](0).act(view_of(game))
         asked.append(act)
         game.step(act)
     assert asked == ["PRICE 10", "PRICE 1", "PRICE 7", "PRICE 4", "PRICE 5", "ACCEPT"]
@@ -139,12 +139,12 @@ def test_the_chance_that_a_bid_is_true(dice, sides):
 def test_dice_worked_by_hand():
     game = games.make("liars_dice")
     game.reset(options={"chance": [2, 5]})  # a three and a six, which is wild
-    assert BRAINS["plain_dealer"](0).act(view_of(game)) == "BID 1 3"
-    assert BRAINS["bluffer"](0).act(view_of(game)) == "BID 1 1"
+    assert SCRIPTED["plain_dealer"](0).act(view_of(game)) == "BID 1 3"
+    assert SCRIPTED["bluffer"](0).act(view_of(game)) == "BID 1 1"
     game.step("BID 1 3")
-    assert BRAINS["plain_dealer"](0).act(view_of(game)) == "BID 1 4"  # as sure as any; LIAR would be wrong for sure
+    assert SCRIPTED["plain_dealer"](0).act(view_of(game)) == "BID 1 4"  # as sure as any; LIAR would be wrong for sure
     game.step("BID 2 1")
-    assert [BRAINS[name](0).act(view_of(game)) for name in ("plain_dealer", "bluffer")] == ["LIAR", "LIAR"]
+    assert [SCRIPTED[name](0).act(view_of(game)) for name in ("plain_dealer", "bluffer")] == ["LIAR", "LIAR"]
 
 
 @pytest.mark.parametrize("dice", [1, 2])
@@ -156,5 +156,5 @@ def test_the_plain_dealer_beats_the_bluffer_from_either_seat(dice):
 
 
 def test_the_table_of_bidders():
-    assert all(make.__doc__ for make in BRAINS.values()) and set(GAMES) == set(BRAINS)
+    assert all(make.__doc__ for make in SCRIPTED.values()) and set(GAMES) == set(SCRIPTED)
     assert all(name in games.GAMES for played in GAMES.values() for name in played)

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import games
-from agents.players.guessers import BRAINS, GAMES, marks
+from agents.players.guessers import GAMES, SCRIPTED, marks
 from games.contracts import View
 from games.wordle import feedback
 
@@ -17,26 +17,26 @@ def view_of(game):
     return copy.deepcopy(View.of(game, game.agent_selection, game.turns))
 
 
-def play(game, brain):
+def play(game, script):
     """Plays a match that was reset to its end; the report."""
     while not game.ended:
-        game.step(brain.act(view_of(game)))
+        game.step(script.act(view_of(game)))
         assert game.infos[game.agent_selection]["valid"]
     return game.report()
 
 
-def reports(name, brain, seeds, **options):
+def reports(name, script, seeds, **options):
     game = games.make(name, **options)
     for seed in range(seeds):
         game.reset(seed=seed)
-        yield play(game, BRAINS[brain](seed))
+        yield play(game, SCRIPTED[script](seed))
 
 
 def test_the_table():
-    assert BRAINS.keys() == GAMES.keys()
-    for brain, names in GAMES.items():
+    assert SCRIPTED.keys() == GAMES.keys()
+    for script, names in GAMES.items():
         for name in names:
-            assert len(list(reports(name, brain, 3))) == 3
+            assert len(list(reports(name, script, 3))) == 3
 
 
 @pytest.mark.parametrize("name", ["twenty_questions", "guess_city"])
@@ -45,7 +45,7 @@ def test_the_halver_finds_every_thing_close_to_the_bound(name):
     turns = []
     for thing in game.book.things:
         game.reset(seed=0, options={"thing": thing.names[-1]})
-        report = play(game, BRAINS["halver"](0))
+        report = play(game, SCRIPTED["halver"](0))
         assert report["solved"]
         turns.append(report["turns"])
     least = game.theory["least_worst_case_turns"]
@@ -65,7 +65,7 @@ def test_a_consistent_guesser_never_tries_what_cannot_be():
     turns = []
     for seed in range(60):
         game.reset(seed=seed)
-        turns.append(play(game, BRAINS["consistent_guesser"](seed))["turns"])
+        turns.append(play(game, SCRIPTED["consistent_guesser"](seed))["turns"])
         guesses = [line.split() for line in game.public()["guesses"]]
         assert all(
             feedback(before, later) == told

@@ -111,8 +111,8 @@ def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
         for (turn, before, ids, _), said in zip(contexts(player.streams), thinker.said, strict=True):
             see = own.render_turn(view(turn), first=turn == 0)
             expected = [*frame.open("Be wise.")]
-            for seen, rest, finish in shown:
-                expected += [*frame.ask(seen), *frame.encode(rest)]
+            for seen, remainder, finish in shown:
+                expected += [*frame.ask(seen), *frame.encode(remainder)]
                 expected += [frame.stop_id] if finish == "stop" else []
                 expected += frame.close(finish)  # type: ignore[arg-type]
             assert list(before) == [*expected, *frame.ask(see)]

@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 import games
-from agents.players.matrix_players import BRAINS, GAMES, GENEROSITY
+from agents.players.matrix_players import GAMES, GENEROSITY, SCRIPTED
 from tests.factories.seated import play, view_of
 
 
@@ -14,7 +14,7 @@ def match(one, two, game="prisoners_dilemma", seed=0, **options):
     """The ended match of two strategies at row and column, ten rounds unless told."""
     table = games.make(game, **{"rounds": 10, **options})
     table.reset(seed=seed)
-    play(table, {"row": BRAINS[one](seed), "column": BRAINS[two](seed + 1)})
+    play(table, {"row": SCRIPTED[one](seed), "column": SCRIPTED[two](seed + 1)})
     return table
 
 
@@ -51,10 +51,10 @@ def test_pavlov_mends_a_mistake_and_grim_does_not():
     for name, after in (("pavlov", [["DEFECT", "DEFECT"], ["COOPERATE", "COOPERATE"]]), ("grim", None)):
         game = games.make("prisoners_dilemma", rounds=8)
         game.reset(seed=0)
-        brains = {seat: BRAINS[name](0) for seat in game.seats}
+        scripted = {seat: SCRIPTED[name](0) for seat in game.seats}
         while not game.ended:
             mistake = len(game.history) == 2 and game.agent_selection == "column"
-            game.step("DEFECT" if mistake else brains[game.agent_selection].act(view_of(game)))
+            game.step("DEFECT" if mistake else scripted[game.agent_selection].act(view_of(game)))
         assert game.history[2] == ["COOPERATE", "DEFECT"]
         if after:
             assert game.history[3:5] == after and game.history[5:] == [["COOPERATE"] * 2] * 3
@@ -74,9 +74,9 @@ def test_chance_is_as_often_as_it_says_and_repeats_with_the_seed():
 
 @pytest.mark.parametrize("name", ["prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"])
 def test_every_strategy_plays_every_matrix_game_from_both_seats(name):
-    assert all(name in GAMES[brain] for brain in BRAINS) and set(GAMES) == set(BRAINS)
+    assert all(name in GAMES[script] for script in SCRIPTED) and set(GAMES) == set(SCRIPTED)
     first, second = games.GAMES[name].acts
-    for one, two in itertools.product(BRAINS, repeat=2):
+    for one, two in itertools.product(SCRIPTED, repeat=2):
         game = match(one, two, name, rounds=4)
         assert game.report()["ended"] == "rounds"
         if one == two == "always_defect":

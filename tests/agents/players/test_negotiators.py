@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from agents.errors import BrainError
+from agents.errors import ScriptedPolicyError
 from agents.players import negotiators
-from agents.players.brains import make_brain
 from agents.players.negotiators import (
     ASPIRATIONS,
     AspirationExploiter,
@@ -20,12 +19,13 @@ from agents.players.negotiators import (
     conceding,
     shares,
 )  # fmt: skip
+from agents.players.scripted import make_scripted
 from agents.players.simple import Random
 from games.contracts import View
-from games.families.pools import instances, rest, worth
+from games.families.pools import instances, remainder, worth
 from games.negotiation import Negotiation
 
-BRAINS = {"random": Random, **negotiators.BRAINS}
+SCRIPTED = {"random": Random, **negotiators.SCRIPTED}
 PREY = ("random", "conceder", "hard_liner", "fair_split")
 
 
@@ -34,27 +34,27 @@ def view_of(game, seat, turn):
     return View.of(game, seat, turn)
 
 
-def play(game, brains):
+def play(game, scripted):
     """Plays a match that was reset to its end; the (seat, act, own worth asked or None) of every turn."""
-    told: list[Any] = []
+    turns: list[Any] = []
     while not game.ended:
         seat = game.agent_selection
-        act = brains[seat].act(view_of(game, seat, len(told)))
+        act = scripted[seat].act(view_of(game, seat, len(turns)))
         share = tuple(map(int, act.split()[1:])) if act.startswith("OFFER") else None
-        told.append((seat, act, worth(game.values[seat], share) if share else None))
+        turns.append((seat, act, worth(game.values[seat], share) if share else None))
         game.step(act)
         assert game.infos[seat]["valid"]
-    return told
+    return turns
 
 
 @functools.cache
 def mean_payoff(name, prey, seat, seeds=200):
-    """What a brain earns on average at a seat against a prey, over paired seeds."""
+    """What a scripted policy earns on average at a seat against a prey, over paired seeds."""
     other = "responder" if seat == "opener" else "opener"
     game, earned = Negotiation(), []
     for seed in range(seeds):
         game.reset(seed=seed)
-        play(game, {seat: BRAINS[name](seed), other: BRAINS[prey](10_000 + seed)})
+        play(game, {seat: SCRIPTED[name](seed), other: SCRIPTED[prey](10_000 + seed)})
         earned.append(game.payoffs()[seat])
     return statistics.fmean(earned)
 
@@ -62,36 +62,36 @@ def mean_payoff(name, prey, seat, seeds=200):
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 @pytest.mark.parametrize("prey", PREY)
 def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
-    means = {name: mean_payoff(name, prey, seat) for name in BRAINS}
+    means = {name: mean_payoff(name, prey, seat) for name in SCRIPTED}
     best = means.pop(f"exploiter:{prey}")
     assert best > max(means.values()), (best, means)
 
 
 def test_the_table():
-    assert set(BRAINS) == {*PREY, "naive", "novice", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
+    assert set(SCRIPTED) == {*PREY, "naive", "novice", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
 
 
 def test_brains_repeat_themselves_and_need_no_more_than_their_view():
-    for name in BRAINS:
+    for name in SCRIPTED:
         for seed in range(8):
             matches = []
             for _ in range(2):
                 game = Negotiation(max_turns=seed + 1)
                 game.reset(seed=seed)
-                matches.append(play(game, {s: BRAINS[name](seed + i) for i, s in enumerate(game.seats)}))
+                matches.append(play(game, {s: SCRIPTED[name](seed + i) for i, s in enumerate(game.seats)}))
             assert matches[0] == matches[1]
 
 
 def test_a_brain_may_play_match_after_match():
-    for name in BRAINS:
-        brains = {seat: BRAINS[name](0) for seat in Negotiation.seats}
+    for name in SCRIPTED:
+        scripted = {seat: SCRIPTED[name](0) for seat in Negotiation.seats}
         for seed in range(5):
             game = Negotiation()
             game.reset(seed=seed)
-            told = play(game, brains)
+            told = play(game, scripted)
             if "random" not in name and name not in ("naive", "novice"):
                 game.reset(seed=seed)
-                assert told == play(game, {seat: BRAINS[name](0) for seat in game.seats})
+                assert told == play(game, {seat: SCRIPTED[name](0) for seat in game.seats})
 
 
 def test_random_is_uniform_over_legal_acts():
@@ -99,8 +99,8 @@ def test_random_is_uniform_over_legal_acts():
     game.reset(seed=0)
     game.step("OFFER 0 0 0")
     legal = game.infos["responder"]["legal"]
-    brain, n = BRAINS["random"](1), 400 * len(legal)
-    counts = collections.Counter(brain.act(view_of(game, "responder", 1)) for _ in range(n))
+    script, n = SCRIPTED["random"](1), 400 * len(legal)
+    counts = collections.Counter(script.act(view_of(game, "responder", 1)) for _ in range(n))
     assert set(counts) == set(legal)
     assert all(abs(count - 400) < 100 for count in counts.values())  # five standard deviations
 
@@ -113,7 +113,7 @@ def test_the_conceder_comes_down_in_equal_steps():
     for seed in range(50):
         game = Negotiation()
         game.reset(seed=seed)
-        asked = [ask for seat, _, ask in play(game, {s: BRAINS["conceder"](0) for s in game.seats}) if ask]
+        asked = [ask for seat, _, ask in play(game, {s: SCRIPTED["conceder"](0) for s in game.seats}) if ask]
         assert asked[0] == 10 and game.ended == "deal"
         for mine in (asked[::2], asked[1::2]):
             assert mine == sorted(mine, reverse=True)
@@ -126,7 +126,7 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
         for seat, other in itertools.permutations(Negotiation.seats):
             game = Negotiation()
             game.reset(seed=seed)
-            told = play(game, {seat: BRAINS[name](0), other: BRAINS[prey](seed)})
+            told = play(game, {seat: SCRIPTED[name](0), other: SCRIPTED[prey](seed)})
             assert all(ask >= least for who, _, ask in told if who == seat and ask is not None)
             assert not game.report()["deal"] or game.payoffs()[seat] >= least
             deals += bool(game.report()["deal"])
@@ -138,13 +138,13 @@ def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_ea
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     game = Negotiation()
     game.reset(seed=0, options={"instance": instance})
-    brain = BRAINS["naive"](0)
-    opened = collections.Counter(brain.act(view_of(game, "opener", 0)) for _ in range(2400))
+    script = SCRIPTED["naive"](0)
+    opened = collections.Counter(script.act(view_of(game, "opener", 0)) for _ in range(2400))
     assert len(opened) == 24 and all(abs(count - 100) < 50 for count in opened.values())
     for left, chance in (("OFFER 1 2 2", 2 / 8), ("OFFER 1 2 0", 6 / 8), ("OFFER 0 0 1", 1.0), ("OFFER 1 2 3", 0.0)):
         game.reset(seed=0, options={"instance": instance})
         game.step(left)
-        answers = [brain.act(view_of(game, "responder", 1)) for _ in range(2000)]
+        answers = [script.act(view_of(game, "responder", 1)) for _ in range(2000)]
         assert answers.count("ACCEPT") / 2000 == pytest.approx(chance, abs=0.04)
 
 
@@ -152,15 +152,15 @@ def test_the_novice_knows_how_acts_are_written_and_nothing_else():
     """Half of what stands is accepted, whatever it is worth; offers are those that it is shown, or any."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     for splits in ("hidden", "shown"):
-        game, brain = Negotiation(values="public", splits=splits), BRAINS["novice"](0)
+        game, script = Negotiation(values="public", splits=splits), SCRIPTED["novice"](0)
         game.reset(seed=0, options={"instance": instance})
-        opened = {brain.act(view_of(game, "opener", 0)) for _ in range(400)}
+        opened = {script.act(view_of(game, "opener", 0)) for _ in range(400)}
         shown = {f"OFFER {share}" for share, *_ in game.private("opener").get("splits", ())}
         assert opened == (shown or {f"OFFER {a} {b} {c}" for a in range(2) for b in range(3) for c in range(4)})
         for offer in ("OFFER 1 2 3", "OFFER 0 0 0"):
             game.reset(seed=0, options={"instance": instance})
             game.step(offer)
-            answers = [brain.act(view_of(game, "responder", 1)) for _ in range(2000)]
+            answers = [script.act(view_of(game, "responder", 1)) for _ in range(2000)]
             assert answers.count("ACCEPT") / 2000 == pytest.approx(0.5, abs=0.05)
 
 
@@ -171,9 +171,9 @@ def test_chances_are_those_of_what_is_done(name, splits):
     game.reset(seed=5)
     game.step(game.legal("opener")[7])
     view = view_of(game, "responder", 1)
-    brain: Any = BRAINS[name](3)
-    chances = brain.chances(view)
-    counts = collections.Counter(brain.act(view) for _ in range(20_000))
+    script: Any = SCRIPTED[name](3)
+    chances = script.chances(view)
+    counts = collections.Counter(script.act(view) for _ in range(20_000))
     assert sum(chances.values()) == pytest.approx(1.0)
     assert all(counts[act] / 20_000 == pytest.approx(p, abs=0.015) for act, p in chances.items())
     assert set(counts) <= set(chances)
@@ -185,12 +185,12 @@ def test_rubinsteins_shares_are_asked_and_accepted(breakdown, asks, takes):
     for seed in range(50):
         game = Negotiation(breakdown=breakdown)
         game.reset(seed=seed)
-        brain, values = BRAINS["rubinstein"](0), game.values["opener"]
-        game.step(brain.act(view_of(game, "opener", 0)))
+        script, values = SCRIPTED["rubinstein"](0), game.values["opener"]
+        game.step(script.act(view_of(game, "opener", 0)))
         assert game.offer
         assert worth(values, game.offer) == min(w for s in shares(game.pool) if (w := worth(values, s)) >= asks)
-        offered = worth(game.values["responder"], rest(game.pool, game.offer))
-        answer = brain.act(view_of(game, "responder", 1))
+        offered = worth(game.values["responder"], remainder(game.pool, game.offer))
+        answer = script.act(view_of(game, "responder", 1))
         assert (answer == "ACCEPT") == (offered >= takes)
 
 
@@ -199,7 +199,7 @@ def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
     for seed in range(300):
         game = Negotiation(breakdown=0.2)
         game.reset(seed=seed)
-        play(game, {seat: BRAINS["rubinstein"](0) for seat in game.seats})
+        play(game, {seat: SCRIPTED["rubinstein"](0) for seat in game.seats})
         reports.append((game.report(), game.payoffs()))
     deals = [payoffs for report, payoffs in reports if report["deal"]]
     assert len(deals) > 0.9 * len(reports)
@@ -211,10 +211,10 @@ def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
 def test_subgame_perfect_play_needs_public_values():
     game = Negotiation(values="public", breakdown=0.2)
     game.reset(seed=0)
-    told = play(game, {seat: make_brain("subgame_perfect", 0, game) for seat in game.seats})
+    told = play(game, {seat: make_scripted("subgame_perfect", 0, game) for seat in game.seats})
     assert len(told) == 2 and game.report()["equilibrium_distance"] == 0
-    with pytest.raises(BrainError, match="subgame_perfect plays negotiation with public values"):
-        make_brain("subgame_perfect", 0, Negotiation())
+    with pytest.raises(ScriptedPolicyError, match="subgame_perfect plays negotiation with public values"):
+        make_scripted("subgame_perfect", 0, Negotiation())
 
 
 def worlds(pool, own, seat):
@@ -241,7 +241,7 @@ def test_ultimatum_is_the_best_of_all_offers(name):
                 earned[act] += game.payoffs()["opener"]
         total = 0.0
         for game in games_in(pool, own, "opener", 2):
-            play(game, {"opener": BRAINS[f"exploiter:{name}"](0), "responder": BRAINS[name](0)})
+            play(game, {"opener": SCRIPTED[f"exploiter:{name}"](0), "responder": SCRIPTED[name](0)})
             total += game.payoffs()["opener"]
         assert total == max(earned.values())
 
@@ -274,7 +274,7 @@ def test_longer_games_are_played_as_well_as_brute_force_can(name):
         earned = 0.0
         for game in games:
             match = game.clone()
-            play(match, {"opener": BRAINS[f"exploiter:{name}"](0), "responder": prey})
+            play(match, {"opener": SCRIPTED[f"exploiter:{name}"](0), "responder": prey})
             earned += match.payoffs()["opener"]
         assert earned == best_total(games, "opener", prey)
 
@@ -300,17 +300,17 @@ def test_against_random_it_stops_where_waiting_is_worth_less():
         replies = len(shares(pool)) + 2
         chance = functools.partial(RandomExploiter().chance, pool, own)
         assert chance(1) == 0 and chance(2) == pytest.approx(10 / replies)
-        by_hand = (10 + sum(worth(own, rest(pool, share)) for share in shares(pool))) / replies
+        by_hand = (10 + sum(worth(own, remainder(pool, share)) for share in shares(pool))) / replies
         assert chance(3) == pytest.approx(by_hand)  # with one turn left it takes what it is offered
         assert all(chance(n) <= chance(n + 1) <= 10 for n in range(1, 12))
 
 
 def test_an_exploiter_survives_a_stranger_and_a_start_in_the_middle():
     for name, seed in itertools.product(ASPIRATIONS, range(40)):
-        for prey in BRAINS:
+        for prey in SCRIPTED:
             game = Negotiation()
             game.reset(seed=seed)
             game.step("OFFER 1 1 0")
             game.step("OFFER 0 0 0")
             game.step("OFFER 0 1 1")
-            play(game, {"opener": BRAINS[prey](seed), "responder": AspirationExploiter(ASPIRATIONS[name])})
+            play(game, {"opener": SCRIPTED[prey](seed), "responder": AspirationExploiter(ASPIRATIONS[name])})

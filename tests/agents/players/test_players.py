@@ -11,8 +11,8 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
-from agents.players.brains import BRAINS
-from agents.players.model import BrainPlayer, ChatPlayer, demonstrator, model_writer
+from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, model_writer
+from agents.players.scripted import SCRIPTED
 from agents.published import ModuleWeights
 from agents.role import Role, load_role
 from agents.weights import load_model, load_tokenizer, resolve
@@ -206,19 +206,19 @@ def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: A
     assert {r.stop_ids for r in asked} == {FRAME.stop_ids}
 
 
-@pytest.mark.parametrize("brain", ["random", "conceder", "exploiter:random"])
-def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(brain: str) -> None:
+@pytest.mark.parametrize("script", ["random", "conceder", "exploiter:random"])
+def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(script: str) -> None:
     cast = roles()
     for seed in range(5):
         told: list[str] = []
 
         class Overheard:
             def __init__(self, inner: Any, told: list[str]) -> None:
-                self.inner, self.told = inner, told
+                self.inner, self.adapted_rules = inner, told
 
             def act(self, view: View) -> str:
-                self.told.append(self.inner.act(view))
-                return self.told[-1]
+                self.adapted_rules.append(self.inner.act(view))
+                return self.adapted_rules[-1]
 
         players = {
             seat: ChatPlayer(
@@ -227,7 +227,7 @@ def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(brain
                 "p",
                 f"d/{seat}",
                 (0,),
-                demonstrator(Overheard(BRAINS[brain](seed), told), cast[seat], FRAME),
+                demonstrator(Overheard(SCRIPTED[script](seed), told), cast[seat], FRAME),
             )
             for seat in SEATS
         }
@@ -245,17 +245,17 @@ def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
     cast = roles()
     seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
     plan = MatchPlan(MatchId(0, 0), "negotiation", {}, 11, seats)
-    brains = {seat: BRAINS["random"](i) for i, seat in enumerate(SEATS)}
+    scripted = {seat: SCRIPTED["random"](i) for i, seat in enumerate(SEATS)}
     shown = {
-        seat: ChatPlayer(cast[seat], FRAME, "p", seat, (0,), demonstrator(BRAINS["random"](i), cast[seat], FRAME))
+        seat: ChatPlayer(cast[seat], FRAME, "p", seat, (0,), demonstrator(SCRIPTED["random"](i), cast[seat], FRAME))
         for i, seat in enumerate(SEATS)
     }
-    themselves = {seat: BrainPlayer(brain) for seat, brain in brains.items()}
+    themselves = {seat: ScriptedPlayer(script) for seat, script in scripted.items()}
     one = asyncio.run(play_match(plan, Negotiation(), shown, Limits()))
     other = asyncio.run(play_match(plan, Negotiation(), themselves, Limits()))
     assert [t.action for t in one.turns] == [t.action for t in other.turns]
     assert one.payoffs == other.payoffs and one.report == other.report
-    assert not any(other.streams.values()), "a brain has no tokens"
+    assert not any(other.streams.values()), "a scripted policy has no tokens"
 
 
 def test_a_brains_talk_is_public() -> None:
@@ -263,7 +263,7 @@ def test_a_brains_talk_is_public() -> None:
         def act(self, view: View) -> str:
             return "WALK | bye now "
 
-    act = asyncio.run(BrainPlayer(Chatty()).act(VIEW))
+    act = asyncio.run(ScriptedPlayer(Chatty()).act(VIEW))
     assert (act.action, act.public, act.private, act.finish, act.tokens) == (
         "WALK | bye now ",
         "bye now",

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.errors import BrainError
-from agents.players.brains import BARGAINERS, check_brain, make_brain, talking
+from agents.errors import ScriptedPolicyError
 from agents.players.remarks import LONGEST, Situation, remark
+from agents.players.scripted import BARGAINERS, check_scripted, make_scripted, talking
 from games.contracts import View
-from games.families.pools import instances, rest, worth
+from games.families.pools import instances, remainder, worth
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
 
@@ -54,7 +54,7 @@ def holds(text, seen):
     number = next((int(word) for word in told.groups() if word.isdigit()), None)
     own: Any = worth(values, seen.asked) if seen.asked is not None else None
     earlier: Any = worth(values, seen.before) if seen.before is not None else None
-    offered = 0 if seen.theirs is None else worth(values, rest(pool, seen.theirs))
+    offered = 0 if seen.theirs is None else worth(values, remainder(pool, seen.theirs))
     best = [k for k in range(3) if all(values[k] > values[other] for other in range(3) if other != k)]
     if kind in ("favourite", "each", "kept", "won", "swap"):
         assert which[:1] == best
@@ -84,14 +84,16 @@ def view_of(game):
 
 
 def played(names, seeds, instance, **options):
-    """The views and texts of a match between brains."""
+    """The views and texts of a match between scripted policies."""
     game = Negotiation(values="public", **options)
     game.reset(seed=0, options={"instance": instance})
-    brains = {seat: make_brain(name, seed, game) for seat, name, seed in zip(game.seats, names, seeds, strict=True)}
+    scripted = {
+        seat: make_scripted(name, seed, game) for seat, name, seed in zip(game.seats, names, seeds, strict=True)
+    }
     told = []
     while not game.ended:
         view = view_of(game)
-        told.append((view, brains[view.seat].act(view)))
+        told.append((view, scripted[view.seat].act(view)))
         game.step(told[-1][1])
     return told, game.payoffs()
 
@@ -121,7 +123,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
 @settings(max_examples=300, deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
 def test_every_situation_has_words(instance, data, seed):
-    """Also ones that no brain gets into; and what was said is said again only when nothing else is left."""
+    """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""
     pool, (own, _) = instance
     share = st.tuples(*(st.integers(0, count) for count in pool))
     theirs, asked = data.draw(st.none() | share), data.draw(share)
@@ -152,7 +154,7 @@ def test_the_other_sides_values_are_not_told():
     for other in others:
         game = Negotiation(values="public")
         game.reset(seed=0, options={"instance": (pool, (own, other))})
-        said.add(make_brain("talkative:conceder", 5, game).act(view_of(game)))
+        said.add(make_scripted("talkative:conceder", 5, game).act(view_of(game)))
     assert len(others) > 1 and len(said) == 1
 
 
@@ -188,13 +190,13 @@ def test_who_talks():
     assert talking("conceder", silent) == "conceder" and talking("random", private) == "random"
     assert talking("cfr", KuhnPoker()) == "cfr" and talking("runs/latest", private) == "runs/latest"
     for name in BARGAINERS:
-        check_brain(f"talkative:{name}", public, "opener")
+        check_scripted(f"talkative:{name}", public, "opener")
 
 
 @pytest.mark.parametrize(
     ("spec", "game", "says"),
     [
-        ("talkative", Negotiation(), "brain 'talkative': write talkative:NAME, NAME one of "),
+        ("talkative", Negotiation(), "scripted policy 'talkative': write talkative:NAME, NAME one of "),
         ("talkative:concedr", Negotiation(), "did you mean 'conceder'?"),
         ("talkative:random", Negotiation(), "write talkative:NAME"),
         ("talkative:nash_bargaining", Negotiation(), "nash_bargaining plays negotiation with public values"),
@@ -202,7 +204,7 @@ def test_who_talks():
     ],
 )
 def test_who_does_not(spec, game, says):
-    with pytest.raises(BrainError, match=re.escape(says)):
-        make_brain(spec, 0, game)
-    with pytest.raises(BrainError, match=re.escape(says)):
-        check_brain(spec, game)
+    with pytest.raises(ScriptedPolicyError, match=re.escape(says)):
+        make_scripted(spec, 0, game)
+    with pytest.raises(ScriptedPolicyError, match=re.escape(says)):
+        check_scripted(spec, game)

@@ -7,9 +7,9 @@ import pytest
 from pettingzoo.utils import BaseWrapper
 
 import games
-from agents.errors import BrainError
-from agents.players.brains import check_brain, make_brain
+from agents.errors import ScriptedPolicyError
 from agents.players.positions import ClonePosition, SpielPosition
+from agents.players.scripted import check_scripted, make_scripted
 from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, mcts
 from agents.players.simple import Random
 from tests.factories.seated import play, view_of
@@ -22,7 +22,7 @@ class Plain(BaseWrapper):  # type: ignore[misc]
         return Plain(self.env.clone())
 
 
-def begun(name, acts=(), seed=0, **options):
+def fresh_copy(name, acts=(), seed=0, **options):
     game = games.make(name, **options)
     game.reset(seed=seed)
     for act in acts:
@@ -36,7 +36,7 @@ def some_positions(name, plies, count):
     rng = random.Random(7)
     found: list[Any] = []
     while len(found) < count:
-        game = begun(name)
+        game = fresh_copy(name)
         for _ in range(plies):
             if not game.ended:
                 game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
@@ -53,7 +53,7 @@ def sign(value):
 
 
 def test_tic_tac_toe_is_a_draw_by_full_search():
-    game = begun("tic_tac_toe")
+    game = fresh_copy("tic_tac_toe")
     assert Minimax(0, game).value(SpielPosition(game.state), float("inf"), -9, 9) == 0
     for seed in range(5):
         game.reset(seed=seed)
@@ -92,7 +92,7 @@ def test_values_agree_with_openspiels_own_alpha_beta():
 
 def test_nim_is_won_by_its_theory():
     for seed in range(3):
-        game = begun("nim")
+        game = fresh_copy("nim")
         value = Minimax(seed, game).value(SpielPosition(game.state), float("inf"), -9, 9)
         game.reset(seed=seed)
         payoffs = play(game, {seat: Minimax(seed, game) for seat in game.seats})
@@ -101,14 +101,14 @@ def test_nim_is_won_by_its_theory():
 
 def test_a_win_now_is_preferred_to_a_later_one():
     # X has two in the top row; other acts of X's win too, but later.
-    game = begun("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
+    game = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
     assert {Minimax(seed, game).act(view_of(game)) for seed in range(10)} == {"PLAY 3"}
     values = Minimax(0, game).values(SpielPosition(game.state, game))
     assert max(values.values()) == SOONER
 
 
 def test_the_seed_picks_among_equals():
-    game = begun("tic_tac_toe")
+    game = fresh_copy("tic_tac_toe")
     openings = [Minimax(seed, game).act(view_of(game)) for seed in range(40)]
     assert set(openings) == set(game.infos["first"]["legal"])  # every opening draws
     assert openings == [Minimax(seed, game).act(view_of(game)) for seed in range(40)]
@@ -116,15 +116,15 @@ def test_the_seed_picks_among_equals():
 
 @pytest.mark.parametrize("depth", [2, 4])
 def test_a_few_acts_ahead_see_wins_and_threats(depth):
-    threatened = begun("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"])
+    threatened = fresh_copy("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"])
     assert Minimax(1, threatened, depth).act(view_of(threatened)) == "DROP 4"
-    winning = begun("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4", "DROP 2"])
+    winning = fresh_copy("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4", "DROP 2"])
     assert Minimax(1, winning, depth).act(view_of(winning)) == "DROP 4"
 
 
 def test_the_game_is_left_as_it_was():
     for make in (Minimax, lambda seed, game: mcts(seed, game, (20, 2)), lambda s, g: CloneMcts(s, Plain(g), 20, 2)):
-        game = begun("tic_tac_toe", ["PLAY 5"])
+        game = fresh_copy("tic_tac_toe", ["PLAY 5"])
         before = (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
         make(0, game).act(view_of(game))
         assert before == (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
@@ -140,13 +140,13 @@ def searchers(game, seed, simulations=100):
 def test_wins_and_threats_in_one_are_seen():
     acts = ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"]
     for seed in range(5):
-        threatened, winning = begun("connect_four", acts), begun("connect_four", [*acts, "DROP 2"])
+        threatened, winning = fresh_copy("connect_four", acts), fresh_copy("connect_four", [*acts, "DROP 2"])
         assert mcts(seed, threatened, (100, 10)).act(view_of(threatened)) == "DROP 4"
         assert mcts(seed, winning, (100, 10)).act(view_of(winning)) == "DROP 4"
-    threatened = begun("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
-    winning = begun("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
+    threatened = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
+    winning = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
     for game in (threatened, winning):
-        assert {brain.act(view_of(game)) for seed in range(3) for brain in searchers(game, seed)} == {"PLAY 3"}
+        assert {script.act(view_of(game)) for seed in range(3) for script in searchers(game, seed)} == {"PLAY 3"}
 
 
 def test_a_hundred_simulations_beat_random():
@@ -163,24 +163,24 @@ def test_the_same_seed_is_the_same_search():
     for simulations in (10, 50):
         told = []
         for _ in range(2):
-            game = begun("tic_tac_toe")
+            game = fresh_copy("tic_tac_toe")
             play(game, {seat: searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
             told.append(game.render())
         assert told[0] == told[1]
-    game = begun("connect_four")
+    game = fresh_copy("connect_four")
     openings = {SpielMcts(seed, game, 10, 1).act(view_of(game)) for seed in range(20)}
     assert len(openings) > 1
 
 
 def test_one_simulation_is_enough_to_act():
-    game = begun("tic_tac_toe")
-    for brain in searchers(game, 0, simulations=1):
-        assert brain.act(view_of(game)) in game.infos["first"]["legal"]
+    game = fresh_copy("tic_tac_toe")
+    for script in searchers(game, 0, simulations=1):
+        assert script.act(view_of(game)) in game.infos["first"]["legal"]
 
 
 def test_every_seat_seeks_its_own_payoff():
     # The ultimatum game is no contest: the responder takes what it is offered, and the proposer knows.
-    game = begun("ultimatum")
+    game = fresh_copy("ultimatum")
     offer = int(CloneMcts(0, game, 1000, 1).act(view_of(game)).split()[1])
     pie = game.public()["pie"]
     assert 0 < offer < pie / 2
@@ -209,17 +209,17 @@ def test_positions_of_a_wrapped_game_are_told_apart():
 @pytest.mark.parametrize("name", ["pettingzoo:tictactoe_v3", "textarena:TicTacToe-v0"])
 def test_wrapped_games_in_which_nothing_is_hidden_are_searched(name):
     game = games.make(name)
-    check_brain("mcts:5x1", game)
-    check_brain("minimax:2", game)
+    check_scripted("mcts:5x1", game)
+    check_scripted("minimax:2", game)
     game.reset(seed=0)
     for _ in range(3):
         view = view_of(game)
-        game.step(make_brain("mcts:20x1", 0, game).act(view))
+        game.step(make_scripted("mcts:20x1", 0, game).act(view))
     assert game.turns == 3
-    with pytest.raises(BrainError, match="KuhnPoker-v0 hides something"):
-        check_brain("mcts:5x1", games.make("textarena:KuhnPoker-v0"))
+    with pytest.raises(ScriptedPolicyError, match="KuhnPoker-v0 hides something"):
+        check_scripted("mcts:5x1", games.make("textarena:KuhnPoker-v0"))
 
 
 def test_who_picks_among_listed_acts_is_told_where_there_are_none():
-    with pytest.raises(BrainError, match=r"ConnectFour-v0 lists none.*seat a model"):
-        check_brain("random", games.make("textarena:ConnectFour-v0"))
+    with pytest.raises(ScriptedPolicyError, match=r"ConnectFour-v0 lists none.*seat a model"):
+        check_scripted("random", games.make("textarena:ConnectFour-v0"))

@@ -54,7 +54,10 @@ def run_refused(*arguments: str | Path) -> str:
         (["--set", "seats.opener.policy=exploiter:fair_spilt"], "did you mean 'exploiter:fair_split'?"),
         (["--set", "credit.estimator=mrs"], "unknown estimator 'mrs' — did you mean 'mars'?"),
         (["--set", "learn.loss=likelyhood"], "unknown loss 'likelyhood' — did you mean 'likelihood'?"),
-        (["--set", "policies.shared.imitate.brains=[randm]"], "unknown brain 'randm' — did you mean 'random'?"),
+        (
+            ["--set", "policies.shared.imitate.scripted=[randm]"],
+            "unknown scripted policy 'randm' — did you mean 'random'?",
+        ),
         (["--set", "credit.stages=[{nonesuch: {}}]"], "unknown stage 'nonesuch'"),
         (["--set", "policies.shared.model=smollm"], "unknown model 'smollm': did you mean 'smollm2-135m-instruct'?"),
         (["--set", "policies.shared.model=./nowhere"], "no model folder ./nowhere"),
@@ -327,7 +330,7 @@ def test_something_else_where_tensorboard_writes(tmp_path: Path, unbroken: Path)
         (["learn.regularisers.klo.weight=1"], "unknown regulariser 'klo' — did you mean 'kl'?"),
         (["play.limits.turn=3"], "did you mean 'turns'?"),
         (["game.options.max_turn=3"], "did you mean 'max_turns'?"),
-        (["policies.shared.imitate.brain=[random]"], "did you mean 'brains'?"),
+        (["policies.shared.imitate.scriptd=[random]"], "did you mean 'scripted'?"),
     ],
 )
 def test_a_key_that_is_nearly_one(settings: list[str], told: str) -> None:

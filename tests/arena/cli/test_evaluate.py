@@ -189,14 +189,14 @@ def test_bad_input_is_one_line(command: list[str], says: str) -> None:
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kept = iter(range(20)), evaluation._kept
+    calls, kept = iter(range(20)), evaluation._played
 
     def interrupted(record: MatchRecord) -> evaluation.Played:
         if next(calls) == 3:
             signal.raise_signal(signal.SIGINT)
         return kept(record)
 
-    monkeypatch.setattr(evaluation, "_kept", interrupted)
+    monkeypatch.setattr(evaluation, "_played", interrupted)
     command = ["eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "20"]
     told = arena(*command, "--out", tmp_path / "o.json")
     assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])

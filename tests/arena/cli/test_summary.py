@@ -31,7 +31,7 @@ def test_a_zero_sum_run_tells_whom_it_beats_and_how_far_it_is_from_equilibrium(t
 
 
 def test_where_only_learners_met_it_says_how_to_find_out(tmp_path: Path) -> None:
-    shown = "policies.shared.imitate={brains: [random], matches: 384, epochs: 4, minibatches: 16, lr: 4e-3}"
+    shown = "policies.shared.imitate={scripted: [random], matches: 384, epochs: 4, minibatches: 16, lr: 4e-3}"
     alone = ["--set", "league=null", "--set", "play.matches=12", "--set", shown]
     told = arena(*RUN, "--recipe", "tic_tac_toe-nano", *alone, "--out", tmp_path / "run")
     assert told.code == 0, told.err

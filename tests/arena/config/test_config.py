@@ -188,8 +188,8 @@ def test_brains_and_frozen_policies_stay_where_they_sit() -> None:
     seats = with_policies(mixed, "separate").seats
     assert seats and seats["responder"].policy == "old"
     assert with_policies(mixed, "separate").policies["old"].train is False
-    brain = with_policies(experiment("seats.responder.policy=conceder"), "separate")
-    assert brain.seats and brain.seats["responder"].policy == "conceder" and set(brain.policies) == {"nano_opener"}
+    script = with_policies(experiment("seats.responder.policy=conceder"), "separate")
+    assert script.seats and script.seats["responder"].policy == "conceder" and set(script.policies) == {"nano_opener"}
 
 
 def test_a_roles_own_policy_never_takes_a_frozen_ones_place() -> None:
@@ -234,8 +234,8 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
         ("game: null", "game: missing: give `game` and `seats`, or `tables`"),
         ("seats: null", "seats: missing"),
         ("tables: []\ngame: null\nseats: null", "tables"),
-        (TABLES.replace("game: null", "game: {name: nim}"), "game: stands beside `tables`"),
-        (TABLES.replace("seats: null", "seats: {}"), "seats: stands beside `tables`"),
+        (TABLES.replace("game: null", "game: {name: nim}"), "game: given together with `tables`"),
+        (TABLES.replace("seats: null", "seats: {}"), "seats: given together with `tables`"),
         (TABLES.replace("share: 3.0", "share: 0.0"), "tables[0].share"),
         (TABLES.replace("share: 3.0", "share: 100.0"), "tables[1].share: none of the 16 matches"),
         (TABLES.replace("share: 3.0", "shares: 3.0"), "tables[0].shares: unknown field — did you mean 'share'?"),
@@ -275,13 +275,15 @@ def test_every_table_is_checked(old: str, new: str, told: str) -> None:
 
 
 def test_who_is_imitated_must_play_all_games_of_the_policy() -> None:
-    set_tables(experiment("policies.shared.imitate={brains: [random]}", text=TABLES))
-    with pytest.raises(ConfigError, match=r"^policies\.shared\.imitate\.brains: conceder plays negotiation, not kuhn"):
-        set_tables(experiment("policies.shared.imitate={brains: [conceder]}", text=TABLES))
+    set_tables(experiment("policies.shared.imitate={scripted: [random]}", text=TABLES))
+    with pytest.raises(
+        ConfigError, match=r"^policies\.shared\.imitate\.scripted: conceder plays negotiation, not kuhn"
+    ):
+        set_tables(experiment("policies.shared.imitate={scripted: [conceder]}", text=TABLES))
     with pytest.raises(ConfigError, match=r"imitate\.against: conceder plays negotiation, not kuhn"):
-        set_tables(experiment("policies.shared.imitate={brains: [random], against: [conceder]}", text=TABLES))
+        set_tables(experiment("policies.shared.imitate={scripted: [random], against: [conceder]}", text=TABLES))
     with pytest.raises(ConfigError, match="did you mean 'random'"):
-        set_tables(experiment("policies.shared.imitate={brains: [radnom]}", text=TABLES))
+        set_tables(experiment("policies.shared.imitate={scripted: [radnom]}", text=TABLES))
 
 
 def test_one_name_is_one_role_in_a_run(tmp_path: Path) -> None:
@@ -352,7 +354,7 @@ def test_leagues_that_cannot_be_played_are_told(text: str, told: str) -> None:
     [
         ("conceeder", "league.opponents[0].policy: unknown policy 'conceeder' — did you mean 'conceder'?"),
         ("minimax", "league.opponents[0].policy: minimax"),
-        ("mcts:many", "league.opponents[0].policy: brain 'mcts:many': "),
+        ("mcts:many", "league.opponents[0].policy: scripted policy 'mcts:many': "),
     ],
 )
 def test_fixed_opponents_must_be_known_and_able_to_play(policy: str, told: str) -> None:

@@ -72,7 +72,7 @@ def exact(right: np.ndarray, goal: int = GOAL) -> tuple[np.ndarray, np.ndarray]:
 
 def told(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
     """What the critic says of every place and act."""
-    found = wait(critic.look([walked([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)]))
+    found = wait(critic.predict([walked([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)]))
     q, v = (np.concatenate(found[name]).reshape(GOAL - 1, 2) for name in ("action_values", "values"))
     return q, v.mean(1)
 
@@ -120,7 +120,7 @@ def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int 
         found = [play(rng, right, goal) for _ in range(walks)]
         credited = [c for c, _, _ in found]
         trajectories = [c.trajectory for c in credited]
-        batch = TurnBatch(trajectories, measures=wait(critic.look(trajectories)) if critic else {})
+        batch = TurnBatch(trajectories, measures=wait(critic.predict(trajectories)) if critic else {})
         advantages = rule.estimator(batch, np.concatenate([c.rewards for c in credited]))
         advantages = advantages / (advantages.std() + 1e-6)
         if critic:
@@ -154,7 +154,7 @@ def test_it_says_nothing_while_it_warms_up() -> None:
     found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
     rule = choose("estimator", "archer")
     for heard in (False, False, True):
-        measures = wait(critic.look([c.trajectory for c in found]))
+        measures = wait(critic.predict([c.trajectory for c in found]))
         advantages = rule(TurnBatch([c.trajectory for c in found], measures=measures), np.zeros(0))
         assert advantages.any() == heard
         assert [len(v) for v in measures["values"]] == [len(c.trajectory.turns) for c in found]
@@ -168,7 +168,7 @@ def test_the_lower_of_the_two_is_told() -> None:
     trajectories = [c.trajectory for c in found]
     seen, said = critic._features(trajectories)
     q, v = critic.networks.q(torch.cat([seen, said], 1)), critic.networks.v(seen)
-    measures = wait(critic.look(trajectories))
+    measures = wait(critic.predict(trajectories))
     assert np.concatenate(measures["values"]) == pytest.approx(v.min(0).values.detach().numpy())
     assert np.concatenate(measures["action_values"]) == pytest.approx(q.min(0).values.detach().numpy())
 
@@ -193,7 +193,7 @@ def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
     resumed.load(tmp_path)
     for critic in (whole, resumed):
         wait(critic.fit(found[4:], np.random.default_rng(4)))
-    one, other = (wait(critic.look([c.trajectory for c in found])) for critic in (whole, resumed))
+    one, other = (wait(critic.predict([c.trajectory for c in found])) for critic in (whole, resumed))
     for name in one:
         assert all((a == b).all() for a, b in zip(one[name], other[name], strict=True))
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
@@ -201,7 +201,7 @@ def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
 
 def test_no_turn_is_no_error(tmp_path: Path) -> None:
     critic, again = archer(), archer(1)
-    assert wait(critic.fit([], np.random.default_rng(0))) == {} and wait(critic.look([])) == {
+    assert wait(critic.fit([], np.random.default_rng(0))) == {} and wait(critic.predict([])) == {
         "values": [],
         "action_values": [],
     }

@@ -37,7 +37,7 @@ credit: {weights: {deal: 0.5}, stages: [{valid_act: {bonus: 0.25}}]}
 
 
 def record(k: int, i: int, rewards: list[float], trained: bool = True, raw: str = "OFFER") -> MatchRecord:
-    """A match in which the opener earns `rewards` turn by turn and the responder, a brain, says something between."""
+    """A match in which the opener earns `rewards` turn by turn and the scripted responder says something between."""
     seats = {
         "opener": Seating("nano_opener", "shared", k, trained, "model"),
         "responder": Seating("nano_responder", "random", 0, False, "brain"),

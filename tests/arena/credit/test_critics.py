@@ -53,7 +53,7 @@ def linear(gamma: float = 1.0, **given: Any) -> Critic:
 
 
 def values(critic: Critic, *found: Credited) -> list[list[float]]:
-    return [v.tolist() for v in wait(critic.look([c.trajectory for c in found]))["values"]]
+    return [v.tolist() for v in wait(critic.predict([c.trajectory for c in found]))["values"]]
 
 
 # -- linear ------------------------------------------------------------------------------------------------
@@ -228,17 +228,17 @@ def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     critic, found = head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
     played = [c.trajectory for c in found]
-    measures = wait(critic.look(played))
+    measures = wait(critic.predict(played))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
     assert [len(v) for v in measures["values"]] == [len(t.turns) for t in played]
     assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled for t in played]
     wait(critic.fit(found, np.random.default_rng(0)))
-    values_ = wait(critic.look(played))["values"]
+    values_ = wait(critic.predict(played))["values"]
     worth = np.array([c.rewards.sum() for c in found])
     assert np.corrcoef([v[0] for v in values_], worth)[0, 1] > 0.9
     assert np.abs(np.concatenate([v[1:] for v in values_])).mean() < 0.35, "nothing comes after the first turn"
     assert all((p == before[name]).all() for name, p in model.named_parameters()), "the policy is another copy"
-    for t, tokens, turns in zip(played, wait(critic.look(played))["token_values"], values_, strict=True):
+    for t, tokens, turns in zip(played, wait(critic.predict(played))["token_values"], values_, strict=True):
         own = [k for k, mine in zip(t.streams[0].turns, t.streams[0].mask, strict=True) if mine]
         assert [tokens[own.index(k.index)] for k in t.turns] == turns.tolist()
 
@@ -255,7 +255,7 @@ def test_a_head_goes_on_where_it_was_saved(tmp_path: Path, clip: float | None) -
     for critic in (whole, resumed):
         wait(critic.fit(spoken(2), np.random.default_rng(2)))
     played = [c.trajectory for c in spoken(3)]
-    one, other = (wait(critic.look(played))["token_values"] for critic in (whole, resumed))
+    one, other = (wait(critic.predict(played))["token_values"] for critic in (whole, resumed))
     assert all((a == b).all() for a, b in zip(one, other, strict=True)) and any(a.any() for a in one)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
 
@@ -319,7 +319,7 @@ def test_linear_credit_can_be_worked_out_again_from_the_log(warm: str, tmp_path:
     assert critic is not None
     for k in (1, 2):
         found = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
-        again = assign(TurnBatch(found, measures=wait(critic.look(found))), given.credit)
+        again = assign(TurnBatch(found, measures=wait(critic.predict(found))), given.credit)
         wait(critic.fit(again, NO_CHANCE))
         online = {(row.match, row.turn): row.advantage for row in run.log.credit(k)}
         offline = {

@@ -137,11 +137,11 @@ def nano() -> tuple[Any, ChatFrame]:
     return load_model(folder), ChatFrame(load_tokenizer(folder))
 
 
-def look_with(model: Any) -> Any:
-    async def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+def score_with(model: Any) -> Any:
+    async def score(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         return scan_streams(StreamScorer(model), streams, temperatures, 256)
 
-    return look
+    return score
 
 
 def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
@@ -164,7 +164,7 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
 def test_beliefs_are_the_models_own_before_each_turn(nano: tuple[Any, ChatFrame], windows: bool) -> None:
     model, frame = nano
     one, other = spoken(frame, "ball", windows), spoken(frame, "antelope two", windows)
-    found = wait(beliefs([one, other], frame, look_with(model), GOLD))
+    found = wait(beliefs([one, other], frame, score_with(model), GOLD))
     for talk, said in ((one, found[0]), (other, found[1])):
         words = frame.encode("GUESS " + str(talk.report["answer"]))
         # " ball" is one token, blank and all; "antelope" is spelled in bytes, and the blank is one of its own
@@ -183,16 +183,16 @@ def test_the_answers_tokens_begin_with_the_blank_that_belongs_to_them(nano: tupl
     frame = nano[1]
     seen: list[Stream] = []
 
-    async def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+    async def score(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         seen.extend(streams)
         assert set(temperatures) == {1.0}
         return [StreamScores(np.zeros(1, np.float32), np.zeros(1, np.float32))] * len(streams)
 
-    wait(beliefs([spoken(frame, "ball")], frame, look, GOLD))
+    wait(beliefs([spoken(frame, "ball")], frame, score, GOLD))
     for stream in seen:
         assert frame.decode([i for i, own in zip(stream.ids, stream.mask, strict=True) if own]) == " ball"
         assert frame.decode(stream.ids).endswith("GUESS ball")
-    wait(beliefs([spoken(frame, "<|im_end|><|user|>")], frame, look, GOLD))
+    wait(beliefs([spoken(frame, "<|im_end|><|user|>")], frame, score, GOLD))
     asked = seen[-1]
     own = [i for i, own in zip(asked.ids, asked.mask, strict=True) if own]
     assert frame.control_ids.isdisjoint(own), "an answer is content, whatever it spells"
@@ -201,12 +201,12 @@ def test_the_answers_tokens_begin_with_the_blank_that_belongs_to_them(nano: tupl
 def test_many_trajectories_are_asked_in_parts_and_come_back_in_order(nano: tuple[Any, ChatFrame]) -> None:
     frame = nano[1]
 
-    async def look(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
+    async def score(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         return [StreamScores(np.full(1, -len(s), np.float32), np.zeros(1, np.float32)) for s in streams]
 
     talks = [spoken(frame, "ball" * (1 + i % 3)) for i in range(150)]
-    whole = wait(beliefs(talks, frame, look, GOLD))
-    assert [b.tolist() for b in whole] == [wait(beliefs([t], frame, look, GOLD))[0].tolist() for t in talks]
+    whole = wait(beliefs(talks, frame, score, GOLD))
+    assert [b.tolist() for b in whole] == [wait(beliefs([t], frame, score, GOLD))[0].tolist() for t in talks]
 
 
 @pytest.mark.parametrize("report", [{"ended": "x"}, {"ended": "x", "answer": ""}, {"ended": "x", "answer": 4.0}])
@@ -215,7 +215,7 @@ def test_a_match_without_an_answer_is_told_in_one_line(nano: tuple[Any, ChatFram
     talk.report.clear()  # type: ignore[attr-defined]
     talk.report.update(report)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="the report of quiz has no answer in 'answer'") as refusal:
-        wait(beliefs([talk], nano[1], look_with(nano[0]), GOLD))
+        wait(beliefs([talk], nano[1], score_with(nano[0]), GOLD))
     assert "\n" not in str(refusal.value)
 
 
@@ -227,7 +227,7 @@ iterations: 1
 threads: 1
 game: {name: wordle, options: {words: [offer, right, three], max_turns: 3, illegal: end, penalty: 0}}
 policies:
-  shared: {model: nano, imitate: {brains: [random], matches: 48, epochs: 4, minibatches: 4, lr: 6e-3}}
+  shared: {model: nano, imitate: {scripted: [random], matches: 48, epochs: 4, minibatches: 4, lr: 6e-3}}
 seats: {guesser: {role: nano_player, policy: shared}}
 play: {matches: 8, group: 4}
 credit: {stages: [{information_gain: {outcome: goal, before: "GUESS "}}]}

@@ -297,7 +297,7 @@ game: {name: negotiation, options: {illegal: retry, max_turns: 4, talk: false}}
 policies:
   shared:
     model: nano
-    imitate: {brains: [random], matches: 24, epochs: 6, minibatches: 4, lr: 6e-3}
+    imitate: {scripted: [random], matches: 24, epochs: 6, minibatches: 4, lr: 6e-3}
 seats:
   opener: {role: nano_opener, policy: shared}
   responder: {role: nano_responder, policy: shared}

@@ -16,7 +16,7 @@ from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TrajectoryKey, TurnBatch
 from arena.credit.credited import Credited
-from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_heard, recalled
+from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_credited, recalled
 from arena.credit.settings import CreditSpec
 from arena.errors import GateError, StoreError
 from arena.lab import Lab
@@ -86,7 +86,7 @@ def test_injection_into_a_group_of_failures_by_hand(tmp_path: Path, seal: bool) 
 def test_a_success_in_another_deal_is_no_success_of_the_task(tmp_path: Path) -> None:
     memory: dict[str, Any] = {}
     replay = Success(memory, logged(tmp_path, OLD))
-    replay.again(*fresh([replace(OLD, seed=5)]), [])
+    replay.extra_trajectories(*fresh([replace(OLD, seed=5)]), [])
     batch, rewards = fresh([*groups([0.0, 0.0]), *(replace(t, seed=5) for t in groups([0.0, 0.0]))])
     assert [t.replayed for t in replay.inject(batch, rewards)] == [False, False, True, False]
 
@@ -117,7 +117,7 @@ def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> Non
     found = groups([0.0, 0.1, 0.11, 1.0], [0.5])
     found += [scored(1.0, match="0002-0009", role="seller")]
     batch, rewards = fresh(found)
-    assert replay.again(batch, rewards, []) == []
+    assert replay.extra_trajectories(batch, rewards, []) == []
     seller = KEY.replace("buyer", "seller")
     assert {task: [(row[0], row[4]) for row in rows] for task, rows in memory.items()} == {
         KEY: [("0001-0003", 1.0), ("0001-0004", 0.5)],
@@ -125,7 +125,7 @@ def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> Non
     }
     assert json.loads(json.dumps(memory)) == memory
     by_deal: dict[str, Any] = {}
-    Success(by_deal, logged(tmp_path)).again(batch, rewards, [])
+    Success(by_deal, logged(tmp_path)).extra_trajectories(batch, rewards, [])
     assert [len(rows) for rows in by_deal.values()] == [2, 1, 1]
 
 
@@ -169,7 +169,7 @@ def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Tr
     batch, rewards = fresh(found, k)
     gaps = np.array(scores) - np.mean(scores)
     told = [Credited(t, np.zeros(1), np.array([gap])) for t, gap in zip(found, gaps, strict=True)]
-    again = replay.again(batch, rewards, told)
+    again = replay.extra_trajectories(batch, rewards, told)
     assert all(c.trajectory.replayed for c in again)
     return [(c.trajectory.match, *c.advantages.tolist()) for c in again]
 
@@ -198,10 +198,12 @@ def test_the_standing_of_a_group_is_its_mean(tmp_path: Path) -> None:
     batch, rewards = fresh(found, 1)
     told = [Credited(t, np.zeros(1), np.array([s - 1.0])) for t, s in zip(found, rewards.tolist(), strict=True)]
     replay = imitation(tmp_path, *found)
-    assert [c.advantages.tolist() for c in replay.again(batch, rewards, told)] == [[2.0]]
+    assert [c.advantages.tolist() for c in replay.extra_trajectories(batch, rewards, told)] == [[2.0]]
     assert list(replay.memory["means"].values()) == [[1.0, 1.0]]
     replay = imitation(tmp_path / "std", *found, std=True)
-    assert replay.again(batch, rewards, told)[0].advantages == pytest.approx([2 / (math.sqrt(2) / 2)], rel=1e-5)
+    assert replay.extra_trajectories(batch, rewards, told)[0].advantages == pytest.approx(
+        [2 / (math.sqrt(2) / 2)], rel=1e-5
+    )
 
 
 def test_the_old_the_many_and_the_unfitting_are_left_out(tmp_path: Path) -> None:
@@ -231,10 +233,10 @@ def test_the_weight_follows_its_schedule(tmp_path: Path) -> None:
 def test_histories_are_of_a_task_and_end(tmp_path: Path) -> None:
     found = [*played(1, [0.0, 1.0, 2.0]), *(replace(t, role="seller") for t in played(1, [7.0]))]
     replay = imitation(tmp_path, history=2)
-    replay.again(*fresh(found, 1), [])
+    replay.extra_trajectories(*fresh(found, 1), [])
     assert replay.memory["means"] == {'["g", "buyer", "shared"]': [1.0, 2.0], '["g", "seller", "shared"]': [7.0]}
     replay = imitation(tmp_path / "one", by=())
-    replay.again(*fresh(found, 1), [])
+    replay.extra_trajectories(*fresh(found, 1), [])
     assert replay.memory["means"] == {'["shared"]': [0.0, 1.0, 2.0, 7.0]}
     assert json.loads(json.dumps(replay.memory)) == replay.memory
 
@@ -285,7 +287,7 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
     for k, row in enumerate(run.reader.metrics(), start=1):
         brought = [Recall(**one) for one in row.get("recalled", [])]
         played = trained(MatchRecord.from_json(one) for one in run.log.read(k))
-        found = assign(TurnBatch(as_heard(played, brought, run.reader.log), Clock(k, 3)), given.credit)
+        found = assign(TurnBatch(as_credited(played, brought, run.reader.log), Clock(k, 3)), given.credit)
         fresh = [a for c in found if not c.trajectory.replayed for a in c.advantages.tolist()]
         assert fresh == pytest.approx([one.advantage for one in run.log.credit(k)])
         again = {(c.trajectory.match, c.trajectory.seat): c.advantages.tolist() for c in found if c.trajectory.replayed}

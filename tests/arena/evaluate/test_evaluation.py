@@ -136,11 +136,11 @@ def test_a_simulators_own_count_of_invalid_acts_does_not_take_the_place_of_their
 
 
 def test_illegal_acts_and_ends_are_told_apart() -> None:
-    nano, brain = wait(Contenders("nano_kuhn").load("nano", "random"))
-    (result,) = wait(evaluate(nano, [brain], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
+    nano, script = wait(Contenders("nano_kuhn").load("nano", "random"))
+    (result,) = wait(evaluate(nano, [script], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
     assert result.illegal == {"own": 4, "other": 0} and result.ended == {"illegal": 4}
     assert result.mean("invalid").estimate == 1.0 and result.mean("payoff").estimate == -2.0
-    (turned,) = wait(evaluate(brain, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
+    (turned,) = wait(evaluate(script, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
     assert turned.scored == {"win": 0, "draw": 4, "loss": 0}, "nobody wins by another's blunder"
     assert turned.illegal == {"own": 0, "other": 4}
 

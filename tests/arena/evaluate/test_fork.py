@@ -18,7 +18,7 @@ from arena.config.sources import text_layer
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate.fork import fork
 from arena.evaluate.specs import Contenders
-from arena.play.contenders import BrainContender, play_one
+from arena.play.contenders import ScriptedContender, play_one
 from arena.play.joining import Joining, Parting
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord
@@ -111,7 +111,7 @@ def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("game", "brains", "others"),
+    ("game", "scripted", "others"),
     [
         ("desk", {"agent": "oracle"}, {"agent": "noop"}),
         ("clinic", {"doctor": "asker"}, {"doctor": "random_asker"}),
@@ -120,12 +120,12 @@ def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) ->
     ],
 )
 def test_games_and_simulators_with_tools_are_forked_at_every_turn(
-    tmp_path: Path, game: str, brains: dict[str, str], others: dict[str, str]
+    tmp_path: Path, game: str, scripted: dict[str, str], others: dict[str, str]
 ) -> None:
     seats = games.make(game).possible_agents
-    brains = brains if set(brains) == set(seats) else dict(zip(seats, brains.values(), strict=False))
+    scripted = scripted if set(scripted) == set(seats) else dict(zip(seats, scripted.values(), strict=False))
     others = {seat if seat in seats else seats[0]: who for seat, who in others.items()}
-    record = played(game, 5, brains)
+    record = played(game, 5, scripted)
     assert record.status == "finished" and len(record.turns) > 2, record.reason
     run = logged(tmp_path / "run", record)
     for turn in record.turns:
@@ -234,7 +234,7 @@ def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monke
 
 
 def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Patient(BrainContender):
+    class Patient(ScriptedContender):
         def check(self, name: str, game: Game, seat: str) -> None:
             pass
 
@@ -253,7 +253,7 @@ def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: py
 
 
 def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
-    class Reader(BrainContender):
+    class Reader(ScriptedContender):
         def check(self, name: str, game: Game, seat: str) -> None:
             pass
 

@@ -108,8 +108,8 @@ def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> N
     (tiny,) = wait(specs.Contenders().load("nano"))
     assert in_role(tiny, "clinic", "patient") is tiny, "which can read no sentences"
     assert in_role(tiny, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", "where it is told"
-    (brain,) = wait(specs.Contenders().load("asker"))
-    assert in_role(brain, "clinic", "doctor") is brain
+    (script,) = wait(specs.Contenders().load("asker"))
+    assert in_role(script, "clinic", "doctor") is script
 
 
 # The command.

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import games
 from agents.player import Chances
-from agents.players import brains
-from agents.players.brains import Kind
+from agents.players import scripted
+from agents.players.scripted import Kind
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
@@ -194,7 +194,7 @@ class Coin:
 
 
 def test_best_responses_are_asked_of_who_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brains, "BRAINS", {**brains.BRAINS, "coin": Kind(Coin, "anything")})
+    monkeypatch.setattr(scripted, "BRAINS", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: KnowingKuhn(**options))
     assert isinstance(KnowingKuhn(), BestResponse) and isinstance(Coin(0), Chances)
     judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin", "random"], "deals": 2})).play())
@@ -213,7 +213,7 @@ def test_a_best_response_that_is_not_known_is_none(monkeypatch: pytest.MonkeyPat
         def best_response(self, seat: str, chances: Callable[[Any], Mapping[str, float]]) -> float:
             return math.nan
 
-    monkeypatch.setattr(brains, "BRAINS", {**brains.BRAINS, "coin": Kind(Coin, "anything")})
+    monkeypatch.setattr(scripted, "BRAINS", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: Silent(**options))
     judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play())
     assert [c.best_response for c in judged.cells] == [None, None]
@@ -294,7 +294,7 @@ def test_a_panel_that_is_not_there_is_told(name: str, says: str) -> None:
 
 def test_whom_a_run_met_in_training_is_known() -> None:
     league = "league={opponents: [{play: self}, {play: fixed, policy: nash}, {play: fixed, policy: cfr, weight: 0}]}"
-    imitated = "policies.shared.imitate={brains: [random]}"
+    imitated = "policies.shared.imitate={scripted: [random]}"
     known = met_in_training(compose([text_layer("test", SHARED), set_layer(league), set_layer(imitated)]))
     assert known == ({"nash"}, {"random"})
     assert met_in_training(compose([text_layer("test", SEPARATE)])).met == {"random"}, "it holds a seat"

@@ -42,7 +42,7 @@ game: {name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}
 policies:
   shared:
     model: nano
-    imitate: {brains: [random], matches: 32, epochs: 2, minibatches: 4, lr: 3e-3}
+    imitate: {scripted: [random], matches: 32, epochs: 2, minibatches: 4, lr: 3e-3}
 seats:
   first: {role: poker, policy: shared}
   second: {role: poker, policy: shared}

@@ -87,8 +87,8 @@ def test_opponents_come_in_proportion_to_their_weights(tmp_path: Path) -> None:
     assert met[frozenset({"shared"})] == pytest.approx(4000, abs=4 * 45)
     assert met[frozenset({"shared", "random"})] == pytest.approx(2000, abs=4 * 39)
     assert sum(met.values()) == 8000 and len(met) == 3
-    brains = {s for seats in found for s in seats.values() if s.policy != "shared"}
-    assert brains == {Seating("player", name, 0, False, "brain") for name in ("random", "mcts:9")}
+    scripted = {s for seats in found for s in seats.values() if s.policy != "shared"}
+    assert scripted == {Seating("player", name, 0, False, "brain") for name in ("random", "mcts:9")}
 
 
 def test_schedules_say_when_an_opponent_is_met(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_seats_take_turns_in_learning(tmp_path: Path, settings: dict[str, Any], 
 
 
 def test_seats_take_turns_against_each_opponent_of_a_mixture(tmp_path: Path) -> None:
-    mixture = [spec(play="fixed", policy=brain) for brain in ("random", "first_legal", "mcts:9")]
+    mixture = [spec(play="fixed", policy=script) for script in ("random", "first_legal", "mcts:9")]
     matchmaker = Matchmaker(mixture, pool(tmp_path, [0], []), WinRates())
     met = [{s.policy: seat for seat, s in found.items()} for found in arranged(matchmaker, 1, 300)]
     for opponent in ("random", "first_legal", "mcts:9"):

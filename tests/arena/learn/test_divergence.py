@@ -76,7 +76,7 @@ def test_weights_that_cannot_be_used_stop_every_run(lr: float, nonfinite: Any) -
 @pytest.mark.parametrize("lr", [1e30, 1e12])
 def test_imitation_that_diverges_stops(lr: float) -> None:
     model = tiny()
-    spec = ImitateSpec(brains=["random"], lr=lr, epochs=2, minibatches=2)
+    spec = ImitateSpec(scripted=["random"], lr=lr, epochs=2, minibatches=2)
     with pytest.raises(DivergedError, match=r"policy 'p', imitation.*policies\.p\.imitate\.lr"):
         imitated(PolicyTrainer("p", model, LearnSpec()), samples(model), spec, np.random.default_rng(0))
 
@@ -95,7 +95,7 @@ def test_critics_stop_or_leave_out(name: str) -> None:
     careful = critic("skip")
     figures = wait(careful.fit(huge, rng))
     assert next(value for figure, value in figures.items() if figure.endswith("skipped")) > 0
-    assert all(np.isfinite(v).all() for v in wait(careful.look([c.trajectory for c in huge]))["values"])
+    assert all(np.isfinite(v).all() for v in wait(careful.predict([c.trajectory for c in huge]))["values"])
 
 
 def test_the_last_good_checkpoint_stays(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from arena.learn.gradients import Gradients
 from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, dealt
 from arena.learn.ranks import Tally
 from arena.learn.samples import Sample
-from arena.learn.settings import ShownSpec
+from arena.learn.settings import DemonstrationsSpec
 from arena.learn.watch import Watch
 from arena.parts.schedules import Clock
 from tests.factories.models import tiny
@@ -42,13 +42,15 @@ def everything(paired: bool = False) -> list[Sample]:
     played = [replace(s, learned=s.places != 1, behaviour=s.behaviour + np.float32(0.1)) for s in played]
     if paired:
         played = [replace(s, pairs=np.where(s.places == 0, i // 2, -1)) for i, s in enumerate(played)]
-    shown = [replace(s, source="shown", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 2, 5)]
+    shown = [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 2, 5)]
     return [*played, *shown]
 
 
 def rule(**changes: Any) -> LearnSpec:
     given = {"regularisers": terms(kl=0.1, entropy=0.05), "token_budget": 90, "gate_tolerance": 9.0} | changes
-    return LearnSpec.model_validate(dict(shown=ShownSpec.model_validate(dict(weight=0.7, brains=["random"])), **given))
+    return LearnSpec.model_validate(
+        dict(demonstrations=DemonstrationsSpec.model_validate(dict(weight=0.7, scripted=["random"])), **given)
+    )
 
 
 def planned(by: LearnSpec, ranks: int, paired: bool = False) -> Plan:
@@ -57,7 +59,7 @@ def planned(by: LearnSpec, ranks: int, paired: bool = False) -> Plan:
 
 
 def shares(step: Step) -> list[Shares]:
-    return [step.played, step.shown, *([step.rivals] if step.rivals else [])]
+    return [step.played, step.demonstrations, *([step.rivals] if step.rivals else [])]
 
 
 def computed(given: Shares) -> list[int]:
@@ -147,7 +149,7 @@ def test_every_token_weighs_the_same_on_any_number_of_ranks(aggregate: Any, rank
     alone, plan = (planned(rule(aggregate=aggregate, epochs=2, minibatches=2), n) for n in (1, ranks))
     assert len(plan.steps) == len(alone.steps) == 4 and plan.rates == alone.rates
     for step, other in zip(plan.steps, alone.steps, strict=True):
-        assert step.shown_weight == other.shown_weight and step.where == other.where
+        assert step.demonstration_weight == other.demonstration_weight and step.where == other.where
         assert all((step.weights[i] == other.weights[i]).all() for i in other.weights)
         total = sum(step.weights[i].sum() for share in step.played for one in share for i in one.index)
         assert total == pytest.approx(sum(w.sum() for w in other.weights.values()))

@@ -114,14 +114,14 @@ def test_weights_follow_their_schedule() -> None:
 
 
 def test_a_constant_weight_of_0_keeps_no_reference() -> None:
-    def holds_on(**kl: Any) -> bool:
-        return LearnSpec.model_validate(dict(regularisers={"kl": kl, "entropy": {"weight": 0.5}})).holds_on
+    def uses_reference(**kl: Any) -> bool:
+        return LearnSpec.model_validate(dict(regularisers={"kl": kl, "entropy": {"weight": 0.5}})).uses_reference
 
-    assert holds_on() and holds_on(weight=0.1)
-    assert holds_on(weight={"linear": {"start": 0.0, "end": 0.1, "over": 5}})
-    assert not holds_on(weight=0) and not holds_on(weight={"constant": {"value": 0.0}})
-    assert holds_on(weight=0, turns={0: 0.5}) and not holds_on(weight=0, turns={0: 0.0})
-    assert not LearnSpec.model_validate(dict(regularisers={"entropy_band": {}})).holds_on
+    assert uses_reference() and uses_reference(weight=0.1)
+    assert uses_reference(weight={"linear": {"start": 0.0, "end": 0.1, "over": 5}})
+    assert not uses_reference(weight=0) and not uses_reference(weight={"constant": {"value": 0.0}})
+    assert uses_reference(weight=0, turns={0: 0.5}) and not uses_reference(weight=0, turns={0: 0.0})
+    assert not LearnSpec.model_validate(dict(regularisers={"entropy_band": {}})).uses_reference
 
 
 def test_nobody_is_driven_away_from_the_reference_by_mistake() -> None:

@@ -319,7 +319,9 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
     model = tiny()
     shown = samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
-    imitated(trainer, shown, ImitateSpec(brains=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0))
+    imitated(
+        trainer, shown, ImitateSpec(scripted=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0)
+    )
     after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
     assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
@@ -336,7 +338,7 @@ def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_pat
 def test_imitation_may_end_with_small_steps(decay: bool, last: float) -> None:
     model = tiny()
     trainer = PolicyTrainer("p", model, LearnSpec())
-    spec = ImitateSpec(brains=["random"], lr=3e-3, epochs=10, minibatches=2, decay=decay)
+    spec = ImitateSpec(scripted=["random"], lr=3e-3, epochs=10, minibatches=2, decay=decay)
     imitated(trainer, samples(model, advantage=1.0), spec, np.random.default_rng(0))
     assert trainer.optimiser.engine.optimizer.param_groups[0]["lr"] == pytest.approx(last)  # of the last of 20 steps
 

@@ -37,7 +37,7 @@ name: elsewhere
 iterations: 2
 threads: 1
 game: {name: negotiation, options: {illegal: retry, max_turns: 4, talk: false}}
-policies: {shared: {model: nano, imitate: {brains: [random], matches: 6, epochs: 2, minibatches: 2, lr: 1e-3}}}
+policies: {shared: {model: nano, imitate: {scripted: [random], matches: 6, epochs: 2, minibatches: 2, lr: 1e-3}}}
 seats:
   opener: {role: nano_opener, policy: shared}
   responder: {role: nano_responder, policy: shared}

@@ -121,8 +121,8 @@ def test_a_part_inside_another_takes_the_place_whole_too() -> None:
 
 def test_regularisers_are_laid_over_by_name() -> None:
     found = experiment("learn.regularisers.kl.weight=0.5", "learn.regularisers.entropy={weight: 0.1}").learn
-    assert set(found.regularisers) == {"kl", "entropy"} and found.holds_on
-    assert not experiment("learn.regularisers.kl.weight=0").learn.holds_on
+    assert set(found.regularisers) == {"kl", "entropy"} and found.uses_reference
+    assert not experiment("learn.regularisers.kl.weight=0").learn.uses_reference
 
 
 def test_needs_are_those_of_all_parts_of_a_rule() -> None:

@@ -23,7 +23,7 @@ policies:
 seats:
   first: {role: own.yaml, policy: own}
   second: {role: player, policy: random}
-learn: {shown: {run: earlier}}
+learn: {demonstrations: {run: earlier}}
 evaluate:
   games: [{name: kuhn_poker}, {name: "race.py:Race"}]
   against: [random, "mcts:10", earlier, "earlier@3:shared", nano, weights, "endpoint:gpt"]
@@ -35,7 +35,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "weights").symlink_to(resolve("nano-2"))
     (tmp_path / "nano").mkdir()  # a built-in model's name is no path, whatever lies there
     kept_run(tmp_path / "earlier", _3="nano-3")
-    kept_run(tmp_path / "random", _3="nano-3")  # nor is a brain's
+    kept_run(tmp_path / "random", _3="nano-3")  # nor is a scripted policy's
     monkeypatch.chdir(tmp_path)
     return compose([text_layer("paths", TEXT)])
 
@@ -44,7 +44,7 @@ def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> 
     here = str(tmp_path)
     weights = str((tmp_path / "weights").resolve())
     away = anchored(experiment)
-    assert away.game is not None and away.seats is not None and away.evaluate is not None and away.learn.shown
+    assert away.game is not None and away.seats is not None and away.evaluate is not None and away.learn.demonstrations
     assert away.roles == f"{here}/roles"
     assert away.game.name == f"{here}/race.py:Race"
     assert {name: policy.model for name, policy in away.policies.items()} == {
@@ -53,7 +53,7 @@ def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> 
         "hub": "someone/model",
     }
     assert {seat: held.role for seat, held in away.seats.items()} == {"first": f"{here}/own.yaml", "second": "player"}
-    assert away.learn.shown.run == f"{here}/earlier"
+    assert away.learn.demonstrations.run == f"{here}/earlier"
     assert [game.name for game in away.evaluate.games] == ["kuhn_poker", f"{here}/race.py:Race"]
     assert away.evaluate.against == [
         "random", "mcts:10", f"{here}/earlier", f"{here}/earlier@3:shared", "nano", weights, "endpoint:gpt",

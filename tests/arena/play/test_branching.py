@@ -102,10 +102,10 @@ class Same(Branch):
         return Branch(self.match, self.turn + 1).replies(seat)
 
 
-@pytest.mark.parametrize("brain", ["random", "exploiter:conceder"])
-def test_a_brain_goes_on_as_in_the_match(brain: str) -> None:
+@pytest.mark.parametrize("script", ["random", "exploiter:conceder"])
+def test_a_brain_goes_on_as_in_the_match(script: str) -> None:
     """It was asked again, so it is in the state it was in: a branch after its last turn has all its acts."""
-    holders = {"opener": "p", "responder": brain}
+    holders = {"opener": "p", "responder": script}
     on = lineup("negotiation", holders, **NEGOTIATION)
     planned, record = long_match(on, holders)
     turn = max(t.index for t in record.turns if t.seat == "opener")

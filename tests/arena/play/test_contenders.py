@@ -20,7 +20,7 @@ from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import Casting
 from arena.evaluate.specs import Contenders, before, history, read_spec
-from arena.play.contenders import BrainContender, Contender, EndpointContender, HumanContender, ModelContender
+from arena.play.contenders import Contender, EndpointContender, HumanContender, ModelContender, ScriptedContender
 from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import GameSpec
@@ -126,12 +126,12 @@ def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
 def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=lists("some/model")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        brain, far = wait(Contenders().load("mcts:10", "endpoint:some/model"))
-    assert isinstance(brain, BrainContender) and isinstance(far, EndpointContender)
+        script, far = wait(Contenders().load("mcts:10", "endpoint:some/model"))
+    assert isinstance(script, ScriptedContender) and isinstance(far, EndpointContender)
     assert far.role("nim", "first").role == "player"
-    brain.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
+    script.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
     with pytest.raises(ConfigError, match="mcts"):
-        brain.check("kuhn_poker", games.make("kuhn_poker"), "first")
+        script.check("kuhn_poker", games.make("kuhn_poker"), "first")
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_the_engine_serves_each_its_own_weights(run: Path) -> None:
 
 
 def test_the_same_seed_plays_the_same_match(run: Path) -> None:
-    model, brain = wait(Contenders().load(str(run), "random"))
+    model, script = wait(Contenders().load(str(run), "random"))
 
     def played(seed: int) -> list[str]:
-        seats: dict[str, Contender] = {"first": model, "second": brain}
+        seats: dict[str, Contender] = {"first": model, "second": script}
         seating = {seat: who.seating("kuhn_poker", seat) for seat, who in seats.items()}
         plan, game = MatchPlan(MatchId(0, 0), "kuhn_poker", {}, 5, seating), games.make("kuhn_poker")
         players = {seat: who.player(seat, plan, game, seed) for seat, who in seats.items()}

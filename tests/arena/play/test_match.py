@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.players.brains import BRAINS
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import SCRIPTED
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
 from games.contracts import MatchId, Message
@@ -209,7 +209,7 @@ def test_a_cancelled_match_is_cancelled() -> None:
 
 def test_the_same_seed_and_replies_give_the_same_match() -> None:
     def once() -> dict[str, Any]:
-        players = {seat: BrainPlayer(BRAINS["random"](i)) for i, seat in enumerate(Negotiation.seats)}
+        players = {seat: ScriptedPlayer(SCRIPTED["random"](i)) for i, seat in enumerate(Negotiation.seats)}
         row = match(Negotiation(), players, seed=77).to_json()
         row.update(started="", seconds=0.0, turns=[{**t, "seconds": 0.0} for t in row["turns"]])
         return row

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.players.brains import BRAINS
-from agents.players.model import BrainPlayer
+from agents.players.model import ScriptedPlayer
+from agents.players.scripted import SCRIPTED
 from arena.errors import PlayError
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
@@ -20,11 +20,11 @@ from games.negotiation import Negotiation
 SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
 
 
-class Dawdler(BrainPlayer):
-    """A brain that lets the others go first now and then."""
+class Dawdler(ScriptedPlayer):
+    """A scripted policy that lets the others go first now and then."""
 
-    def __init__(self, brain: Any, seed: int) -> None:
-        super().__init__(brain)
+    def __init__(self, script: Any, seed: int) -> None:
+        super().__init__(script)
         self.rng = np.random.default_rng(seed)
 
     async def act(self, view: View) -> Act:
@@ -39,7 +39,7 @@ def plans(count: int) -> list[MatchPlan]:
 
 async def negotiate(plan: MatchPlan) -> MatchRecord:
     seed = plan.seed + 7 * plan.identity.attempt
-    players = {seat: Dawdler(BRAINS["random"](seed + i), plan.seed) for i, seat in enumerate(SEATS)}
+    players = {seat: Dawdler(SCRIPTED["random"](seed + i), plan.seed) for i, seat in enumerate(SEATS)}
     return await play_match(plan, Negotiation(max_turns=6), players, Limits())
 
 

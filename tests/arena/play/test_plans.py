@@ -12,18 +12,18 @@ def seeds(given: Experiment, k: int, **more: int) -> list[int]:
     return [plan.seed for plan in iteration_plans(given.play, given.seed, k, set_tables(given), {}, None, **more)]
 
 
-def brains(*settings: str) -> Experiment:
+def scripted(*settings: str) -> Experiment:
     return experiment("seats.opener.policy=random", "seats.responder.policy=random", *settings)
 
 
 def test_without_a_pool_no_deal_comes_again() -> None:
-    given = brains("play.matches=16")
+    given = scripted("play.matches=16")
     dealt = [seed for k in range(1, 20) for seed in seeds(given, k)]
     assert len(set(dealt)) == len(dealt)
 
 
 def test_a_pool_is_gone_through_before_any_deal_comes_again() -> None:
-    given = brains("play.matches=8", "play.group=2", "play.pool=6")
+    given = scripted("play.matches=8", "play.group=2", "play.pool=6")
     dealt = [seed for k in range(1, 10) for seed in seeds(given, k)]
     assert dealt[::2] == dealt[1::2], "a group of two shares a deal"
     passes = [dealt[::2][n : n + 6] for n in range(0, 36, 6)]
@@ -32,12 +32,12 @@ def test_a_pool_is_gone_through_before_any_deal_comes_again() -> None:
 
 
 def test_what_is_played_in_place_of_dropped_deals_goes_on_with_the_pool() -> None:
-    given = brains("play.matches=4", "play.pool=100", "play.resample=1")
+    given = scripted("play.matches=4", "play.pool=100", "play.resample=1")
     assert not {*seeds(given, 1)} & {*seeds(given, 1, deals=3, before=4)}
 
 
 def test_a_deal_that_comes_again_has_chance_of_its_own() -> None:
-    given = brains("play.matches=4", "play.group=2", "play.pool=2")
+    given = scripted("play.matches=4", "play.group=2", "play.pool=2")
     plans = [plan for k in (1, 2) for plan in iteration_plans(given.play, given.seed, k, set_tables(given), {}, None)]
     assert set(Counter(plan.seed for plan in plans).values()) == {4}
     assert len({(plan.seed, plan.draws) for plan in plans}) == 8

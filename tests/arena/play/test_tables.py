@@ -38,7 +38,7 @@ threads: 1
 policies:
   shared:
     model: nano
-    imitate: {brains: [random], matches: 48, epochs: 2, minibatches: 5, lr: 5e-3}
+    imitate: {scripted: [random], matches: 48, epochs: 2, minibatches: 5, lr: 5e-3}
 tables:
   - game: {name: negotiation, options: {illegal: end, max_turns: 4, talk: false}}
     seats: {opener: {role: anyone, policy: shared}, responder: {role: anyone, policy: shared}}

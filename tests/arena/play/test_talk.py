@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.players.brains import make_brain
 from agents.players.model import ChatPlayer, demonstrator
+from agents.players.scripted import make_scripted
 from agents.role import load_role
 from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
@@ -25,10 +25,12 @@ ACT = re.compile(r"(OFFER \d \d \d|ACCEPT)( \| \S.{0,58}\S)?")
 ROLES = ("seats.opener.role=opener", "seats.responder.role=responder", "seats.responder.policy=shared")
 
 
-def demonstrated(folder: Path, *settings: str, brain: str = "conceder") -> list[str]:
+def demonstrated(folder: Path, *settings: str, script: str = "conceder") -> list[str]:
     lab = started(folder, "game.options.max_turns=4", *settings)
     return [
-        text for sample in wait(lab.parts.demonstrations.by_brains("shared", 0, [brain], 12)) for text in said(sample)
+        text
+        for sample in wait(lab.parts.demonstrations.by_scripted("shared", 0, [script], 12))
+        for text in said(sample)
     ]
 
 
@@ -59,7 +61,7 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
             players = {
                 seat: ChatPlayer(
                     cast[seat], FRAME, "p", seat, (0,),
-                    demonstrator(make_brain("talkative:conceder", seed, game), cast[seat], FRAME),
+                    demonstrator(make_scripted("talkative:conceder", seed, game), cast[seat], FRAME),
                 )
                 for seat in game.seats
             }  # fmt: skip
@@ -79,7 +81,7 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
 def test_a_trained_model_talks_and_is_heard(tmp_path: Path) -> None:
     """A nano model after seconds of imitation: what it says behind its act reaches the other seat, and the log."""
     settings = [
-        "game.options.talk=true", "play.matches=8", "policies.shared.imitate.brains=[hard_liner]",
+        "game.options.talk=true", "play.matches=8", "policies.shared.imitate.scripted=[hard_liner]",
         "policies.shared.imitate.matches=64", "policies.shared.imitate.epochs=4",
         "policies.shared.imitate.minibatches=8", "policies.shared.imitate.lr=6e-3", *ROLES[:2],
     ]  # fmt: skip

@@ -35,23 +35,23 @@ def newest(run: Path) -> tuple[int | None, list[str]]:
 def test_what_was_written_is_found_and_described(run: Path) -> None:
     folder = run / "checkpoints" / "0002"
     assert newest(run) == (2, [])
-    assert checkpoints.given(run, 1) == Checkpoint(run / "checkpoints" / "0001", 1)
+    assert checkpoints.at_iteration(run, 1) == Checkpoint(run / "checkpoints" / "0001", 1)
     manifest = json.loads((folder / "manifest.json").read_text())["manifest"]
     assert manifest["schema"] == 1 and manifest["iteration"] == 2
     assert manifest["files"]["policies/shared/config.json"]["size"] == 13
-    assert checkpoints.given(run, 2).policy("shared") == folder / "policies" / "shared"
+    assert checkpoints.at_iteration(run, 2).policy("shared") == folder / "policies" / "shared"
     assert newest(run / "nowhere") == (None, [])
 
 
 @pytest.mark.parametrize("name", ["other", "../0001", "", "a/b"])
 def test_an_unknown_policy_is_told(run: Path, name: str) -> None:
     with pytest.raises(StoreError):
-        checkpoints.given(run, 2).policy(name)
+        checkpoints.at_iteration(run, 2).policy(name)
 
 
 def test_a_missing_checkpoint_is_told(run: Path) -> None:
     with pytest.raises(StoreError, match="has no checkpoint of iteration 7; it has: 1, 2"):
-        checkpoints.given(run, 7)
+        checkpoints.at_iteration(run, 7)
 
 
 def _empty(folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named(run: Path, reason: str) -> No
     found, reasons = newest(run)
     assert found == 1 and len(reasons) == 1 and reason in reasons[0] and "\n" not in reasons[0]
     with pytest.raises(StoreError):
-        checkpoints.given(run, 2)
+        checkpoints.at_iteration(run, 2)
 
 
 @given(st.data())
@@ -143,7 +143,7 @@ def test_pickles_are_refused(run: Path, name: str) -> None:
 
 def test_a_checkpoint_can_be_written_again(run: Path) -> None:
     checkpoints.write(run, 2, lambda folder: fill(folder, "b"))
-    assert json.loads((checkpoints.given(run, 2).folder / "state.json").read_text()) == {"mark": "b"}
+    assert json.loads((checkpoints.at_iteration(run, 2).folder / "state.json").read_text()) == {"mark": "b"}
 
 
 def test_only_the_newest_are_kept(run: Path) -> None:

@@ -12,7 +12,7 @@ import games
 from games.base import IllegalAct
 from games.conformance import kit
 from games.conformance.kit import check
-from games.conformance.openness import lies_open
+from games.conformance.openness import hides_nothing
 from games.kuhn_poker import KuhnPoker
 from games.wordle import Wordle
 from simulators import conformance as simulated
@@ -216,7 +216,7 @@ class Forging(KuhnPoker):
         (Generous, "fuzz", "paid first 1"),
         (Printing, "fuzz", "the game is zero-sum, but the payoffs are"),
         (Undeclared, "fuzz", "first was paid 'tip', which is not among the game's reward_parts"),
-        (Cached, "facts", "whoever changes what public(), private() or legal() gave changes the game"),
+        (Cached, "facts", "changing what public(), private() or legal() gave changes the game"),
         (Arrays, "determinism", "TypeError: Object of type set is not JSON serializable"),
         (Wishful, "facts", "theory['value'] is not a finite number"),
         (Forging, "facts", "reads control characters or forged lines"),
@@ -265,7 +265,7 @@ def test_what_is_known_about_secrets_is_said():
 def test_whether_a_game_lies_open_is_found_out_by_playing(name, is_open):
     """Not: cards are dealt; acts are hidden; both choose at once; no acts are listed, so nobody could look."""
     game = games.make(name)
-    assert lies_open(game) is is_open
+    assert hides_nothing(game) is is_open
     if is_open:
         assert secrets(name)[0] is True
 

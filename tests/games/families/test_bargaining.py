@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from games.families.bargaining import figures, nash_deals, subgame_perfect
-from games.families.pools import frontier, instances, rest, splits, worth
+from games.families.pools import frontier, instances, remainder, splits, worth
 
 
 def pie(units):
@@ -139,7 +139,7 @@ def test_figures_by_hand():
 @settings(max_examples=200, deadline=None)
 @given(*[st.tuples(*[st.integers(0, most)] * 3) for most in (4, 9, 9)])
 def test_the_frontier_is_what_no_other_deal_dominates(pool, one, two):
-    deals = {(worth(one, share), worth(two, rest(pool, share))) for share in splits(pool)}
+    deals = {(worth(one, share), worth(two, remainder(pool, share))) for share in splits(pool)}
     best = {deal for deal in deals if not any(other != deal and min(map(sub, other, deal)) >= 0 for other in deals)}
     assert frontier(pool, one, two) == tuple(sorted(best, reverse=True))
 

@@ -12,7 +12,7 @@ import games
 from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
 from simulators.base import held_out
-from simulators.conformance import check_outcomes, play, shown, walk
+from simulators.conformance import check_outcomes, play, view_of, walk
 from simulators.desk import Desk, listing
 from simulators.desk.customer import spaced
 from simulators.desk.speech import read_speech
@@ -292,18 +292,18 @@ def test_it_is_found_by_its_name_and_its_options_are_checked():
 
 def test_its_roles_show_what_there_is():
     game = started()
-    view: Any = shown(game)
+    view: Any = view_of(game)
     system = read_role(BUILT_IN / "desk_agent.yaml").render_system(view)
     assert "not_pending: An order can be cancelled" in system and "cancel_order(order: str, refund_to: str)" in system
     turn = read_role(BUILT_IN / "desk_agent.yaml").render_turn(view, first=True)
     assert turn.startswith("Today is 2026-") and "customer: Hello" in turn
     tiny = started(terse=True, wants="cancel_order")
-    view = shown(tiny)
+    view = view_of(tiny)
     assert read_role(BUILT_IN / "nano_desk_agent.yaml").render_turn(view, first=True).startswith("Cor")
     game = started(person="render")
     step(game, "ASK identity")
     customer = read_role(BUILT_IN / "desk_customer.yaml")
-    view = shown(game)
+    view = view_of(game)
     assert customer.render_turn(view, first=True).startswith("Say: My ")
 
 

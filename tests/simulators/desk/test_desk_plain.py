@@ -3,7 +3,7 @@
 import pytest
 
 from simulators.calls import read_calls
-from simulators.conformance import shown
+from simulators.conformance import view_of
 from simulators.desk import Desk
 from simulators.desk.speech import read_speech
 
@@ -81,7 +81,7 @@ def test_plain_words_do_every_job(domain):
         answer = game.players["oracle"](game, seed)
         game.reset(seed=seed)
         while not game.ended:
-            act = answer(shown(game))
+            act = answer(view_of(game))
             said.add(act.partition("(")[0] if act.startswith("CONFIRM") else " ".join(act.split()[:2]))
             assert not plain(act).startswith(("ASK", "TELL", "DENY", "ELSE", "CONFIRM"))
             game.step(plain(act))

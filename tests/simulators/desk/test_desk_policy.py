@@ -6,7 +6,7 @@ import pytest
 from simulators.desk import Desk
 from simulators.desk.airline.world import Airline
 from simulators.desk.goals import Goal, Write, canonical
-from simulators.desk.outcome import effects, rows_right, tau_score, told_right
+from simulators.desk.outcome import effects, facts_right, rows_right, tau_score
 from simulators.desk.policy import PRIVACY, Consent
 from simulators.desk.record import Outcome
 from simulators.desk.shop.world import Shop
@@ -212,12 +212,12 @@ def test_numbers_and_texts_that_mean_the_same_are_the_same():
 
 def test_told_and_denied():
     fact, no = Goal("ask", "1", facts={"refund": "25.00"}), Goal("x", "1", reasons=frozenset({"too_late", "once"}))
-    assert told_right([fact, no], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [True, True]
-    assert told_right([fact], [Outcome({"refund": "26.00"})]) == [False]
-    assert told_right([fact], [Outcome({"refund": None})]) == [False]
-    assert told_right([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
-    assert told_right([no, no], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [False, False]
-    assert told_right([fact, no], [Outcome({"refund": "25.00"})]) == [True, False]
+    assert facts_right([fact, no], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [True, True]
+    assert facts_right([fact], [Outcome({"refund": "26.00"})]) == [False]
+    assert facts_right([fact], [Outcome({"refund": None})]) == [False]
+    assert facts_right([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
+    assert facts_right([no, no], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [False, False]
+    assert facts_right([fact, no], [Outcome({"refund": "25.00"})]) == [True, False]
 
 
 def test_scored_as_tau_bench_does():

@@ -7,7 +7,7 @@ import pytest
 
 from agents.role import BUILT_IN, read_role
 from games.families.book import fold
-from simulators.conformance import check, play, shown
+from simulators.conformance import check, play, view_of
 from simulators.desk import Desk
 
 VARIANTS = [{"person": "free", "persona": "mixed"}, {"person": "free", "terse": True, "domain": "airline", "goals": 2}]
@@ -43,7 +43,7 @@ def test_its_seat_sees_its_record_and_the_short_words_do():
             agent = game.players["oracle"](game, seed)
             game.reset(seed=seed)
             while not game.ended:
-                view: Any = shown(game)
+                view: Any = view_of(game)
                 if view.seat == "customer":
                     assert view.private["answer"] in view.legal and set(view.legal) == set(view.private["record"])
                 game.step(agent(view) if view.seat == "agent" else view.private["answer"])
@@ -54,7 +54,7 @@ def test_it_is_understood_in_words_of_its_own():
     game = waiting("ASK identity", volunteers=False)
     person = game.customer.record.person
     game.step(f"Sure: {person.email}, and the postcode is {person.postcode}!")
-    assert shown(game).messages[-1].text.startswith("Sure") and game.payoffs()["customer"] == 0
+    assert view_of(game).messages[-1].text.startswith("Sure") and game.payoffs()["customer"] == 0
     assert any(act.startswith("find_customer(") for act in game.legal("agent"))
     game.step(next(act for act in game.legal("agent") or () if act.startswith("find")))
     assert game.world.session.verified == "C1"
@@ -121,7 +121,7 @@ def test_a_careless_customer_gives_nobody_else_away():
         game.reset(seed=seed)
         heard = ""
         while not game.ended:
-            view = shown(game)
+            view = view_of(game)
             if view.seat == "agent":
                 heard += "".join(f" {fold(message.text)} ." for message in view.messages)
                 texts = [fold(text) for each in game.hidden().values() for text in each]
@@ -143,7 +143,7 @@ def test_what_it_wants_is_unclear_until_it_is_said():
 def test_its_role_shows_the_short_word():
     game = waiting("i", terse=True, volunteers=False)
     role = read_role(BUILT_IN / "nano_desk_customer.yaml")
-    view: Any = shown(game)
+    view: Any = view_of(game)
     assert role.render_turn(view, first=True) == "identity"
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulators.conformance import play, shown
+from simulators.conformance import play, view_of
 from simulators.recommender import Recommender
 from simulators.recommender.audience import Visitor, returning, trusting
 from simulators.recommender.catalogue import Item
@@ -80,8 +80,8 @@ def test_what_it_instructs_is_what_is_most_wrong():
     assert instruction(visitor, [item(1, 1)]) == Wish("more", 0)
     visitor.mindset.fatigue = [0.9, 0.0, 0.0]
     assert instruction(visitor, [item(1, 1)]) == Wish("more", 1)  # it has had enough of its favourite
-    assert Wish("less", 2).kept([item(1, 0)]) and not Wish("less", 2).kept([item(1, 0), item(2, 2)])
-    assert Wish("more", 0).kept([item(1, 0), item(2, 2)]) and not Wish("under", 9).kept([item(1, 0)])
+    assert Wish("less", 2).satisfied_by([item(1, 0)]) and not Wish("less", 2).satisfied_by([item(1, 0), item(2, 2)])
+    assert Wish("more", 0).satisfied_by([item(1, 0), item(2, 2)]) and not Wish("under", 9).satisfied_by([item(1, 0)])
 
 
 def test_answers_are_true_or_none():
@@ -164,7 +164,7 @@ def test_a_population_is_served_user_by_user_and_day_by_day():
     game.reset(seed=4)
     serve = game.players["random"](game, 0)
     while not game.ended:
-        view = shown(game)
+        view = view_of(game)
         visits.append((view.public["day"], view.public["visitor"]))
         game.step(serve(view))
     assert visits == sorted(visits) and {user for day, user in visits if day == 1} == set(range(1, 9))

@@ -14,7 +14,7 @@ import games
 from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
 from simulators.base import SimulatorFault, held_out
-from simulators.conformance import check, play, shown, walk
+from simulators.conformance import check, play, view_of, walk
 from simulators.recommender import Recommender, acts, players
 from simulators.recommender.page import marks
 from tests.simulators.promises import broken, kept_over_many
@@ -54,7 +54,7 @@ def test_who_hears_of_one_matter_asks_of_that_alone(topics, asks):
         answer = players.listening(game, seed, topics=topics)
         game.reset(seed=seed)
         while not game.ended:
-            act = answer(shown(game))
+            act = answer(view_of(game))
             asked |= {act} if act.startswith("ASK") else set()
             game.step(act)
     assert asked == asks
@@ -66,7 +66,7 @@ def test_variety_brings_more_genres_to_a_page():
         game.reset(seed=seed)
         called = {name: item for item, name in game.names().items()}
         for variety in genres:
-            page = acts.read_act(players.listening(game, seed, [], variety)(shown(game)), called, 3, False)
+            page = acts.read_act(players.listening(game, seed, [], variety)(view_of(game)), called, 3, False)
             genres[variety] += len({item.genres[0] for item in game.service.items(page.items)})
     assert genres[-1.0] < genres[0.0] < genres[1.0] <= 60
 
@@ -304,7 +304,7 @@ def test_importing_it_loads_nothing_heavy():
 def test_the_roles_show_what_there_is():
     game = Recommender(terse=True)
     game.reset(seed=0)
-    view: Any = shown(game)
+    view: Any = view_of(game)
     assert read_role(BUILT_IN / "nano_recommender.yaml").render_turn(view, first=True) == marks(game.service)
     assert len(marks(game.service).split(" ")[1]) == 4 * 9
     game.step("P")
@@ -313,7 +313,7 @@ def test_the_roles_show_what_there_is():
     assert "P" in told and [listed[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
     wordy = games.make("recommender") if "recommender" in games.loading.installed() else Recommender()
     wordy.reset(seed=0)
-    view = shown(wordy)
+    view = view_of(wordy)
     turn = read_role(BUILT_IN / "recommender.yaml").render_turn(view, first=True)
     assert all(line in turn for line in wordy.private("recommender")["candidates"])
 

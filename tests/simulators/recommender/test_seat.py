@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulators.conformance import play, shown
+from simulators.conformance import play, view_of
 from simulators.recommender import Recommender
 from simulators.recommender.catalogue import generate
 from simulators.recommender.seat import true_of
@@ -87,7 +87,7 @@ def test_a_free_seat_sees_its_mind_and_may_lie():
     game = Recommender(person="free")
     game.reset(seed=3)
     game.step("SHOW 1 2 3")
-    view = shown(game)
+    view = view_of(game)
     assert view.seat == "user" and set(view.private["taste"]) == set(BOOKS.genres)
     assert view.private["mindset"] != view.private["before"] and view.private["cap"] == game.service.visitor.record.cap
     hated = BOOKS.genres[game.service.visitor.record.disliked[0]]
@@ -110,7 +110,7 @@ def test_a_user_is_not_shown_the_mind_of_the_one_before():
     game.step("SHOW 1 2 3")
     assert game.service.at == 1 and game.agent_selection == "recommender"
     game.step("ASK price")
-    assert game.agent_selection == "user" and shown(game).private["before"] == {}
+    assert game.agent_selection == "user" and view_of(game).private["before"] == {}
 
 
 def test_the_price_that_is_true_is_the_most_it_can_pay():

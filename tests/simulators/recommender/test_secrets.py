@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from games.conformance import kit
-from simulators.conformance import CHECKS, shown
+from simulators.conformance import CHECKS, view_of
 from simulators.recommender import Recommender
 from simulators.recommender.record import Record
 from simulators.recommender.twins import twins_of
@@ -50,7 +50,7 @@ LEAKS = {OfCap: "cap", OfAffinity: "taste", OfFavourite: "taste", OfPatience: "p
 
 def seen(game):
     """What the recommender's seat is shown, but for messages."""
-    view = shown(game)
+    view = view_of(game)
     return view.seat, view.public, view.private, view.legal
 
 
@@ -64,10 +64,10 @@ def told_apart(make, what, seeds=SEEDS):
         one.reset(seed=seed, options=record.as_options())
         two.reset(seed=seed, options=other.as_options())
         rng = random.Random(seed)
-        while not one.ended and shown(one).messages == shown(two).messages:
+        while not one.ended and view_of(one).messages == view_of(two).messages:
             assert seen(one) == seen(two), f"seed {seed}, turn {one.turns}: {what} shows"
             compared += 1
-            act = rng.choice(shown(one).legal or ())
+            act = rng.choice(view_of(one).legal or ())
             one.step(act)
             two.step(act)
     return compared
@@ -91,7 +91,7 @@ def test_a_leak_is_seen_at_once(leak):
 @pytest.mark.parametrize("leak", LEAKS)
 @pytest.mark.parametrize("options", [{}, {"terse": True}], ids=str)
 def test_the_kit_sees_it_too(leak, options):
-    assert kit.found("secrets", kit.CHECKS["secrets"], lambda: leak(**options), 8).ok is False
+    assert kit.run_check("secrets", kit.CHECKS["secrets"], lambda: leak(**options), 8).ok is False
 
 
 def test_a_secret_that_stands_among_the_facts_is_found():
@@ -99,7 +99,7 @@ def test_a_secret_that_stands_among_the_facts_is_found():
         def private(self, seat):
             return {**super().private(seat), "cap": self.service.visitor.record.cap}
 
-    finding = kit.found("leaks", CHECKS["leaks"], Listed, 2)
+    finding = kit.run_check("leaks", CHECKS["leaks"], Listed, 2)
     assert finding.ok is False and "gives away under" in finding.detail
 
 

@@ -1,4 +1,4 @@
-"""Brains by name: policies without weights, written `name` or `name:argument`, such as `random` or `mcts:100`."""
+"""Scripted policies by name: without weights, written `name` or `name:argument`, such as `random`, `mcts:100`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from agents.errors import BrainError
+from agents.errors import ScriptedPolicyError
 from agents.names import nearest
-from agents.player import Brain, Chances
+from agents.player import Chances, ScriptedPolicy
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved
-from agents.players.positions import begun, titled
+from agents.players.positions import fresh_copy, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
 from games.contracts import Game, View
@@ -19,9 +19,9 @@ from games.contracts import Game, View
 
 @dataclass(frozen=True)
 class Kind:
-    """One row of the table: how a brain is made, and what it can play."""
+    """One row of the table: how a scripted policy is made, and what it can play."""
 
-    make: Callable[..., Brain]
+    make: Callable[..., ScriptedPolicy]
     """Takes (seed), or (seed, game, argument) where there is a `read`."""
     plays: str
     """For listings: the games that it plays, in a few words."""
@@ -41,8 +41,8 @@ class Kind:
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
-    def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> Brain:
-        """A brain for one seat of one match."""
+    def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> ScriptedPolicy:
+        """A scripted policy for one seat of one match."""
         return self.make(seed, game, argument) if self.read else self.make(seed)
 
 
@@ -62,7 +62,7 @@ class Scripted:
         self.answer = answer
 
     def act(self, view: View) -> str:
-        """What the game's player answers."""
+        """Ask the game's own player."""
         return self.answer(view)
 
 
@@ -76,7 +76,7 @@ class Stated(Scripted):
 
 @runtime_checkable
 class StatedAnswer(Chances, Protocol):
-    """What answers a view, and says with which chances."""
+    """A game's own player that also gives the probabilities of its acts."""
 
     def __call__(self, view: View) -> str:
         """The act."""
@@ -86,7 +86,7 @@ class StatedAnswer(Chances, Protocol):
 def _own(name: str, games: str) -> Kind:
     """The row of players that come with their games."""
 
-    def make(seed: int, game: Game, argument: None) -> Brain:
+    def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         answer = game.players[name](game, seed)
         return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
 
@@ -101,20 +101,22 @@ def _own(name: str, games: str) -> Kind:
     return Kind(make, games, read=none, unfit=unfit)
 
 
-def _for_games(makers: Mapping[str, Callable[[int], Brain]], games: Mapping[str, tuple[str, ...]]) -> dict[str, Kind]:
+def _for_games(
+    makers: Mapping[str, Callable[[int], ScriptedPolicy]], games: Mapping[str, tuple[str, ...]]
+) -> dict[str, Kind]:
     return {name: Kind(make, ", ".join(games[name]), games[name]) for name, make in makers.items()}
 
 
 NEGOTIATION = "negotiation"
 TALKATIVE = "talkative"
-BARGAINERS = (*negotiators.BRAINS, "nash_bargaining", "subgame_perfect")
+BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 """Who can argue in words, as `talkative:NAME`."""
 
 
-def _talkative(seed: int, game: Game, name: str) -> Brain:
+def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
     """The same bargainer, but it says a few true words beside its acts, where the game lets it talk."""
-    brain = make_brain(name, seed, game)
-    return remarks.Talkative(brain, seed) if game.talk else brain
+    script = make_scripted(name, seed, game)
+    return remarks.Talkative(script, seed) if game.talk else script
 
 
 def _bargainer(name: str | None) -> str:
@@ -128,21 +130,21 @@ def _bargainer(name: str | None) -> str:
 
 def _unfit_to_talk(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
-        return f"{TALKATIVE}:{_shown(name)} plays {NEGOTIATION}, not {game.name}"
-    kind, argument = _found(name, game)
+        return f"{TALKATIVE}:{_abbreviated(name)} plays {NEGOTIATION}, not {game.name}"
+    kind, argument = _lookup(name, game)
     return kind.unfit(game, argument)
 
 
 def talking(spec: str, game: Game) -> str:
-    """The spec of the same brain with remarks, where it has any to make in this game; else the spec as it is.
+    """The spec of the same scripted policy with remarks, where it can make any in this game; else the spec itself.
 
-    Remarks are asked for, by whoever wants words to be read or learned: a brain's plain name stays silent, so that
+    Remarks are asked for where words are to be read or learned: a scripted policy's plain name stays silent, so that
     what is measured against it does not change.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 
 
-BRAINS: Mapping[str, Kind] = {
+SCRIPTED: Mapping[str, Kind] = {
     "random": Kind(Random, "listed acts", picks=True),
     "first_legal": Kind(FirstLegal, "listed acts", picks=True),
     "minimax": Kind(
@@ -151,68 +153,72 @@ BRAINS: Mapping[str, Kind] = {
     "mcts": Kind(search.mcts, "perfect information", picks=True, read=search.effort, unfit=search.unfit_for_mcts),
     "cfr": Kind(solved.cfr, "small zero-sum games", read=solved.iterations, unfit=solved.unfit_for_cfr),
     "nash": Kind(solved.nash, "small zero-sum games", read=solved.bluffs, unfit=solved.unfit_for_nash),
-    **_for_games(negotiators.BRAINS, dict.fromkeys(negotiators.BRAINS, ("negotiation",))),
-    **_for_games(matrix_players.BRAINS, matrix_players.GAMES),
-    **_for_games(bidders.BRAINS, bidders.GAMES),
-    **_for_games(guessers.BRAINS, guessers.GAMES),
+    **_for_games(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
+    **_for_games(matrix_players.SCRIPTED, matrix_players.GAMES),
+    **_for_games(bidders.SCRIPTED, bidders.GAMES),
+    **_for_games(guessers.SCRIPTED, guessers.GAMES),
     **{name: _own(name, games) for name, games in OWN.items()},
     TALKATIVE: Kind(_talkative, NEGOTIATION, read=_bargainer, unfit=_unfit_to_talk),
 }
 
 
-def names_brain(spec: str) -> bool:
-    """Whether a spec is that of a brain, right or wrong in what follows its name."""
-    return spec.partition(":")[0] in {name.partition(":")[0] for name in BRAINS}
+def names_scripted(spec: str) -> bool:
+    """Whether a spec names a scripted policy, right or wrong in what follows its name."""
+    return spec.partition(":")[0] in {name.partition(":")[0] for name in SCRIPTED}
 
 
-def check_brain(spec: str, game: Game | None = None, seat: str = "") -> None:
-    """Raises BrainError when the spec names no brain, its argument is malformed, or it cannot play `game`.
+def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
+    """Raise ScriptedPolicyError for an unknown name, a malformed argument, or a policy that cannot play `game`.
 
     `game` is an AEC text game, reset or not; it is left as it is. With a seat, that seat's acts must be listed
-    for a brain that picks among them; without one, any seat's.
+    for a scripted policy that picks among them; without one, any seat's.
     """
-    kind, argument = _found(spec, game)
+    kind, argument = _lookup(spec, game)
     if game is None:
         return
     _check_fit(spec, kind, argument, game)
     if kind.picks:
-        trial = begun(game)
+        trial = fresh_copy(game)
         if all(trial.legal(each) is None for each in ([seat] if seat else trial.possible_agents)):
             who = f"{titled(game)} lists none" + (f" for {seat}" if seat else "")
             instead = "seat a model, an endpoint or a person there"
-            raise BrainError(f"{_shown(spec)} picks among the legal acts that a game lists: {who}: {instead}")
+            raise ScriptedPolicyError(
+                f"{_abbreviated(spec)} picks among the legal acts that a game lists: {who}: {instead}"
+            )
 
 
-def make_brain(spec: str, seed: int, game: Game) -> Brain:
-    """The brain of this spec for one seat of one match; `game` is the match's own game, for those that search it."""
-    kind, argument = _found(spec, game)
+def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
+    """Make the scripted policy of this spec for one seat of one match; `game` is the match's own game, to search."""
+    kind, argument = _lookup(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
-def _found(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
+def _lookup(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """The row that a spec names, and its argument's value; a game's own player goes before others of that name."""
     if game is not None and spec in game.players:
         return _own(spec, game.name), None
-    name, colon, text = (spec, "", "") if spec in BRAINS else spec.partition(":")
-    if name not in BRAINS or (colon and not BRAINS[name].read):
-        alone = f" ({name} takes no argument)" if name in BRAINS else ""
-        raise BrainError(f"unknown brain '{_shown(spec)}'{nearest(spec, BRAINS) or nearest(name, BRAINS)}{alone}")
-    kind = BRAINS[name]
+    name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
+    if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
+        alone = f" ({name} takes no argument)" if name in SCRIPTED else ""
+        raise ScriptedPolicyError(
+            f"unknown scripted policy '{_abbreviated(spec)}'{nearest(spec, SCRIPTED) or nearest(name, SCRIPTED)}{alone}"
+        )
+    kind = SCRIPTED[name]
     if kind.read is None:
         return kind, None
     try:
         return kind, kind.read(text if colon else None)
     except ValueError as expected:
-        raise BrainError(f"brain '{_shown(spec)}': {expected}") from None
+        raise ScriptedPolicyError(f"scripted policy '{_abbreviated(spec)}': {expected}") from None
 
 
 def _check_fit(spec: str, kind: Kind, argument: Any, game: Game) -> None:
     if kind.games is not None and game.name not in kind.games:
-        raise BrainError(f"{_shown(spec)} plays {' and '.join(kind.games)}, not {game.name}")
+        raise ScriptedPolicyError(f"{_abbreviated(spec)} plays {' and '.join(kind.games)}, not {game.name}")
     if why := kind.unfit(game, argument):
-        raise BrainError(why)
+        raise ScriptedPolicyError(why)
 
 
-def _shown(spec: str) -> str:
+def _abbreviated(spec: str) -> str:
     return one_line(spec, 80)

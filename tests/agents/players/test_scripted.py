@@ -5,14 +5,14 @@ from time import process_time
 import pytest
 
 import games
-from agents.errors import BrainError
-from agents.players.brains import BRAINS, check_brain, make_brain
+from agents.errors import ScriptedPolicyError
+from agents.players.scripted import SCRIPTED, check_scripted, make_scripted
 from tests.factories.seated import play, view_of
 
 
 def why(spec, game=None, seat=""):
-    with pytest.raises(BrainError) as caught:
-        check_brain(spec, games.make(game) if game else None, seat)
+    with pytest.raises(ScriptedPolicyError) as caught:
+        check_scripted(spec, games.make(game) if game else None, seat)
     line = str(caught.value)
     assert "\n" not in line and line.isprintable()
     return line
@@ -21,12 +21,12 @@ def why(spec, game=None, seat=""):
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ("randm", "unknown brain 'randm' — did you mean 'random'?"),
-        ("mtcs:100", "unknown brain 'mtcs:100' — did you mean 'mcts'?"),
+        ("randm", "unknown scripted policy 'randm' — did you mean 'random'?"),
+        ("mtcs:100", "unknown scripted policy 'mtcs:100' — did you mean 'mcts'?"),
         ("exploiter:randm", "did you mean 'exploiter:random'?"),
         ("random:3", "random takes no argument"),
-        ("", "unknown brain ''"),
-        ("a\x1b[31m\nb", "unknown brain 'a[31m b'"),
+        ("", "unknown scripted policy ''"),
+        ("a\x1b[31m\nb", "unknown scripted policy 'a[31m b'"),
         ("mcts:", "such as mcts:100"),
         ("mcts:-3", "such as mcts:100"),
         ("mcts:abc", "such as mcts:100"),
@@ -43,8 +43,8 @@ def why(spec, game=None, seat=""):
 )
 def test_what_is_written_wrongly(spec, says):
     assert says in why(spec)
-    with pytest.raises(BrainError):
-        make_brain(spec, 0, games.make("kuhn_poker"))
+    with pytest.raises(ScriptedPolicyError):
+        make_scripted(spec, 0, games.make("kuhn_poker"))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_what_is_written_wrongly(spec, says):
 )
 def test_what_cannot_play(spec, game, says):
     assert says in why(spec, game)
-    with pytest.raises(BrainError):
-        make_brain(spec, 0, games.make(game))
+    with pytest.raises(ScriptedPolicyError):
+        make_scripted(spec, 0, games.make(game))
 
 
 def test_seats_whose_acts_are_not_listed():
@@ -81,8 +81,8 @@ def test_seats_whose_acts_are_not_listed():
         f"random picks among the legal acts that a game lists: word_clue lists none for {giver}: "
         "seat a model, an endpoint or a person there"
     )
-    check_brain("random", game, guesser)
-    check_brain("random", game)
+    check_scripted("random", game, guesser)
+    check_scripted("random", game)
 
 
 @pytest.mark.parametrize(
@@ -96,26 +96,26 @@ def test_seats_whose_acts_are_not_listed():
 )  # fmt: skip
 def test_what_can_play_plays(spec, game):
     match = games.make(game)
-    check_brain(spec, match)  # not reset yet, as a configuration is checked
+    check_scripted(spec, match)  # not reset yet, as a configuration is checked
     match.reset(seed=1)
     told = []
     for _ in range(2):
         match.reset(seed=1)
-        brains = {seat: make_brain(spec, number, match) for number, seat in enumerate(match.seats)}
+        scripted = {seat: make_scripted(spec, number, match) for number, seat in enumerate(match.seats)}
         if game == "chess_endgame":  # a few moves will do
             for _ in range(4):
-                match.step(brains[match.agent_selection].act(view_of(match)))
+                match.step(scripted[match.agent_selection].act(view_of(match)))
         else:
-            play(match, brains)
+            play(match, scripted)
         told.append(match.render())
     assert told[0] == told[1]
 
 
 def test_a_game_of_slow_positions_is_refused_within_seconds():
-    begun = process_time()
-    with pytest.raises(BrainError, match="or slow ones: give minimax a depth"):
-        check_brain("minimax", games.make("chess_endgame"))
-    assert process_time() - begun < 15
+    fresh_copy = process_time()
+    with pytest.raises(ScriptedPolicyError, match="or slow ones: give minimax a depth"):
+        check_scripted("minimax", games.make("chess_endgame"))
+    assert process_time() - fresh_copy < 15
 
 
 def test_checking_leaves_the_game_alone():
@@ -124,23 +124,23 @@ def test_checking_leaves_the_game_alone():
     assert game.rng
     before = game.render(), game.infos, game.rng.bit_generator.state
     for spec in ("random", "cfr:5", "nash"):
-        check_brain(spec, game)
+        check_scripted(spec, game)
     assert before == (game.render(), game.infos, game.rng.bit_generator.state)
 
 
 def test_the_table_says_what_everybody_plays():
-    for name, kind in BRAINS.items():
+    for name, kind in SCRIPTED.items():
         assert kind.plays and kind.what and "\n" not in kind.what, name
         assert kind.games is None or set(kind.games) <= set(games.GAMES), name
 
 
-@pytest.mark.parametrize("name", [name for name, kind in BRAINS.items() if kind.games])
+@pytest.mark.parametrize("name", [name for name, kind in SCRIPTED.items() if kind.games])
 def test_players_of_one_game_play_it(name):
-    for title in BRAINS[name].games or ():
+    for title in SCRIPTED[name].games or ():
         game = games.make(title)
-        check_brain(name, game)
+        check_scripted(name, game)
         game.reset(seed=2)
-        brains = {seat: make_brain(name, number, game) for number, seat in enumerate(game.seats)}
+        scripted = {seat: make_scripted(name, number, game) for number, seat in enumerate(game.seats)}
         for _ in range(2):
             if not game.ended:
-                game.step(brains[game.agent_selection].act(view_of(game)))
+                game.step(scripted[game.agent_selection].act(view_of(game)))

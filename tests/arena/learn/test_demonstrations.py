@@ -17,7 +17,7 @@ from arena.config.sources import text_layer
 from arena.errors import ConfigError, GateError
 from arena.lab import Lab
 from arena.learn.samples import Sample
-from arena.learn.settings import ShownSpec
+from arena.learn.settings import DemonstrationsSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 from arena.store.run import RunFolder
@@ -32,14 +32,14 @@ from tests.factories.updating import updated
 
 
 def shown(model: torch.nn.Module, seed: int = 9, count: int = 4) -> list[Sample]:
-    """Streams that nobody sampled: their behaviour is nothing, as that of brains is."""
+    """Streams that nobody sampled: their behaviour is nothing, as that of scripted policies is."""
     found = samples(model, seed, count, advantage=1.0)
-    return [replace(s, source="shown", behaviour=np.zeros_like(s.behaviour)) for s in found]
+    return [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in found]
 
 
 def rule(weight: Any, **changes: Any) -> LearnSpec:
     settings: dict[str, Any] = {"regularisers": terms(kl=0.1, entropy=0.05), "grad_clip": 0.0, "betas": (0.5, 0.9)}
-    return LearnSpec(shown=ShownSpec(weight=weight, brains=["random"]), **settings, **changes)
+    return LearnSpec(demonstrations=DemonstrationsSpec(weight=weight, scripted=["random"]), **settings, **changes)
 
 
 def gradient(
@@ -95,7 +95,7 @@ def test_with_weight_0_nothing_is_shown_to_the_bit(minibatches: int) -> None:
     model, other = tiny(), tiny()
     given, by = samples(model), rule({"steps": {"values": [1.0, 0.0], "every": 1}}, minibatches=minibatches)
     told = updated(PolicyTrainer("p", model, by), [*given, *shown(model)], np.random.default_rng(0), Clock(2, 2))
-    updated(PolicyTrainer("p", other, by.model_copy(update={"shown": None})), given, np.random.default_rng(0))
+    updated(PolicyTrainer("p", other, by.model_copy(update={"demonstrations": None})), given, np.random.default_rng(0))
     assert same(weights(model), weights(other)) and "shown_loss" not in told
 
 
@@ -125,26 +125,28 @@ def test_the_gate_does_not_look_at_what_is_shown() -> None:
 
 # -- what is shown -----------------------------------------------------------------------------------------
 
-BRAINS = "learn.shown={brains: [conceder, random], matches: 6, weight: {linear: {start: 1, end: 0, over: 2}}}"
+SCRIPTED = (
+    "learn.demonstrations={scripted: [conceder, random], matches: 6, weight: {linear: {start: 1, end: 0, over: 2}}}"
+)
 
 
 @pytest.fixture(scope="module")
 def shower(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a policy and a brain that come to terms now and then."""
+    """A run of a policy and a scripted policy that come to terms now and then."""
     folder = tmp_path_factory.mktemp("shower") / "run"
     lab = started(
         folder, "iterations=1", "play.matches=12", "seats.responder.policy=conceder", "credit.estimator=zero",
-        "policies.shared.imitate={brains: [random], matches: 32, epochs: 10, minibatches: 4, lr: 8e-3}",
+        "policies.shared.imitate={scripted: [random], matches: 32, epochs: 10, minibatches: 4, lr: 8e-3}",
     )  # fmt: skip
     wait(lab.run())
     return folder
 
 
 def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> None:
-    lab = started(tmp_path / "run", BRAINS)
+    lab = started(tmp_path / "run", SCRIPTED)
     found = [wait(lab.parts.demonstrations.samples("shared", Clock(k, 2))) for k in (1, 2)]
     for given in found:
-        assert len(given) == 6 and {s.source for s in given} == {"shown"}
+        assert len(given) == 6 and {s.source for s in given} == {"demonstration"}
         for sample in given:
             own = [i for i, mine in zip(sample.stream.ids, sample.stream.mask, strict=True) if mine]
             assert sample.learned.all() and len(own) == len(sample.learned)
@@ -158,11 +160,11 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
     """`hard_liner` asks for 8 of 10 or more, `fair_split` for no more than it has to, to get half."""
     lab = started(tmp_path / "run", "seats.responder.policy=shared", "game.options.max_turns=4")
     demonstrations = lab.parts.demonstrations
-    alone = wait(demonstrations.by_brains("shared", 0, ["fair_split"], 24))
-    met = wait(demonstrations.by_brains("shared", 0, ["fair_split"], 24, ["hard_liner"]))
-    both = wait(demonstrations.by_brains("shared", 0, ["hard_liner"], 24))
+    alone = wait(demonstrations.by_scripted("shared", 0, ["fair_split"], 24))
+    met = wait(demonstrations.by_scripted("shared", 0, ["fair_split"], 24, ["hard_liner"]))
+    both = wait(demonstrations.by_scripted("shared", 0, ["hard_liner"], 24))
     other = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
-    assert len(wait(other.parts.demonstrations.by_brains("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
+    assert len(wait(other.parts.demonstrations.by_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
     assert len(alone) > 40 and len(met) == 24, "one seat of each match"
     opened, hard = ({said(s)[0] for s in given if s.stream.turns[-1] % 2 == 0} for given in (met, both))
     assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
@@ -171,7 +173,7 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
 
 
 def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
-    lab = started(tmp_path / "run", BRAINS.replace("over: 2", "over: 1"))
+    lab = started(tmp_path / "run", SCRIPTED.replace("over: 2", "over: 1"))
     shown = lab.parts.demonstrations
     assert wait(shown.samples("shared", Clock(1, 2))) and not wait(shown.samples("shared", Clock(2, 2)))
     assert wait(started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2))) == []
@@ -179,11 +181,11 @@ def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat: str) -> None:
-    """Whoever sat there: the opener was a policy, the responder a brain, whose acts are put into the role's words."""
+    """The opener was a policy, the responder scripted: its acts are put into the role's words."""
     other = {"opener": "responder", "responder": "opener"}[seat]
     lab = started(
         tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other}.policy=random",
-        f"learn.shown={{run: {shower}, best: 0.5, matches: 4}}",
+        f"learn.demonstrations={{run: {shower}, best: 0.5, matches: 4}}",
     )  # fmt: skip
     rows = sorted(RunFolder.open(shower).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
     assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
@@ -191,11 +193,11 @@ def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat:
     given = [s for k in range(1, 6) for s in wait(lab.parts.demonstrations.samples("shared", Clock(k, 5)))]
     assert {tuple(text.strip() for text in said(s)) for s in given} == best - {()}
     for sample in given:
-        assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "shown"
+        assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "demonstration"
 
 
 def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_path: Path) -> None:
-    lab = started(tmp_path / "run", f"learn.shown={{run: {shower}, best: 1.0, matches: 12}}")
+    lab = started(tmp_path / "run", f"learn.demonstrations={{run: {shower}, best: 1.0, matches: 12}}")
     rows = list(RunFolder.open(shower).log.rows())
     kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
     given = wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
@@ -215,32 +217,36 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    assert "learn.shown.run" in refused(f"learn.shown={{run: {tmp_path / 'nowhere'}}}")
-    told = refused(f"learn.shown={{run: {shower}}}", "game.options.max_turns=6")
-    assert told.startswith("learn.shown.run: ") and "no finished match of negotiation" in told and "'shared'" in told
+    assert "learn.demonstrations.run" in refused(f"learn.demonstrations={{run: {tmp_path / 'nowhere'}}}")
+    told = refused(f"learn.demonstrations={{run: {shower}}}", "game.options.max_turns=6")
+    assert (
+        told.startswith("learn.demonstrations.run: ")
+        and "no finished match of negotiation" in told
+        and "'shared'" in told
+    )
     broken = tmp_path / "broken"
     shutil.copytree(shower, broken)
-    lab = started(tmp_path / "late", f"learn.shown={{run: {broken}, best: 1.0, matches: 12}}")
+    lab = started(tmp_path / "late", f"learn.demonstrations={{run: {broken}, best: 1.0, matches: 12}}")
     for item in lab.parts.demonstrations._best["shared"]:
         item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
-    with pytest.raises(ConfigError, match="comes out otherwise when its replies are played again"):
+    with pytest.raises(ConfigError, match="comes out otherwise when it is played again"):
         wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
 
 
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("learn.shown={matches: 3}", "give `brains: […]` or `run: FOLDER`"),
-        ("learn.shown={brains: [random], run: x}", "give `brains: […]` or `run: FOLDER`"),
-        ("learn.shown={brains: [random], weight: -1}", "learn.shown.weight: -1 in iteration 1"),
+        ("learn.demonstrations={matches: 3}", "give `scripted: […]` or `run: FOLDER`"),
+        ("learn.demonstrations={scripted: [random], run: x}", "give `scripted: […]` or `run: FOLDER`"),
+        ("learn.demonstrations={scripted: [random], weight: -1}", "learn.demonstrations.weight: -1 in iteration 1"),
         (
-            "learn.shown={brains: [random], weight: {linear: {start: 1, end: -1, over: 1}}}",
-            "learn.shown.weight: -1 in iteration 2",
+            "learn.demonstrations={scripted: [random], weight: {linear: {start: 1, end: -1, over: 1}}}",
+            "learn.demonstrations.weight: -1 in iteration 2",
         ),
-        ("learn.shown={brains: [random], best: 0}", "best"),
-        ("learn.shown={brains: [tit_for_tat]}", "learn.shown.brains: tit_for_tat plays"),
-        ("learn.shown={brains: [randon]}", "did you mean"),
-        ("learn.shown={brains: [random], weights: 1}", "weight"),
+        ("learn.demonstrations={scripted: [random], best: 0}", "best"),
+        ("learn.demonstrations={scripted: [tit_for_tat]}", "learn.demonstrations.scripted: tit_for_tat plays"),
+        ("learn.demonstrations={scripted: [randon]}", "did you mean"),
+        ("learn.demonstrations={scripted: [random], weights: 1}", "weight"),
     ],
 )
 def test_bad_settings_are_one_line(tmp_path: Path, assignment: str, told: str) -> None:
@@ -250,17 +256,21 @@ def test_bad_settings_are_one_line(tmp_path: Path, assignment: str, told: str) -
 
 
 def test_another_schedule_takes_the_place_of_the_first() -> None:
-    given = experiment(BRAINS, "learn.shown.weight={cosine: {start: 1.0, end: 0.0, over: 3}}")
-    assert given.learn.shown and given.learn.shown.weight.name == "cosine" and given.learn.shown.matches == 6
+    given = experiment(SCRIPTED, "learn.demonstrations.weight={cosine: {start: 1.0, end: 0.0, over: 3}}")
+    assert (
+        given.learn.demonstrations
+        and given.learn.demonstrations.weight.name == "cosine"
+        and given.learn.demonstrations.matches == 6
+    )
     assert compose([text_layer("again", to_yaml(given))]) == given
 
 
 # -- runs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["brains", "run"])
+@pytest.mark.parametrize("source", ["scripted", "run"])
 def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, source: str) -> None:
-    setting = BRAINS if source == "brains" else f"learn.shown={{run: {shower}, weight: 0.5, matches: 4}}"
+    setting = SCRIPTED if source == "scripted" else f"learn.demonstrations={{run: {shower}, weight: 0.5, matches: 4}}"
     watcher = Quiet()
     wait(started(tmp_path / "whole", setting, watcher=watcher).run())
     assert all("shown_loss" in row["learn"]["shared"] for row in watcher.rows)
@@ -274,7 +284,7 @@ def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, 
 
 def test_shown_play_alone_is_behaviour_cloning(tmp_path: Path) -> None:
     watcher = Quiet()
-    setting = "learn.shown={brains: [random], matches: 16, weight: 1.0}"
+    setting = "learn.demonstrations={scripted: [random], matches: 16, weight: 1.0}"
     wait(
         started(
             tmp_path / "run", setting, "credit.estimator=zero", "iterations=6", "learn.lr=6e-3", watcher=watcher
