@@ -5,6 +5,7 @@ what machine and servers it may use, and the learning rate. Anything else would 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import Layer, text_layer
 from arena.errors import ConfigError
+from arena.parts.renamed import translated
 from arena.store.files import CONFIG
 from arena.store.reader import ENVIRONMENT, RunReader
 
@@ -63,7 +65,7 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
     in the run's folder that no run was begun with here, without `trust`.
     """
     config = run / CONFIG
-    layer = text_layer(str(config), RunReader(run).config())
+    layer = as_kept(text_layer(str(config), RunReader(run).config()))
     own_files.admit(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
     kept = compose([layer])
     if refused := [change for change in changes(recorded(run) or kept, kept) if not change.allowed]:
@@ -80,7 +82,12 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
 def recorded(run: Path) -> Experiment | None:
     """The experiment of the run's latest command; None in a run of an older Arena."""
     found = RunReader(run).environment().get("experiment")
-    return None if found is None else compose([Layer(str(run / ENVIRONMENT), "", found)])
+    return None if found is None else compose([as_kept(Layer(str(run / ENVIRONMENT), "", found))])
+
+
+def as_kept(layer: Layer) -> Layer:
+    """A layer that an older Arena may have written, with today's keys."""
+    return replace(layer, data=translated(layer.data))
 
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:

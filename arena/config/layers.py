@@ -17,6 +17,7 @@ from arena.config.presets import preset_in
 from arena.config.sources import Layer, as_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
+from arena.parts.renamed import old_keys
 from arena.play.settings import SeatSpec
 
 
@@ -44,7 +45,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     stack = list(layers)
     merged: dict[str, Any] = {}
     for layer in stack:
-        as_mapping(layer)
+        _refuse_old_keys(as_mapping(layer))
         # Several games replace one, and one several: they are two ways to say the same.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         merged = _over({key: value for key, value in merged.items() if key not in lower}, _written_out(layer))
@@ -52,6 +53,13 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         return Experiment.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(_explain(error, stack)) from None
+
+
+def _refuse_old_keys(layer: Layer) -> None:
+    """ConfigError for the first key that has another name now."""
+    for path, new in old_keys(layer.data):
+        where = f"{layer.source}:{strict_yaml.line_of(layer.text, path)}" if layer.text else layer.source
+        raise ConfigError(f"{where}: {'.'.join(path)} is called {new} now: rename it")
 
 
 def _written_out(layer: Layer) -> Mapping[str, Any]:

@@ -144,7 +144,7 @@ MATCHES = _schema(
         _field("parent", pa.string(), "id of the match that it is a branch of; empty if none"),
         _field("parent_turn", pa.int16(), "first turn that is not its parent's; -1 if none"),
         _field("stage", pa.string(), "what it was played for, such as train; empty if not known"),
-        _field("source", pa.string(), "played, branched, patched, replayed, recalled or shown"),
+        _field("source", pa.string(), "played, branched, patched, replayed, recalled or demonstration"),
         _field("game", pa.string(), "name of the game"),
         _field("options", pa.string(), "the game's options, JSON"),
         _field("rules", pa.int16(), "version of the game's rules; 0 if not known (schema version 1)"),

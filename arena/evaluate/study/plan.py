@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from arena.config.arms import check_arms, study_of, with_arm
 from arena.config.experiment import Experiment
-from arena.config.kept import changes
+from arena.config.kept import as_kept, changes
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
@@ -75,7 +75,10 @@ def plan(
     wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder)
     told = _same(_whole(record), wanted, folder / RESULT) if record else None
     if place.exists():
-        begun = _same(compose([file_layer(place)]), wanted, place)
+        layer = file_layer(place)
+        begun = _same(compose([as_kept(layer)]), wanted, place)
+        if as_kept(layer) != layer:  # its runs read the file, where old keys are refused
+            write_atomic(place, to_yaml(begun))
     elif told is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there and no study's folder (it has no {EXPERIMENT}): choose another --out")
     else:
@@ -87,7 +90,7 @@ def plan(
 
 def _whole(record: Record) -> Experiment:
     """The experiment whose runs are recorded."""
-    return compose([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
+    return compose([as_kept(Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()}))])
 
 
 def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:

@@ -1,0 +1,150 @@
+"""The field's words: no function, setting or page keeps an old name of docs/glossary.md."""
+
+import ast
+import io
+import json
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from arena.config.sources import recipe_names
+from arena.parts.renamed import SETTINGS
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+ROOMS = ("arena", "agents", "games", "simulators", "analysis")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HISTORY = ("glossary.md", "changelog.md")
+"""Pages which say how things were called."""
+KINDS = ("setting", "module", "name", "function", "phrase")
+
+
+class Row(NamedTuple):
+    """A line of the glossary's table."""
+
+    old: str
+    new: str
+    what: str
+    places: tuple[str, ...]
+
+    def holds(self, path: Path) -> bool:
+        """Whether the line is about this file."""
+        name = str(path.relative_to(ROOT))
+        return not self.places or any(name == place or name.startswith(f"{place}/") for place in self.places)
+
+    def __str__(self) -> str:
+        return f"{self.what}-{self.old}"
+
+
+def rows() -> Iterator[Row]:
+    """The table of names that were replaced."""
+    table = GLOSSARY.read_text("utf-8").partition("## Names that were replaced")[2].partition("\n## ")[0]
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            old, new, what, where = (cell.strip() for cell in line.strip("|").split("|"))
+            yield Row(old.strip("`"), new, what, tuple(filter(None, (place.strip() for place in where.split(",")))))
+
+
+ROWS = list(rows())
+NAMES = [row for row in ROWS if row.what in ("name", "function")]
+PHRASES = re.compile(rf"\b({'|'.join(row.old for row in ROWS if row.what == 'phrase')})\b", re.I)
+
+
+def defined(tree: ast.AST, functions_only: bool) -> Iterator[tuple[str, int]]:
+    """The names that a module gives to functions and classes, and to parameters, fields and attributes, with lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node.lineno
+        elif functions_only:
+            continue
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments of a module, with their lines."""
+    strings = {
+        node.lineno: node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+    yield from strings.items()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def without_values(text: str) -> str:
+    """A text without what it quotes, such as a column's values, and without what a program printed."""
+    text = re.sub(r"```(?:text|console)?\n.*?```", "", text, flags=re.S)
+    return re.sub(r"model, brain, endpoint or human|`[^`\n]*`|\"[^\"\n]*\"", "", text)
+
+
+def test_the_table_can_be_read() -> None:
+    assert len(ROWS) > 60 and {row.what for row in ROWS} == set(KINDS)
+    assert all(row.old and row.new for row in ROWS)
+    assert all((ROOT / place).exists() for row in ROWS for place in row.places), "a place that is not there"
+
+
+@pytest.mark.parametrize("row", NAMES, ids=str)
+def test_no_name_is_an_old_one(row: Row) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in MODULES
+        if row.holds(path)
+        for name, line in defined(TREES[path], row.what == "function")
+        if name == row.old
+    ]
+    assert not found, f"{row.old} is {row.new} now"
+
+
+def test_no_module_has_an_old_name() -> None:
+    for row in (row for row in ROWS if row.what == "module"):
+        assert not [path for path in MODULES if row.holds(path) and path.stem == row.old]
+
+
+def test_settings_of_the_table_are_those_that_are_refused() -> None:
+    table = {row.old: row.new.strip("`") for row in ROWS if row.what == "setting"}
+    assert table == dict(SETTINGS)
+
+
+def test_no_setting_has_an_old_name() -> None:
+    """In the schema, recipes, starts and pages."""
+    schema = json.loads((ROOT / "arena/recipes/experiment.schema.json").read_text("utf-8"))
+    keys = {key for model in [schema, *schema["$defs"].values()] for key in model.get("properties", {})}
+    old = {row.old.rpartition(".")[2] for row in ROWS if row.what == "setting"}
+    assert not keys & old
+    files = [ROOT / "arena/recipes" / f"{name}.yaml" for name in recipe_names()]
+    files += [*(ROOT / "arena/cli/starts").iterdir(), *(page for page in PAGES if page.name not in HISTORY)]
+    pattern = re.compile(r"learn\.shown\b|\bbrains: ?[\[\n]|imitate\.brains")
+    assert not [str(file) for file in files if file.is_file() and pattern.search(file.read_text("utf-8"))]
+
+
+def test_no_docstring_or_comment_speaks_the_old_words() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]}"
+        for path in MODULES
+        if path.name != "renamed.py"
+        for line, text in prose(SOURCES[path])
+        if (match := PHRASES.search(without_values(text)))
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in HISTORY], ids=lambda page: page.name)
+def test_no_page_speaks_the_old_words(page: Path) -> None:
+    text = without_values(page.read_text("utf-8"))
+    assert not (found := [match[0] for match in PHRASES.finditer(text)]), found
+
+
+SOURCES = {path: path.read_text("utf-8") for path in MODULES}
+TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
