@@ -15,7 +15,7 @@ from arena.config.sources import file_layer, recipe_layer, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.evaluate.study.plan import EXPERIMENT, plan
 from arena.parts.renamed import SETTINGS, old_keys, translated
-from tests.arena.tiny import arena
+from tests.factories.commands import arena
 
 NEW = "policies.shared.imitate={scripted: [random], matches: 4}"
 OLD = {
