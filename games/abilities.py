@@ -102,9 +102,9 @@ class BestResponse(Ability, Protocol):
 
 @runtime_checkable
 class Tells(Ability, Protocol):
-    """A game that says to people, in plain words, what players are told as facts and acts.
+    """A game that tells people, in plain words, what players read as facts and acts.
 
-    Each seat is told what it may know and no more, until the match has ended.
+    Each seat learns what it may know and no more, until the match has ended.
     """
 
     def introduction(self, seat: str) -> str:

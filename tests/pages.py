@@ -35,8 +35,12 @@ def blocks(page: Path) -> list[Block]:
 
 
 def names(page: Path) -> list[str]:
-    """Everything that a page sets between backticks in its prose and tables, broken lines joined."""
+    """Everything that a page sets between backticks in its prose and tables, broken lines joined.
+
+    Names that were replaced, of which the glossary has a table, are names no longer.
+    """
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.S | re.M)
+    prose = re.sub(r"^## Names that were replaced$.*?(?=^## )", "", prose, flags=re.S | re.M)
     return [re.sub(r"\s*\n\s*", " ", name).replace("\\|", "|") for name in re.findall(r"`([^`]+)`", prose)]
 
 
