@@ -1,5 +1,6 @@
 """What all tests share: the process as `import arena` prepares it, and none fails where a machine is slow or busy."""
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -18,6 +19,14 @@ settings.load_profile("unhurried")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests of Ctrl-C need it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_cut() -> Iterator[None]:
+    """No waiting for the disk: fsync guards against a loss of power, which no test makes; a kill loses nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="module")
