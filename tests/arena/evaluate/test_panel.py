@@ -194,7 +194,7 @@ class Coin:
 
 
 def test_best_responses_are_asked_of_who_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scripted, "BRAINS", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
+    monkeypatch.setattr(scripted, "SCRIPTED", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: KnowingKuhn(**options))
     assert isinstance(KnowingKuhn(), BestResponse) and isinstance(Coin(0), Chances)
     judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin", "random"], "deals": 2})).play())
@@ -213,7 +213,7 @@ def test_a_best_response_that_is_not_known_is_none(monkeypatch: pytest.MonkeyPat
         def best_response(self, seat: str, chances: Callable[[Any], Mapping[str, float]]) -> float:
             return math.nan
 
-    monkeypatch.setattr(scripted, "BRAINS", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
+    monkeypatch.setattr(scripted, "SCRIPTED", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: Silent(**options))
     judged = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play())
     assert [c.best_response for c in judged.cells] == [None, None]
