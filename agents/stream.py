@@ -3,6 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 OBSERVED = -1
 """The turn index of a token which the policy did not sample."""
@@ -66,6 +69,23 @@ class Stream:
                 self.entropy.extend([0.0] * len(self))
             self.entropy[before:] = map(float, entropy)
 
+    def row(self) -> dict[str, list[Any]]:
+        """The lists as plain values, log-probabilities and entropies rounded to float32; ValueError for odd ones.
+
+        Those are lists of unequal length, ids that have not 31 bits, and what is not finite. Entropies only if kept.
+        """
+        if not len(self.ids) == len(self.mask) == len(self.logprobs) == len(self.turns):
+            raise ValueError("its lists differ in length")
+        if any(not 0 <= token < 2**31 for token in self.ids):
+            raise ValueError("a token id is not one of 31 bits")
+        row: dict[str, list[Any]] = {
+            "ids": [int(token) for token in self.ids],
+            "mask": [bool(sampled) for sampled in self.mask],
+            "logprobs": _float32(self.logprobs, "a log-probability"),
+            "turns": [int(turn) for turn in self.turns],
+        }
+        return row | {"entropy": _float32(self.entropy, "an entropy")} if self.entropy else row
+
     def _append(self, ids: Sequence[int], mask: list[bool], logprobs: Sequence[float], turn: int) -> None:
         self.ids.extend(int(token) for token in ids)
         self.mask.extend(mask)
@@ -73,3 +93,11 @@ class Stream:
         self.turns.extend([turn] * len(ids))
         if self.entropy:
             self.entropy.extend([0.0] * len(ids))
+
+
+def _float32(values: Sequence[float], what: str) -> list[float]:
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(values, dtype=np.float32)
+    if not np.isfinite(rounded).all():
+        raise ValueError(f"{what} is not finite")
+    return rounded.tolist()  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from agents.player import PREFIXES, Message, TurnSource
+from agents.player import PREFIXES, Image, Message, TurnSource
 from agents.stream import Stream
 from arena.plain import clean_text, finite, plain
-from arena.rows import identity_of, identity_row, message, stream_row
 from games.contracts import MatchId
 
 if TYPE_CHECKING:
@@ -232,13 +232,13 @@ class MatchRecord:
         strangers = set(self.streams) - set(self.seats)
         if strangers:
             raise ValueError(f"streams of {sorted(strangers)}, who have no seat")
-        row = identity_row(self.identity)
+        row = _identity_row(self.identity)
         row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
         row |= {name: value for name in _USUAL if (value := getattr(self, name)) != _USUAL[name]}
         row["seats"] = {seat: vars(seating) for seat, seating in self.seats.items()}
         row["options"] = plain(self.options, "options")
         row["turns"] = [_turn_row(turn) for turn in self.turns]
-        row["streams"] = {seat: [stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
+        row["streams"] = {seat: [_stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
         return row
 
     @classmethod
@@ -246,7 +246,7 @@ class MatchRecord:
         """The record of a row that `to_json` made; RecordError when it is not one."""
         try:
             return cls(
-                identity_of(row),
+                _identity(row),
                 **{name: row[name] for name in _SCALARS},
                 **{name: row[name] for name in _USUAL if name in row},
                 seconds=row["seconds"],
@@ -305,9 +305,57 @@ def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
+def _identity_row(match: MatchId) -> dict[str, Any]:
+    """A match's identity in the log's columns; what only a branch has only where it is one."""
+    row = {"id": str(match), "iteration": match.iteration, "deal": match.deal, "attempt": match.attempt}
+    return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
+
+
+def _identity(row: Mapping[str, Any]) -> MatchId:
+    """The identity in a row's columns; ValueError where the printed id is another one."""
+    parent = MatchId.parse(row["parent"]) if row.get("parent") else None
+    turn = row["parent_turn"] if parent else None
+    match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, turn)
+    if str(match) != row["id"]:
+        raise ValueError(f"its id {str(row['id'])[:80]!r} is not that of {match}")
+    return match
+
+
+def _message(given: Mapping[str, Any]) -> Message:
+    """A message with what it has to have, and its images if it has any; ValueError for one that is none."""
+    made = Message(sender=given["sender"], text=given["text"])
+    if images := given.get("images"):
+        made["images"] = [_image(one) for one in images]
+    return made
+
+
+def _image(given: Mapping[str, Any]) -> Image:
+    if not _HASH.fullmatch(given["hash"]) or not _MEDIA.fullmatch(given["media"]):
+        raise ValueError(f"an image is named by a SHA-256 and a type like image/png, not {str(given)[:120]}")
+    if not (0 <= given["place"] < 2**31 and 0 < given["width"] < 2**31 and 0 < given["height"] < 2**31):
+        raise ValueError(f"an image's place and size are numbers of pixels and characters, not {str(given)[:120]}")
+    return Image(
+        place=given["place"],
+        hash=given["hash"],
+        media=given["media"],
+        width=given["width"],
+        height=given["height"],
+    )
+
+
+_HASH, _MEDIA = re.compile(r"[0-9a-f]{64}"), re.compile(r"image/[a-z0-9.+-]{1,32}")
+
+
+def _stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
+    try:
+        return stream.row()
+    except ValueError as error:
+        raise ValueError(f"{seat}'s stream: {error}") from None
+
+
 def _turn_row(turn: Turn) -> dict[str, Any]:
     row: dict[str, Any] = dict(zip(_KEPT, turn, strict=False))
-    row["messages"] = [message(line) if "images" in line else line for line in turn.messages]
+    row["messages"] = [_message(line) if "images" in line else line for line in turn.messages]
     if turn.source != "policy":
         row["source"] = turn.source
     return row
@@ -317,12 +365,12 @@ def _checked_row(turn: Turn) -> dict[str, Any]:
     row = _turn_row(turn)
     row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
     row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
-    row["messages"] = [message(line) for line in turn.messages]
+    row["messages"] = [_message(line) for line in turn.messages]
     return row
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:
-    messages = tuple([message(line) for line in row["messages"]])
+    messages = tuple([_message(line) for line in row["messages"]])
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
 
 
