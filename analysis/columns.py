@@ -34,6 +34,12 @@ ITERATION = _field("iteration", pa.int32(), "iteration that played it")
 TURN = _field("turn", pa.int16(), "number of the turn in the match, from 0")
 _KEY = [RUN, MATCH, ITERATION]
 
+_IMAGES = pa.list_(
+    pa.struct(
+        {"place": pa.int32(), "hash": pa.string(), "media": pa.string(), "width": pa.int32(), "height": pa.int32()}
+    )
+)
+
 TABLES: Mapping[str, Any] = {
     "runs": pa.schema(
         [
@@ -77,7 +83,8 @@ TABLES: Mapping[str, Any] = {
             TURN,
             _field("seat", pa.string(), "who read it, being about to move"),
             _field("place", pa.int32(), "number among what was new to that seat, from 0"),
-            *_logged("sender text images", _items("turns").field("messages").type.value_field.type),
+            *_logged("sender text", _items("turns").field("messages").type.value_field.type),
+            _field("images", _IMAGES, "what was shown with it, in order of place; the bytes are in log/blobs"),
         ]
     ),
     "tokens": pa.schema(

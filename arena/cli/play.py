@@ -78,7 +78,7 @@ def play(
     # Ctrl-C is for the line that a person is at
     record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
     _show_end(console, table, [s for s in who if s not in others], record)
-    row = record.to_json() | {"id": f"play-{seed}"}  # of no run
+    row = record.to_json()
     if out is not None:
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")

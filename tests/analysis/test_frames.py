@@ -202,12 +202,19 @@ NUMBERS = st.floats(-1e9, 1e9)
 @st.composite
 def streams(draw: st.DrawFn) -> Stream:
     """A few tokens, some of them sampled."""
-    stream = Stream()
+    stream, measured = Stream(), draw(st.booleans())
     for turn in range(draw(st.integers(0, 2))):
         stream.observe(draw(st.lists(st.integers(0, 99), max_size=3)))
         size = draw(st.integers(0, 3))
-        stream.wrote([7] * size, draw(st.lists(st.sampled_from([-0.5, 0.0]), min_size=size, max_size=size)), turn)
+        logprobs = draw(st.lists(st.sampled_from([-0.5, 0.0]), min_size=size, max_size=size))
+        stream.wrote([7] * size, logprobs, turn, [0.25 * turn] * size if measured else None)
     return stream
+
+
+IMAGE = {"place": 1, "hash": "ab" * 32, "media": "image/png", "width": 3, "height": 4}
+messages = st.fixed_dictionaries(
+    {"sender": st.just("x"), "text": st.text(max_size=3)}, optional={"images": st.just([IMAGE])}
+)
 
 
 @st.composite
@@ -224,11 +231,17 @@ def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
             valid=draw(st.booleans()),
             rewards=draw(st.dictionaries(st.sampled_from(names), NUMBERS) if names else st.just({})),
             seconds=draw(st.floats(0, 9)),
+            messages=tuple(draw(st.lists(messages, max_size=2))),
+            source=draw(st.sampled_from(["policy", "patch"])),
         )
         for index in range(draw(st.integers(0, 4)) if seats else 0)
     ]
     return replace(
         made,
+        identity=made.identity.branch(2) if draw(st.booleans()) else made.identity,
+        group=draw(st.sampled_from([-1, 4])),
+        stage=draw(st.sampled_from(["", "train"])),
+        source=draw(st.sampled_from(["played", "branched"])),
         game=game,
         seed=draw(st.sampled_from([0, 2**63 - 1, 2**64 - 1])),
         seats={seat: made.seats["opener"] for seat in seats},
@@ -262,6 +275,10 @@ def write(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
     run.log.close()
 
 
+USUAL = {"group": -1, "parent": "", "parent_turn": -1, "stage": "", "source": "played"}
+"""Of a match whose row does not say."""
+
+
 def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     """What the tables should hold, one Python dictionary after the other."""
     reader = RunReader(path)
@@ -271,7 +288,9 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
         key = {"run": "run", "match": row["id"], "iteration": row["iteration"]}
         figures = {f"report.{name}": value for name, value in row["report"].items()}
         of_match = {"turns": len(row["turns"]), "started": datetime.fromisoformat(row["started"])}
-        rows["matches"].append(key | _chosen(row, "game rules status reason attempt seed seconds") | of_match | figures)
+        came = {name: row.get(name, usual) for name, usual in USUAL.items()} | {"deal": row["deal"]}
+        told = _chosen(row, "game rules status reason attempt seed seconds")
+        rows["matches"].append(key | told | came | of_match | figures)
         for seat, seating in row["seats"].items():
             rows["seats"].append(key | {"seat": seat, "payoff": row["payoffs"].get(seat)} | seating)
         for turn in row["turns"]:
@@ -281,16 +300,22 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
             known = {"game": row["game"], "reward": reward, "advantage": advantage}
             named = {f"reward.{name}": value for name, value in turn["rewards"].items()}
             rows["turns"].append(
-                at | _chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"})) | known | named
+                {"source": "policy"}
+                | at
+                | _chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"}))
+                | known
+                | named
             )
             for place, message in enumerate(turn["messages"]):
-                rows["messages"].append(at | {"seat": turn["seat"], "place": place} | message)
+                rows["messages"].append(at | {"seat": turn["seat"], "place": place, "images": []} | message)
         for seat, streams in row["streams"].items():
             for segment, stream in enumerate(streams):
                 where = key | {"seat": seat, "segment": segment}
-                tokens = zip(stream["ids"], stream["mask"], stream["logprobs"], stream["turns"], strict=True)
-                for place, (id, sampled, logprob, turn) in enumerate(tokens):
+                entropies = stream.get("entropy") or [None] * len(stream["ids"])
+                tokens = zip(stream["ids"], stream["mask"], stream["logprobs"], stream["turns"], entropies, strict=True)
+                for place, (id, sampled, logprob, turn, entropy) in enumerate(tokens):
                     told = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
+                    told["entropy"] = entropy if sampled else None
                     rows["tokens"].append(where | {"place": place, "id": id, "sampled": sampled} | told)
     return rows
 

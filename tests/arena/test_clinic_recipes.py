@@ -51,9 +51,7 @@ def test_a_recipe_trains_its_policies(recipe: str, policies: list[str], told: se
 
 def shown(game: TextGame, first: bool = False) -> str:
     """What the terse role shows of the doctor's present turn."""
-    observation, *_, info = game.last()
-    view = View("doctor", 0, tuple(observation["messages"]), "", info["public"], info["private"], tuple(info["legal"]))
-    return load_role("nano_doctor").render_turn(view, first=first)
+    return load_role("nano_doctor").render_turn(View.of(game, "doctor"), first=first)
 
 
 def test_the_terse_doctor_sees_each_fact_in_one_letter() -> None:

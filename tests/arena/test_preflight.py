@@ -132,7 +132,7 @@ def assert_refused(run: Path, says: str, *more: str) -> None:
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        ("learn: {shown: {run: runs/gone}}", "learn.demonstrations.run: there is no folder runs/gone"),
+        ("learn: {demonstrations: {run: runs/gone}}", "learn.demonstrations.run: there is no folder runs/gone"),
         ("credit: {weights: {dael: 0.2}}", "credit.weights: no reward is called 'dael'"),
         (
             "play: {matches: 4, group: 2}\ncredit: {stages: [{information_gain: {gold: secret, outcome: deal}}]}",
