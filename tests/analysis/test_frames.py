@@ -25,6 +25,7 @@ from arena.records import MatchRecord, trajectories
 from arena.store.lines import LogError
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
+from games.contracts import Image, Message
 from tests.factories.made_run import make_run, match
 from tests.factories.store import write_as
 
@@ -211,10 +212,8 @@ def streams(draw: st.DrawFn) -> Stream:
     return stream
 
 
-IMAGE = {"place": 1, "hash": "ab" * 32, "media": "image/png", "width": 3, "height": 4}
-messages = st.fixed_dictionaries(
-    {"sender": st.just("x"), "text": st.text(max_size=3)}, optional={"images": st.just([IMAGE])}
-)
+IMAGE = Image("ab" * 32, "image/png", 3, 4)
+messages = st.builds(Message.of, st.just("x"), st.text(max_size=3), st.lists(st.just(IMAGE), max_size=2))
 
 
 @st.composite

@@ -163,7 +163,7 @@ def test_its_players_are_policies_by_name():
         check_scripted(name, game, "doctor")
     with pytest.raises(ScriptedPolicyError, match="oracle plays simulators, not kuhn_poker"):
         check_scripted("oracle", games.make("kuhn_poker"))
-    with pytest.raises(ScriptedPolicyError, match="unknown brain 'askr' — did you mean 'asker'"):
+    with pytest.raises(ScriptedPolicyError, match="unknown scripted policy 'askr' — did you mean 'asker'"):
         check_scripted("askr", game)
     script = make_scripted("oracle", 0, game)
     game.reset(seed=1)
