@@ -213,7 +213,7 @@ class MatchId:
     """The first turn that is its own and not its parent's; None where it has no parent."""
 
     def __post_init__(self) -> None:
-        if min(self.iteration, self.deal, self.attempt, self.turn or 0) < 0:
+        if self.iteration < 0 or self.deal < 0 or self.attempt < 0 or (self.turn or 0) < 0:
             raise ValueError(f"a match's iteration, deal, attempt and turn are 0 or more, not {self!r}")
         if (self.parent is None) != (self.turn is None):
             raise ValueError("a match has a parent and the turn where it parts from it, or neither")
