@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--matches", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=11)
     options = parser.parse_args()
-    checkouts = {"here": HERE.parent.parent, "before": options.before.resolve()}
+    checkouts = {"here": HERE.parent, "before": options.before.resolve()}
     commits = {arm: subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=path, text=True).strip()
                for arm, path in checkouts.items()}  # fmt: skip
     with TemporaryDirectory() as folder:
