@@ -32,14 +32,18 @@ ROUND = """
 import asyncio, json, sys, tempfile, time
 from pathlib import Path
 import games
-from agents.players.scripted import make_scripted
-from agents.players.model import ScriptedPlayer
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 from arena.store.reader import RunReader
 
+try:
+    from agents.players.model import ScriptedPlayer
+    from agents.players.scripted import make_scripted
+except ImportError:  # names of before
+    from agents.players.brains import make_brain as make_scripted
+    from agents.players.model import BrainPlayer as ScriptedPlayer
 try:
     from games.contracts import MatchId
     numbered = lambda i: (MatchId(0, i),)
