@@ -207,18 +207,18 @@ def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: A
 
 
 @pytest.mark.parametrize("script", ["random", "conceder", "exploiter:random"])
-def test_a_demonstrator_writes_what_the_brain_says_and_the_game_accepts_it(script: str) -> None:
+def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(script: str) -> None:
     cast = roles()
     for seed in range(5):
         told: list[str] = []
 
         class Overheard:
             def __init__(self, inner: Any, told: list[str]) -> None:
-                self.inner, self.adapted_rules = inner, told
+                self.inner, self.told = inner, told
 
             def act(self, view: View) -> str:
-                self.adapted_rules.append(self.inner.act(view))
-                return self.adapted_rules[-1]
+                self.told.append(self.inner.act(view))
+                return self.told[-1]
 
         players = {
             seat: ChatPlayer(
