@@ -39,14 +39,15 @@ def message_row(message: Message) -> dict[str, Any]:
 
 def message(row: Mapping[str, Any]) -> Message:
     """The message of a row; ValueError for one that is none."""
+    if not (images := row.get("images")):
+        return Message(row["sender"], (row["text"],))
     words, parts, end = row["text"], list[str | Image](), 0
-    for image in row.get("images", ()):
+    for image in images:
         if not end <= image["place"] <= len(words):
             raise ValueError(f"images stand in order among {len(words)} characters, not at {image['place']}")
         parts += [words[end : image["place"]], Image(image["hash"], image["media"], image["width"], image["height"])]
         end = image["place"]
-    parts = [part for part in (*parts, words[end:]) if part] if parts else [words]
-    return Message(row["sender"], tuple(parts))
+    return Message(row["sender"], tuple([part for part in (*parts, words[end:]) if part]))
 
 
 def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
