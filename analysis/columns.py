@@ -97,6 +97,9 @@ TABLES: Mapping[str, Any] = {
             _field("sampled", pa.bool_(), "whether the policy sampled it"),
             _field("logprob", pa.float32(), "natural log under the distribution sampled from; null for what was read"),
             _field("entropy", pa.float32(), "of that distribution, in nats; null for what was read, or if not kept"),
+            _field("advantage", pa.float64(), "its own, else its turn's; null for what was read, and before credit"),
+            _field("ratio", pa.float32(), "its probability after learning / before; null if not kept"),
+            _field("gap", pa.float32(), "log p of the trainer before learning less the sampler's; null if not kept"),
         ]
     ),
 }

@@ -47,6 +47,8 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "tokens": tuple(f"streams.{name}" for name in ("seat", "ids", "mask", "logprobs", "turns")),
 }
 """Leaves without which a table has no rows."""
+TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios", "gap": "gaps"}
+"""By column of `tokens`, the credit file's list of it."""
 
 
 def leaves(table: str, columns: Collection[str]) -> set[str]:
@@ -133,6 +135,33 @@ def tokens(log: Any) -> Any:
     for name, column in columns.items():
         kept = kept.append_column(name, column)
     return kept
+
+
+def credited(tokens: Any, credit: Any, ids: Any) -> Any:
+    """The tokens of these matches with the columns of `TOKEN_CREDIT`: a turn's lists go over its tokens in order.
+
+    `credit` is the iteration's, perhaps without rows.
+    """
+    keys = _turn_key(tokens["match"], tokens["turn"], ids)
+    rows = pc.index_in(keys, value_set=_turn_key(credit["match"], credit["turn"], ids), skip_nulls=True)
+    row = pc.fill_null(rows, -1).to_numpy()
+    own = np.flatnonzero(row >= 0)
+    counts = np.bincount(row[own], minlength=len(credit))
+    order = np.argsort(row[own], kind="stable")
+    rank = np.empty(len(own), np.int64)
+    rank[order] = np.arange(len(own)) - np.repeat(np.cumsum(counts) - counts, counts)
+    for name, source in TOKEN_CREDIT.items():
+        lists = credit[source].combine_chunks()
+        sizes = pc.list_value_length(lists).to_numpy()
+        if ((sizes != counts) & (sizes > 0)).any():
+            raise LogError(f"credit's {source} are not one for each token of a turn: restore the log from a copy")
+        places, there = np.zeros(len(row), np.int64), np.zeros(len(row), bool)
+        places[own], there[own] = (np.cumsum(sizes) - sizes)[row[own]] + rank, sizes[row[own]] > 0
+        column = pc.list_flatten(lists).take(pa.array(places, mask=~there))
+        if name == "advantage":
+            column = pc.coalesce(pc.cast(column, pa.float64()), credit["advantage"].take(rows))
+        tokens = tokens.append_column(name, column)
+    return tokens
 
 
 def _as_long_as(lists: Any, sizes: Any) -> Any:

@@ -162,7 +162,13 @@ class Frames:
         log = reader.log.table(k, flatten.leaves(name, columns))
         if self.games is not None:
             log = log.filter(_among(log["game"], self.games))
-        table = flatten.turns(log, reader.log.credit_table(k)) if name == "turns" else getattr(flatten, name)(log)
+        if name == "turns":
+            table = flatten.turns(log, reader.log.credit_table(k))
+        elif name == "tokens" and {*flatten.TOKEN_CREDIT} & {*columns}:
+            wanted = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
+            table = flatten.credited(flatten.tokens(log), reader.log.credit_table(k, wanted), log["id"])
+        else:
+            table = getattr(flatten, name)(log)
         if name != "matches":
             for column, chosen in (("seat", self.of_seats), ("policy", self.policies)):
                 table = table if chosen is None else table.filter(_among(table[column], chosen))

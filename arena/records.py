@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from agents.player import PREFIXES
 from agents.stream import Stream
+from arena.errors import StoreError
 from arena.plain import clean_text, finite, plain
 from arena.rows import identity_of, identity_row, message, message_row, stream_row
 from games.contracts import MatchId, Message, TurnSource
@@ -26,7 +27,7 @@ MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "
 run's log, brought back by replay, or a demonstration to be imitated."""
 
 
-class RecordError(ValueError):
+class RecordError(StoreError, ValueError):
     """A record that cannot be kept or read back; the message is one line."""
 
 
@@ -260,9 +261,9 @@ class MatchRecord:
                 },
             )
         except KeyError as missing:
-            raise RecordError(f"not a match record: it has no {missing}") from None
+            raise _unreadable(row, f"it has no {missing}") from None
         except (ValueError, TypeError, AttributeError) as error:
-            raise RecordError(f"not a match record: {error}") from None
+            raise _unreadable(row, error) from None
 
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -303,6 +304,10 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
 def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
     """Trajectories to learn from: of trained seats that took a turn."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
+
+
+def _unreadable(row: Mapping[str, Any], why: object) -> RecordError:
+    return RecordError(f"match {str(row.get('id', ''))[:80]!r} cannot be read back: {why}: restore the log from a copy")
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:

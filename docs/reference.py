@@ -42,6 +42,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "reference/parts.md", parts()
     yield "reference/games.md", games()
     yield "reference/players.md", players()
+    yield "reference/tables.md", tables()
     yield "reference/tree.md", tree()
 
 
@@ -152,6 +153,19 @@ def players() -> str:
     for kind in ("roles", "policies", "opponents", "recipes"):
         rows = [{k: v for k, v in row.items() if k != "file"} for row in entries(kind)]
         made += [f"## {kind.capitalize()}\n", table(list(rows[0]), [list(row.values()) for row in rows])]
+    return "\n".join(made)
+
+
+def tables() -> str:
+    """Every column of the tables that `analysis.load` gives."""
+    from analysis.columns import GROWN, TABLES, doc
+
+    made = ["# Tables of runs\n", "What `analysis.load` gives and `arena sql` asks: [analyse runs](../analysis.md).\n"]
+    for name, schema in TABLES.items():
+        types = (str(field.type).removeprefix("timestamp[us, tz=").rstrip("]") for field in schema)
+        rows = [(code(field.name), kind, doc(field)) for field, kind in zip(schema, types, strict=True)]
+        rows += [(code(GROWN[name][0]), "", GROWN[name][1])] if name in GROWN else []
+        made += [f"## {name}\n", table(("column", "type", "what it is"), rows)]
     return "\n".join(made)
 
 

@@ -3,6 +3,7 @@
 `python -m tests.test_docs` writes the output that commands give now into the pages.
 """
 
+import html
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 from agents import strict_yaml
 from agents.role import read_role
+from analysis.columns import TABLES, doc
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, text_layer
@@ -110,6 +112,18 @@ def test_the_tree_has_every_module_with_its_first_line(site: Path, room: str) ->
     notebooks = [file.name for file in (ROOT / room / "notebooks").glob("*.py") if file.name != "__init__.py"]
     rows = re.findall(r"<td><code>(\w+\.py)</code></td>\s*<td>.+?</td>", told[0] if told else "")
     assert sorted([*rows, *notebooks]) == sorted(files)
+
+
+def test_the_tables_have_every_column_with_its_meaning(site: Path) -> None:
+    page = html.unescape((site / "reference" / "tables" / "index.html").read_text("utf-8"))
+    for name, schema in TABLES.items():
+        told = re.search(rf'<h2 id="{name}">.*?(?=<h2|</article)', page, re.S)
+        assert told is not None
+        rows = dict(re.findall(r"<td><code>([^<]+)</code></td>\s*<td>.*?</td>\s*<td>(.+?)</td>", told[0]))
+        expected = {field.name: doc(field) for field in schema}
+        assert {column: re.sub("<.*?>", "", rows[column]) for column in expected} == {
+            column: meaning.replace("`", "") for column, meaning in expected.items()
+        }
 
 
 # -- output ------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ METRICS = {"learn.shared.kl"}
 """Columns of tables that begin as settings do."""
 LONG = 1500
 LONGER = {
-    "docs/analysis.md": 3400,
     "docs/claims.md": 2650,
     "docs/credit.md": 2900,
     "docs/results.md": 2450,

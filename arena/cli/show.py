@@ -14,7 +14,7 @@ from rich.text import Text
 from arena.cli.live import cell, iteration_table
 from arena.cli.summary import Change, best_match, changes
 from arena.cli.tables import print_table, verdict
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.rows import message as read_message
 from arena.statistics import Interval
@@ -89,7 +89,7 @@ def show_match(console: Console, path: Path, match: str) -> None:
     for turn in row["turns"]:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"] or message.get("images"):
-                said = read_message(message).text
+                said = _text(message, row["id"])
                 console.print(_plain(f"{message['sender']}: {said}", "dim", indent=4), soft_wrap=True)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
     ended = ", ".join(f"{name} {_number(value)}" for name, value in row["report"].items())
@@ -97,6 +97,13 @@ def show_match(console: Console, path: Path, match: str) -> None:
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
+
+
+def _text(message: Mapping[str, Any], match: str) -> str:
+    try:
+        return read_message(message).text
+    except ValueError as error:
+        raise StoreError(f"match {match} cannot be shown: {error}: restore the log from a copy") from None
 
 
 def _holder(seat: Mapping[str, Any]) -> str:

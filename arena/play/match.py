@@ -143,9 +143,9 @@ async def play_match(
     pictures: dict[str, bytes] = {}
     try:
         await _walk(plan, game, players, limits, clock, now, turns)
-        outcome = dict(game.payoffs()), dict(game.report())
         if turns and isinstance(game, Pictures):
             pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
+        outcome = dict(game.payoffs()), dict(game.report())
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)

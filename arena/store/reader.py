@@ -111,7 +111,12 @@ class LogReader:
 
     def _sealed(self, iteration: int, columns: Collection[str], sparse: bool) -> Any:
         path = log_path(self.folder, iteration, "parquet")
-        return read_parquet(path, MATCHES, columns, sparse) if path.exists() else None
+        if not path.exists():
+            return None
+        table = read_parquet(path, MATCHES, columns, sparse)
+        if "id" in columns and pc.count_distinct(table["id"]).as_py() != len(table):
+            raise LogError(f"{path} has a match twice: restore the log from a copy")
+        return table
 
     def open_rows(self, iteration: int) -> list[dict[str, Any]]:
         """Rows of the open file as they were written; [] without one."""

@@ -227,7 +227,7 @@ def with_items(field: Any, inner: Iterable[Any]) -> Any:
 def check_version(metadata: Mapping[bytes, bytes] | None, path: Path) -> int:
     """The schema's version; LogError when the Parquet metadata of the file at `path` is not ours or is too new."""
     version = (metadata or {}).get(_VERSION_KEY, b"")
-    if not version.isdigit():
+    if not version.isdigit() or len(version) > 9:
         raise LogError(f"{path} is not a match log of Arena: it names no schema version")
     if int(version) > SCHEMA_VERSION:
         raise LogError(

@@ -315,6 +315,8 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
                 for place, (id, sampled, logprob, turn, entropy) in enumerate(tokens):
                     told = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
                     told["entropy"] = entropy if sampled else None
+                    told["advantage"] = credit.get((row["id"], turn), (None, None))[1] if sampled else None
+                    told |= {"ratio": None, "gap": None}
                     rows["tokens"].append(where | {"place": place, "id": id, "sampled": sampled} | told)
     return rows
 

@@ -5,8 +5,11 @@ file of Arena's.
 """
 
 import hashlib
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -29,6 +32,8 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.plans import branch_plans
 from arena.play.source import Play, Played
 from arena.records import MatchRecord, Seating, place_of, trained
+from arena.store.arrow import credit_table, match_table
+from arena.store.lines import LogError
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from arena.store.schema import CREDIT, MATCHES
@@ -201,6 +206,64 @@ def test_credit_keeps_what_each_token_was_worth_and_became(measured: Path, plain
     assert np.mean(np.abs(gaps)) < 1e-4, "the sampler and the trainer share their weights"
     assert (ratios > 0).all() and np.abs(ratios - 1).max() > 1e-4, "and the update moved them"
     assert reader.credit(1)[0]._fields == ("match", "turn", "seat", "reward", "advantage")
+
+
+def test_credit_of_tokens_is_loaded_beside_them(measured: Path, plain: Path) -> None:
+    credit = {(c["match"], c["turn"]): c for c in RunReader(measured).log.credit_table(1, CREDIT.names).to_pylist()}
+    tokens = analysis.load(measured).tokens
+    sampled = tokens[tokens["sampled"]]
+    assert len(sampled) and not tokens[~tokens["sampled"]][["advantage", "ratio", "gap"]].notna().any(axis=None)
+    for (match, turn), rows in sampled.groupby(["match", "turn"]):
+        for column, source in (("advantage", "advantages"), ("ratio", "ratios"), ("gap", "gaps")):
+            assert rows[column].tolist() == pytest.approx(credit[match, turn][source])
+    tokens = analysis.load(plain).tokens
+    of_turn = {(c.match, c.turn): c.advantage for c in RunReader(plain).credit(1)}
+    sampled = tokens[tokens["sampled"]]
+    expected = [of_turn[key] for key in zip(sampled["match"], sampled["turn"], strict=True)]
+    assert sampled["advantage"].tolist() == expected, "one for all tokens of a turn"
+    assert not tokens[["ratio", "gap"]].notna().any(axis=None)
+
+
+def test_credit_of_tokens_that_does_not_fit_them_is_refused(measured: Path, tmp_path: Path) -> None:
+    edited = shutil.copytree(measured, tmp_path / "run")
+    file = edited / "log" / "0001.credit.parquet"
+    rows = RunReader(edited).log.credit_table(1, CREDIT.names).to_pylist()
+    rows[0]["gaps"].append(0.5)
+    pq.write_table(credit_table(rows), file, write_page_checksum=True)
+    with pytest.raises(LogError, match="credit's gaps are not one for each token of a turn"):
+        _ = analysis.load(edited).tokens
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "is not that of 0001-0077": lambda row: row.update(deal=77),
+    "is no match id": lambda row: row.update(parent="../x", parent_turn=1),
+    "0 or more": lambda row: row.update(parent="0001-0000", parent_turn=-5),
+    "entropies are not of": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),
+    "SHA-256": lambda row: row["turns"][0]["messages"].append(
+        {"sender": "referee", "text": "", "images": [{"place": 0, **vars(IMAGE), "hash": "../../../etc/passwd"}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("why", EDITS)
+def test_an_edited_match_ends_a_command_with_one_line(plain: Path, tmp_path: Path, why: str) -> None:
+    edited = shutil.copytree(plain, tmp_path / "run")
+    shutil.rmtree(edited / "checkpoints")  # with one, its hashes tell
+    rows = RunReader(edited).log.read(1)
+    EDITS[why](rows[0])
+    pq.write_table(match_table(rows), edited / "log" / "0001.parquet", write_page_checksum=True)
+    commands = [["credit", str(edited)]] + [["show", str(edited), rows[0]["id"]]] * (why == "SHA-256")
+    for command in commands:
+        line = arena(*command).line
+        assert why in line and line.endswith("restore the log from a copy")
+
+
+def test_a_match_that_a_sealed_log_has_twice_is_refused(plain: Path, tmp_path: Path) -> None:
+    edited = shutil.copytree(plain, tmp_path / "run")
+    rows = RunReader(edited).log.read(1)
+    pq.write_table(match_table([*rows, rows[0]]), edited / "log" / "0001.parquet", write_page_checksum=True)
+    with pytest.raises(LogError, match="has a match twice: restore"):
+        RunReader(edited).log.read(1)
 
 
 def columns(file: Path) -> set[str]:

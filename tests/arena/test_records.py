@@ -170,7 +170,7 @@ def test_what_cannot_be_kept_is_refused_with_its_place(changes: dict[str, object
 
 @pytest.mark.parametrize("row", [{}, {"id": 1}, {**one_match().to_json(), "turns": [{"seat": 1}]}])
 def test_a_row_that_is_no_record_is_refused_in_one_line(row: dict[str, object]) -> None:
-    with pytest.raises(RecordError, match=r"^not a match record: .*$"):
+    with pytest.raises(RecordError, match=r"^match '.*' cannot be read back: .*: restore the log from a copy$"):
         MatchRecord.from_json(row)
 
 
