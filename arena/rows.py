@@ -26,13 +26,17 @@ def identity_of(row: Mapping[str, Any]) -> MatchId:
 
 
 def message_row(message: Message) -> dict[str, Any]:
-    """A message's words, and beside them, where it has any, its images with the place of each among the words."""
-    words, images = "", []
-    for part in message.parts:
+    """A message's words, and beside them, where it has any, its images with the place of each among the words.
+
+    Of texts that follow each other one remains, as `Message.text` has them, with a blank between.
+    """
+    words, images, before = "", [], None
+    for part in filter(None, message.parts):
         if isinstance(part, Image):
             images.append({"place": len(words), **vars(part)})
         else:
-            words += part
+            words += f" {part}" if isinstance(before, str) else part
+        before = part
     row = {"sender": message.sender, "text": words}
     return row | {"images": images} if images else row
 

@@ -76,7 +76,7 @@ class Message(NamedTuple):
         parts = self.parts
         if len(parts) == 1 and isinstance(parts[0], Text):
             return parts[0]
-        return " ".join([part if isinstance(part, Text) else part.text for part in parts])
+        return " ".join([part if isinstance(part, Text) else part.text for part in parts if part])
 
     @property
     def images(self) -> tuple[Image, ...]:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from agents.stream import Stream
 from arena.plain import plain, printable
 from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
+from arena.rows import message as message_of
+from arena.rows import message_row
 from arena.store.arrow import match_rows, match_table
 from games.contracts import Image, MatchId, Message
 
@@ -206,3 +208,14 @@ def test_printable_text_is_one_line_and_steers_nothing() -> None:
 def test_records_load_without_torch_or_pandas() -> None:
     check = "import arena.records, sys; assert not {'torch', 'pandas', 'pyarrow'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+PARTS = st.lists(st.text(max_size=3) | st.just(Image("ab" * 32, "image/png", 3, 4)), max_size=5)
+
+
+@given(PARTS)
+def test_a_message_reads_from_the_log_as_it_did_in_play(parts: list[str | Image]) -> None:
+    said = Message("x", tuple(parts))
+    back = message_of(message_row(said))
+    assert (back.text, back.images) == (said.text, said.images)
+    assert message_of(message_row(back)) == back, "and stays so"
