@@ -46,9 +46,10 @@ def check_arms(experiment: Experiment) -> None:
     """ConfigError where an arm is no experiment, or plays more or fewer matches than the first unless it may."""
     study = study_of(experiment)
     asked = experiment.evaluate
-    if not (asked and asked.games) and (told := [name for name in study.also if name.startswith(EVALUATED)]):
-        raise ConfigError(f"study.also: {told[0]} needs a section `evaluate` with `games` (docs/experiments.md)")
-    panels = [name for name in (study.figure, *study.also) if name.startswith(PANEL)]
+    figures = (study.figure, *study.also)
+    if not (asked and asked.games) and (told := [name for name in figures if name.startswith(EVALUATED)]):
+        raise ConfigError(f"study: {told[0]} needs a section `evaluate` with `games` (docs/experiments.md)")
+    panels = [name for name in figures if name.startswith(PANEL)]
     if panels and not (asked and asked.panel):
         raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/panels.md)")
     most = budget(with_arm(experiment, study.arm))

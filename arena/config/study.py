@@ -48,11 +48,11 @@ class StudySpec(BaseModel):
     minutes: Annotated[float, Field(gt=0)]
     """About how long a run takes on one core."""
     figure: str
-    """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener; or
-    panel.payoff, panel.valid or panel.deal of the panel that `evaluate` names, each time that it judges."""
+    """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener;
+    evaluation.NAME of the first game that `evaluate` names, before and after learning; or panel.payoff, panel.valid or
+    panel.deal of the panel that it names, each time that it judges."""
     also: list[str] = []
-    """Figures that are reported too and decide nothing; `evaluation.NAME` is one of the first game that `evaluate`
-    names, before and after learning."""
+    """Figures that are reported too and decide nothing."""
     first_seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
     """The first that is judged: a recipe is found on seeds below it."""
     last: Positive = 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.errors import ScriptedPolicyError
+from agents.names import nearest
 from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
 from arena.config.experiment import Experiment
@@ -64,13 +65,16 @@ def check_spec(experiment: Experiment) -> None:
         return
     check_panel(experiment)
     trained = [name for name, policy in experiment.policies.items() if policy.train]
+    if spec.policy is not None and spec.policy not in trained:
+        known = f"{nearest(spec.policy, trained)} (it trains {', '.join(trained)})"
+        raise ConfigError(f"evaluate.policy: this run trains no '{spec.policy}'{known}")
     for n, game in enumerate(spec.held_out):
         tables = [table for table in experiment.all_tables() if table.game.name == game.name]
         held = {seat for table in tables for seat, holder in table.seats.items() if holder.policy in trained}
-        if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1:
+        if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1 and spec.policy is None:
             raise ConfigError(
-                f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and "
-                f"name one afterwards, arena eval runs/latest:{trained[0]} --game {game.name}"
+                f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: name one as "
+                f"evaluate.policy={trained[0]}"
             )
         _check_opponents(spec, n, game, held)
     for name in spec.against if spec.games else ():
@@ -98,7 +102,8 @@ async def held_out(
     `begin` is called with the number of matches and returns what to call after each of them.
     """
     loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
-    last, first, *others = await loader.load(str(run), specs.before(str(run)), *spec.against)
+    weights = f"{run}:{spec.policy}" if spec.policy else str(run)
+    last, first, *others = await loader.load(weights, specs.before(weights), *spec.against)
     games = [on_split(game) for game in spec.held_out]
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:

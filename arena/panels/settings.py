@@ -154,6 +154,8 @@ class EvaluateSpec(Spec):
     """Of the panel, in place of its own number."""
     games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
     """Which games, held out of training or not, the first and the last weights play on the same deals."""
+    policy: Name | None = None
+    """Whose weights play `games`, where a run trains several that do not sit there."""
     against: list[ContenderName] = ["random"]
     """In `games`, as in `arena eval`; where all seats are paid the same, the policy plays with itself instead."""
     matches: Annotated[int, Field(ge=2, le=10**6)] = 100
@@ -170,4 +172,6 @@ class EvaluateSpec(Spec):
             raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
         if self.panel is None and (self.every or self.deals):
             raise ValueError(f"`{'every' if self.every else 'deals'}` belongs to `panel`: name one, or remove it")
+        if self.games is None and self.policy:
+            raise ValueError("`policy` belongs to `games`: name some, or remove it")
         return self

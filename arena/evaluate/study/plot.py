@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from arena.config.study import EVALUATED, PANEL
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.summary import Curve
 from arena.statistics import SHARE
@@ -61,11 +62,13 @@ def drawn(results: Results) -> "Figure":
         axis.errorbar([end], [of.last.estimate], [[low], [high]], fmt="o", color=colour, capsize=2, markersize=3.5)
     if results.ends.bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
-    axis.set(xlabel="iteration", ylabel=_plain(results.spec.figure))
+    outside = results.spec.figure.startswith((EVALUATED, PANEL))
+    axis.set(xlabel="time that it was judged" if outside else "iteration", ylabel=_plain(results.spec.figure))
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=8)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    seeds = f"{results.seeds} seeds (thin), their mean, 95 % intervals of the last {results.spec.last} iterations"
+    ends = "time" if outside else f"{results.spec.last} iterations"
+    seeds = f"{results.seeds} seeds (thin), their mean, 95 % intervals of the last {ends}"
     heading = (f"{results.name}: {results.verdict.verdict}", seeds, results.verdict.because)
     figure.suptitle(_plain("\n".join(fill(line, 95) for line in heading)), fontsize=8)
     return figure

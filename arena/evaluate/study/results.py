@@ -40,7 +40,7 @@ class Results:
     @property
     def ends(self) -> Ends:
         """Where the runs begin and end."""
-        return Ends(self.curves, self.spec.figure, self.spec.last)
+        return self._ends(self.spec.figure, self.curves)
 
     @property
     def arms(self) -> list[ArmSummary]:
@@ -50,11 +50,12 @@ class Results:
     @property
     def beside(self) -> dict[str, list[ArmSummary]]:
         """The same of the figures that decide nothing."""
-        lasts = {figure: 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last for figure in self.also}
-        return {
-            name: self._summaries(Ends(curves, name.removeprefix(EVALUATED), lasts[name]))
-            for name, curves in self.also.items()
-        }
+        return {name: self._summaries(self._ends(name, curves)) for name, curves in self.also.items()}
+
+    def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
+        """Of what is judged before and after learning the last value; else the mean of the last iterations."""
+        last = 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last
+        return Ends(curves, figure.removeprefix(EVALUATED), last)
 
     def _summaries(self, ends: Ends) -> list[ArmSummary]:
         return [ends.summary(arm, self.spec.arm) for arm, seeds in self.curves.items() if seeds]
@@ -110,7 +111,7 @@ def evaluated(run: Path, figure: str) -> list[float]:
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise StoreError(f"{run / EVALUATION} cannot be read as an evaluation: {error}") from None
     if not values:
-        raise ConfigError(f"study.also: no figure '{figure}'{nearest(figure, known)} (there are {', '.join(known)})")
+        raise ConfigError(f"study: no figure '{figure}'{nearest(figure, known)} (there are {', '.join(known)})")
     return values
 
 

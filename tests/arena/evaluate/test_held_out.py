@@ -75,3 +75,31 @@ def test_who_is_to_play_another_game_has_to_be_known_before_the_run(tmp_path: Pa
     out, elsewhere = tmp_path / "run", "evaluate={games: [{name: clinic}, {name: nim}]}"
     line = refused("run", "selfplay", "--recipe", "clinic_both-nano", "--set", elsewhere, "--out", out)
     assert "evaluate.games.1: who plays nim? This run trains doctor and patient" in line and not out.exists()
+    told = refused(
+        "run",
+        "selfplay",
+        "--recipe",
+        "clinic_both-nano",
+        "--set",
+        elsewhere,
+        "--out",
+        out,
+        "--set",
+        "evaluate.policy=doc",
+    )
+    assert "evaluate.policy: this run trains no 'doc' — did you mean 'doctor'? (it trains doctor, patient)" in told
+
+
+def test_one_of_several_policies_plays_what_it_does_not_train_on(tmp_path: Path) -> None:
+    """The solver of a proposer and a solver, on questions that may not be proposed."""
+    settings = ["iterations=1", "play.matches=2", "evaluate.matches=2", "policies.solver.imitate.matches=8"]
+    settings += ["policies.proposer.imitate.matches=8", "policies.proposer.imitate.minibatches=2"]
+    settings += ["policies.solver.imitate.minibatches=2", "learn.minibatches=1"]
+    words = [part for setting in settings for part in ("--set", setting)]
+    run = tmp_path / "run"
+    ended = arena("run", "selfplay", "--recipe", "proposer_solver-nano", *words, "--out", run)
+    assert ended.code == 0, ended.err
+    told = json.loads((run / "evaluation.json").read_text())
+    (result,) = told["results"]
+    assert result["game"] == "reasoning" and result["options"]["split"] == "test" and "success" in result["figures"]
+    assert [told[moment][0]["contender"] for moment in ("before", "results")] == [f"{run}@0:solver", f"{run}:solver"]

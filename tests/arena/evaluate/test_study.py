@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from arena.config.arms import check_arms
 from arena.config.kept import as_plain
 from arena.config.layers import compose
 from arena.config.sources import Layer, recipe_layer
@@ -261,6 +262,26 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
         file.write_text(damaged)
         with pytest.raises(StoreError, match=r"evaluation.json cannot be read as an evaluation"):
             kept.evaluated(tmp_path, "solved")
+
+
+def test_a_figure_of_an_evaluation_may_decide(tmp_path: Path) -> None:
+    """Its last value does, whatever `last` says of iterations: by hand 0.6 less 0.25 and 0.7 less 0.35."""
+    asked = {"evaluate": {"games": [{"name": "negotiation"}]}, "study": {**SPEC, "figure": "evaluation.deal"}}
+    experiment = compose([recipe_layer("negotiation-nano"), Layer("test", "", asked)])
+    assert asked["study"]["last"] > 1
+    of = plan(experiment, tmp_path / "study", ["mars", "zero"], 2, lambda it: it)
+    curves = {"mars": [[0.2, 0.6], [0.3, 0.7]], "zero": [[0.2, 0.25], [0.3, 0.35]]}
+    known = {
+        (arm, seed): KeptRun(arm=arm, seed=seed, seconds=1.0, curve=curve)
+        for arm, both in curves.items()
+        for seed, curve in enumerate(both)
+    }
+    found = kept.collected(replace(of, kept=known))
+    assert [round(arm.last.estimate, 9) for arm in found.arms] == [0.65, 0.3]
+    assert found.arms[1].behind is not None and found.arms[1].behind.estimate == pytest.approx(0.35)
+    without = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": asked["study"]})])
+    with pytest.raises(ConfigError, match=r"evaluation\.deal needs a section `evaluate` with `games`"):
+        check_arms(without)
 
 
 def evaluation_line(iteration: int, payoffs: list[float], key: str = "same") -> str:
