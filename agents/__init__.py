@@ -1,1 +1,1 @@
-"""Who plays: roles, policies, players and the engines behind them."""
+"""Players and what they are made of: roles, policies and the engines behind them."""

@@ -28,9 +28,9 @@ class AdapterSpec(BaseModel):
     )
 
     rank: Annotated[int, Field(ge=1, le=MOST_RANK)] = 16
-    """Of the matrices A [rank, in] and B [out, rank] that a layer gets."""
+    """Rank of the matrices A [rank, in] and B [out, rank] that a layer gets."""
     alpha: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """What they add counts alpha / rank times; null is twice the rank."""
+    """Numerator of the scale of what they add, alpha / rank; null is twice the rank."""
     targets: Annotated[list[str], Field(min_length=1)] | None = None
     """Which linear layers get them, by the last part of their names, such as `[q_proj, v_proj]`; null is all but the
     output head."""
@@ -53,7 +53,7 @@ class AdapterFolder:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter instead of a whole model."""
+    """Return True if a folder holds an adapter instead of a whole model."""
     return (folder / CONFIG).is_file()
 
 
@@ -122,7 +122,7 @@ def written(base: str, rank: int, scale: float, layers: list[str]) -> str:
 
 
 TENSOR = re.compile(r"base_model\.model\.(?P<layer>.{1,512})\.lora_(?P<side>[AB])\.weight")
-"""How peft names a matrix."""
+"""Pattern of peft's name for a matrix."""
 
 
 def _short(value: Any) -> str:

@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "arena"
-"""What transformers calls it, as `attn_implementation`."""
+"""Name of this attention in transformers, as `attn_implementation`."""
 MOST_SCORES = 1 << 23
 """At once, about one row of a thousand tokens: longer rows go to torch's kernel, which is as fast there and takes less
 memory; more rows are taken a few at a time."""
@@ -56,7 +56,7 @@ def attend(
 
 
 def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:
-    """Of one sequence of a batch, all heads together."""
+    """Return the number of scores of one sequence of a batch, all heads together."""
     return query.shape[1:3].numel() * key.shape[2]
 
 

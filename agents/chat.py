@@ -29,7 +29,7 @@ class Parts(NamedTuple):
     """From the end of the last user's text to where the reply is sampled."""
     reply_tail: str
     system: Literal["turn", "inline", "none"]
-    """Whether the system text is its own turn, a part of the first user turn, or unknown to the template."""
+    """Place of the system text: its own turn, a part of the first user turn, or unknown to the template."""
     trims: bool
     """Whether the template strips the texts."""
 

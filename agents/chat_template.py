@@ -1,4 +1,4 @@
-"""What a model folder's chat template makes of conversations, rendered in a process that may not run away.
+"""Conversations rendered by a model folder's chat template, in a process with limits of time and memory.
 
 A template is a program, and a folder may come from a stranger: Jinja's sandbox keeps it from Python's internals, but
 not from counting to a billion. The process has limits of time and memory, and no secrets in its environment.

@@ -39,7 +39,7 @@ def tojson(
 
 
 def raise_exception(message: str) -> None:
-    """How a template refuses a conversation."""
+    """Raise TemplateError: by this a template refuses a conversation."""
     raise TemplateError(message)
 
 

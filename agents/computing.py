@@ -44,7 +44,7 @@ class _Job(Generic[Result]):
         self._work = work
         self._lock = threading.Lock()
         self._thread: int | None = None
-        """Where it runs just now."""
+        """Id of the thread that runs it just now."""
 
     def run(self) -> Result:
         with self._lock:

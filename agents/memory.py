@@ -1,4 +1,4 @@
-"""What of the past a seat sees: all of it, or a window of its last exchanges.
+"""Memory of a seat: all of the past, or a window of its last exchanges.
 
 An exchange is what the seat was shown and what it answered. A stream is append-only, so forgetting means to
 start a new one from the system text, the examples and the exchanges that are kept.

@@ -17,7 +17,7 @@ from agents.errors import WeightsError
 MOST_BYTES = 64 << 20
 MOST_DEPTH = 64
 LOOSE_SIZE = 1 << 20
-"""What a size may be of which no weights need tell, such as of positions."""
+"""Largest size of which no weights need tell, such as of positions."""
 CODE = (
     "auto_map", "compression_config", "custom_generate", "custom_pipelines", "kernel_config", "quantization_config",
     "trust_remote_code", "use_kernels",
@@ -80,7 +80,7 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
 
 
 def positions_in(folder: Path) -> int:
-    """How long a context the folder's model can have, in tokens; a million where it does not say."""
+    """Return the length of context that the folder's model can have, in tokens; a million where it does not say."""
     said = read_json(folder, "config.json")
     inner = said.get("text_config")
     said = said | (inner if isinstance(inner, dict) else {})
@@ -94,7 +94,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _ours(value: Any) -> bool:
-    """Whether an implementation, or one for each part of a model, is one that transformers itself has."""
+    """Return True if an implementation, or one for each part of a model, is one that transformers itself has."""
     if isinstance(value, dict):
         return all(_ours(inner) for inner in value.values())
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)

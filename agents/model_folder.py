@@ -53,12 +53,12 @@ def _parts(folder: Path) -> set[str]:
 
 
 def parameters_in(folder: Path) -> int:
-    """How many numbers the folder's weights are, from the heads of its files alone."""
+    """Count the numbers of the folder's weights, from the heads of its files alone."""
     return _counted(folder)[1]
 
 
 def _counted(folder: Path) -> tuple[int, int]:
-    """How many tensors, and numbers in them."""
+    """Count the tensors, and the numbers in them."""
     from safetensors import safe_open
 
     tensors = numbers = 0
@@ -118,7 +118,7 @@ def auto_classes() -> tuple[Any, Any]:
 
 @contextmanager
 def _quick_imports() -> Iterator[None]:
-    """What of transformers is imported within takes two thirds of its time.
+    """Speed up imports of transformers inside the block: they take two thirds of their usual time.
 
     For a way to generate and for finding objects in pictures it would import scikit-learn and SciPy where they are
     installed. And what a library defines stays: there is nothing to collect.

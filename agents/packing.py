@@ -17,7 +17,7 @@ class Pass:
     index: tuple[int, ...]
     """Which of the given streams, in row order."""
     prefix: int
-    """How many tokens all of them begin with are run once for all."""
+    """Number of tokens that all of them begin with and that are run once for all."""
 
 
 def passes(

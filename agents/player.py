@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from games.contracts import Act, View
 
 PREFIXES = ("endpoint:", "endpoint@")
-"""What a model behind an OpenAI-compatible endpoint begins with: endpoint:MODEL, or endpoint@SERVER:MODEL."""
+"""Prefixes of a model behind an OpenAI-compatible endpoint: endpoint:MODEL, or endpoint@SERVER:MODEL."""
 
 
 class ScriptedPolicy(Protocol):
@@ -24,7 +24,7 @@ class Chances(Protocol):
     """A memoryless scripted policy: it gives the probabilities of its next acts from what it sees now."""
 
     def chances(self, view: View) -> Mapping[str, float]:
-        """How likely each of its acts is; they sum to 1."""
+        """Return the probability of each of its acts; they sum to 1."""
         ...
 
 

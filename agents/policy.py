@@ -21,12 +21,12 @@ class OnBase:
     """An adapter that is being trained, as an engine serves it."""
 
     model: Any
-    """What is trained: on the base's own parameters."""
+    """Model that is trained, on the base's own parameters."""
     base: Any
     folder: Path
-    """Where the base came from."""
+    """Folder the base came from."""
     name: str
-    """What the base is called, in the adapter's own folder too."""
+    """Name of the base, in the adapter's own folder too."""
 
 
 class NewAdapter(NamedTuple):
@@ -35,7 +35,7 @@ class NewAdapter(NamedTuple):
     spec: AdapterSpec
     seed: int
     base: str
-    """What its base is called."""
+    """Name of its base."""
 
 
 class Bases:
@@ -63,13 +63,13 @@ class Policy:
     source: Path
     """The folder its first weights came from."""
     model: Any
-    """What is trained; None where it is frozen, and an engine alone holds the weights."""
+    """Model that is trained; None where it is frozen, and an engine alone holds the weights."""
     tokenizer: Any
     frame: ChatFrame
     trained: bool
     version: int = 0
     base: OnBase | None = None
-    """Of an adapter that is trained."""
+    """Base of an adapter that is trained."""
 
     @staticmethod
     def load(

@@ -12,10 +12,10 @@ class Precision(StrEnum):
 
     @property
     def bf16_products(self) -> bool:
-        """Whether matrix products are bfloat16."""
+        """Return True if matrix products are bfloat16."""
         return self is not Precision.FP32
 
     @property
     def bf16_weights(self) -> bool:
-        """Whether the weights of whole models are bfloat16."""
+        """Return True if the weights of whole models are bfloat16."""
         return self is Precision.BF16_TRUE

@@ -17,7 +17,7 @@ class ModuleWeights:
 
     module: Any
     base: OnBase | None = None
-    """Of an adapter: the base that it stands on."""
+    """Base that an adapter stands on."""
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Within its context every parameter is whole, also where ranks share them."""
 
@@ -49,7 +49,7 @@ class ArrayWeights:
 
     arrays: Mapping[str, np.ndarray]
     folder: Path
-    """Of a model with parameters of the same names and shapes."""
+    """Folder of a model with parameters of the same names and shapes."""
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def served(self) -> Any:

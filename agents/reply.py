@@ -18,7 +18,7 @@ FIELD_LENGTH = 4_000
 JOINERS = "\u200c\u200d"  # letters of many scripts, and emoji, are joined and parted by these
 
 TALK = " Talk may follow after |."
-"""How the rules of games tell of talk."""
+"""Sentence by which the rules of games allow talk."""
 
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 

@@ -46,7 +46,7 @@ class Example(Part):
 
 
 class Sampling(Part):
-    """How replies are sampled."""
+    """Settings of how replies are sampled."""
 
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -70,8 +70,8 @@ class Role(Part):
     sampling: Sampling = Sampling()
     memory: Memory = Memory()
     history: Literal["keep", "strip"] = "keep"
-    """What the seat sees of the private field of its own earlier replies: all, or nothing, as the chat templates of
-    many thinking models have it."""
+    """Part that the seat sees of the private field of its own earlier replies: all, or nothing, as the chat
+    templates of many thinking models have it."""
     examples: list[Example] = []
 
     @field_validator("system")

@@ -22,7 +22,7 @@ class RolePreview:
     examples: tuple[tuple[str, str], ...]
     turns: tuple[str, ...]
     seats: tuple[str, ...]
-    """Of the turns, one by one."""
+    """Seats of the turns, one by one."""
     findings: tuple[str, ...]
 
 

@@ -132,7 +132,7 @@ def predictors(body: Any, batch: StreamBatch) -> torch.Tensor:
 
 
 def _inputs(body: Any, batch: StreamBatch) -> dict[str, Any]:
-    """What a forward pass over the suffixes is called with; the prefix, if any, is run here."""
+    """Return the arguments of a forward pass over the suffixes; the prefix, if any, is run here."""
     columns = torch.arange(batch.suffix.shape[1], device=batch.suffix.device)
     real = columns < batch.lengths[:, None]
     past = prefix_cache(body, batch.prefix) if len(batch.prefix) else None
@@ -150,7 +150,7 @@ def _config(model: Any) -> Any:
 
 
 def start_cost(model: torch.nn.Module) -> int:
-    """How many tokens take as long as starting another forward pass: the more, the less there is to compute a token.
+    """Return how many tokens take as long as starting a forward pass: the more, the less there is to compute a token.
 
     Measured on a processor: 70 at 135M weights, over 256 at 0.9M.
     """

@@ -21,7 +21,7 @@ class Stream:
     turns: list[int] = field(default_factory=list)
     """Index of the turn that sampled the token; -1 where not sampled."""
     entropy: list[float] = field(default_factory=list)
-    """Of the distribution sampled from, in nats; 0.0 where not sampled; empty where nobody measured it."""
+    """Entropy of the distribution sampled from, in nats; 0.0 where not sampled; empty where nobody measured it."""
 
     def __post_init__(self) -> None:
         """Refuse lists of unequal length with ValueError."""

@@ -26,7 +26,7 @@ MAX_DEPTH = 32
 MAX_VALUES = 20_000
 Where = Sequence[str | int]
 ARM = re.compile(r"(constrained-|function-|nullable|literal\[).*|is-instance.*")
-"""What pydantic calls an arm of a union, which is no field."""
+"""Pattern of pydantic's name for an arm of a union, which is no field."""
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WORDS = (("", None), ("~", None), ("null", None), ("true", True), ("false", False))
@@ -42,7 +42,7 @@ class YamlError(ValueError):
 
 
 class _Fault(Exception):
-    """What is wrong, at which line (from 0), in which field."""
+    """Fault in a text: its line (from 0), its field, and what is wrong."""
 
     def __init__(self, line: int, where: Where, what: str) -> None:
         self.line, self.where, self.what = line, tuple(where), what
@@ -278,7 +278,7 @@ def _children(node: yaml.Node) -> dict[str | int, tuple[int, yaml.Node]]:
 
 
 def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
-    """What is wrong with one field, in a few words."""
+    """Say in a few words what is wrong with one field."""
     if error["type"] == "missing":
         return "missing: this field is required"
     if error["type"] == "extra_forbidden":

@@ -197,7 +197,7 @@ def _range(context: Context, *bounds: int) -> range:
 
 
 def _size(value: Any) -> int:
-    """How many steps it takes to go through a value."""
+    """Return how many steps it takes to go through a value."""
     if isinstance(value, str):
         return 1 + len(value) // LETTERS
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Where weights come from: a name becomes a folder in Hugging Face layout, and that a model.
+"""Sources of weights: a name becomes a folder in Hugging Face layout, and that a model.
 
 Built in are SmolLM2-135M-Instruct, fetched and converted once, and nano, made on the spot.  Both live under
 `ARENA_HOME` (default ~/.cache/arena), where a folder appears complete, under its own name, or not at all.
@@ -107,7 +107,7 @@ def _nano_source(seed: int) -> str:
 
 
 def _is_ready(folder: Path, source: str) -> bool:
-    """Whether a folder of ours is complete: all files have the sizes its manifest, written last, names."""
+    """Return True if a folder of ours is complete: all files have the sizes its manifest, written last, names."""
     try:
         manifest = read_json(folder, MANIFEST)
         sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}

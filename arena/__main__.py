@@ -1,4 +1,4 @@
-"""Where the `arena` command begins: first make sure that `agents` and `games` are ours."""
+"""Entry point of the `arena` command: first makes sure that `agents` and `games` are ours."""
 
 import sys
 

@@ -61,7 +61,7 @@ class Parts:
     done: int
     """Iterations that are committed."""
     restored: bool
-    """Whether they, or the warm start alone, came from a checkpoint."""
+    """Whether the run's parts, or the warm start alone, came from a checkpoint."""
     tables: Sequence[Table]
     roles: Mapping[str, Role]
     """By name: a role's name is the same role at every table."""

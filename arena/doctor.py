@@ -64,7 +64,7 @@ def _version(name: str) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """What a run notes of the machine it began on."""
+    """Return what a run notes of the machine it began on."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -140,7 +140,7 @@ def _processor() -> str:
 
 
 def _threads() -> str:
-    """How many threads `threads: auto` would take just now, and how they wait for each other."""
+    """Return in words how many threads `threads: auto` would take just now, and how they wait for each other."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     from arena.learn.machine import threads_of, try_threads
@@ -178,7 +178,7 @@ def instruction_set() -> str:
 
 
 def _same_bits() -> str:
-    """What has to be the same for a run to be the same again."""
+    """Return in words what has to be the same for a run to be the same again."""
     torch = versions()["torch"]
     return (
         "a seed gives them with the same `threads`, `precision`, "

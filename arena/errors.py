@@ -8,7 +8,7 @@ _OFF = ("", "0", "false", "no", "off")
 
 
 def debugging() -> bool:
-    """Whether the user wants to see tracebacks: ARENA_DEBUG=1, or anything else that does not say no."""
+    """Return True if the user wants to see tracebacks: ARENA_DEBUG=1, or any other value that does not say no."""
     return os.environ.get(DEBUG, "").strip().lower() not in _OFF
 
 

@@ -43,7 +43,7 @@ class Examiner(Protocol):
     """Evaluation of a run from outside while it goes on; nothing of it reaches what is learned."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Whether the weights after iteration `k` are due for evaluation and were not evaluated yet."""
+        """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
         """Evaluate the weights; figures for the iteration's row of metrics."""
@@ -59,7 +59,7 @@ class Lab:
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
         self.commit_seconds = 0.0
-        """Of the last commit; it is over too late to stand in its own line of metrics."""
+        """Seconds of the last commit; it is over too late to stand in its own line of metrics."""
 
     @classmethod
     async def open(
@@ -167,7 +167,7 @@ class Lab:
         return learned
 
     async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
-        """What the policy says now of the tokens that were sampled, where `learn.keep_tokens` asks for that."""
+        """Score the sampled tokens by the policy as it is now, where `learn.keep_tokens` asks for that; else empty."""
         if not self.experiment.learn.keep_tokens:
             return []
         streams = [(s, self.parts.temperatures[c.trajectory.role]) for c in credited for s in sampled_streams([c])]

@@ -92,7 +92,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
 
 
 def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
-    """What selection and replay left to learn from: deals played, trajectories, and what was taken from where.
+    """Count what selection and replay left to learn from: deals played, trajectories, and what was taken from where.
 
     `dropped` counts trajectories played that credit does not hold, one that a replayed one replaces included;
     `out_of_loss` counts turns.
@@ -120,7 +120,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
 
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Of each trained policy against each other one it met, `shared vs random`."""
+    """Return the win rate of each trained policy against each other one it met, `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)

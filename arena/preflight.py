@@ -56,9 +56,9 @@ class Prepared:
     experiment: Experiment
     """With absolute paths, a number of threads and a precision."""
     roles: Mapping[str, str]
-    """What each role says, as a hash by the experiment's name for it."""
+    """Hash of each role's text, by the experiment's name for it."""
     notes: Sequence[str]
-    """What the user should know before it begins, a line each."""
+    """Notes for the user before it begins, a line each."""
 
 
 async def preflight(
@@ -188,7 +188,7 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
 
 
 def committed_iterations(run: Path) -> int:
-    """How many iterations of a run count; StoreError where it is no run, or its logs are not what was committed."""
+    """Return how many iterations of a run count; StoreError if it is no run, or its logs are not what was committed."""
     run = RunReader(run).path
     check_newest(run)
     return checkpoints.newest(run).iteration if checkpoints.iterations(run) else 0

@@ -31,7 +31,7 @@ def prepare() -> None:
 
 
 def waiting() -> str:
-    """How OpenMP's threads wait in this process."""
+    """Return the settings by which OpenMP's threads wait in this process."""
     return ", ".join(f"{name}={os.environ[name]}" for name in _WAITING if name in os.environ)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Status = Literal["finished", "failed"]
 MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "demonstration"]
-"""How a match came about: played from its deal, branched off another, with turns put into it, taken over from another
+"""Origin of a match: played from its deal, branched off another, with turns put into it, taken over from another
 run's log, brought back by replay, or a demonstration to be imitated."""
 
 
@@ -56,7 +56,7 @@ class Turn(NamedTuple):
     situation: str = ""
     """In which it was taken, as the game names it; no seat is shown that."""
     source: TurnSource = "policy"
-    """Who wrote it."""
+    """Writer of the turn."""
     reward: float = 0.0
     advantage: float = 0.0
 
@@ -82,7 +82,7 @@ class Trajectory:
     logged: bool = False
     """Whether another run played it, with other weights."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
-    """What the game says of the ended match; no seat ever sees it."""
+    """Report of the game on the ended match; no seat ever sees it."""
     parent: str = ""
     """The printed id of the match that this one is a branch of; "" where it is none."""
     parent_turn: int = -1
@@ -141,11 +141,11 @@ the game's or a player's own file, or another library's game; Arena's own code."
 
 @dataclass(frozen=True)
 class Failure:
-    """Where and why a match failed, beside its record: what is needed to come to the same place again."""
+    """Cause and place of a match's failure, beside its record: what is needed to come to the same place again."""
 
     kind: Kind
     draws: tuple[int, ...] = ()
-    """Of the match's plan."""
+    """Draws of the match's plan."""
     error: str = ""
     """The exception's type, "" where there was none."""
     where: str = ""
@@ -155,7 +155,7 @@ class Failure:
     seat: str = ""
     """Whose move it was, "" before the first and after the last."""
     act: str | None = None
-    """What the game had been given and did not take, None where it was not given anything."""
+    """Act that the game had been given and did not take, None where it was not given anything."""
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,12 @@ class MatchRecord:
     group: int = -1
     """Number, in its iteration, of the group of matches that share its seed; -1 where it is in none."""
     stage: str = ""
-    """What it was played for, such as `train`; "" where it is not known."""
+    """Purpose of the match, such as `train`; "" where it is not known."""
     source: MatchSource = "played"
     pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     """By hash, the images in its messages, of a match that was just played; the log keeps them beside its files."""
     failure: Failure | None = field(default=None, compare=False)
-    """Of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
+    """Failure of a match that failed just now; the run folder's failures.jsonl keeps it, the log does not."""
 
     @property
     def id(self) -> str:
@@ -268,11 +268,11 @@ class MatchRecord:
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _WRITTEN = (str, float, int)
-"""What a game may say of a match, bool included; `to_json` of pydantic would write more, and nobody could read it."""
+"""Types of a game's report, bool included; `to_json` of pydantic would write more, and nobody could read it."""
 _KEPT = Turn._fields[: Turn._fields.index("source")]
 _SCALARS = ("game", "seed", "status", "reason", "started", "rules")
 _USUAL = {"group": -1, "stage": "", "source": "played"}
-"""Of a record; a row is without them where they are as usual."""
+"""Usual values of a record's fields; a row is without them where they are as usual."""
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:

@@ -15,7 +15,7 @@ import numpy as np
 Values = Sequence[float] | np.ndarray
 """Numbers in one dimension."""
 Bounds = tuple[float, float]
-"""What a quantity can be at least, and at most."""
+"""Least and greatest value that a quantity can have."""
 ANY: Bounds = (-math.inf, math.inf)
 SHARE: Bounds = (0.0, 1.0)
 COUNT: Bounds = (0.0, math.inf)
@@ -165,7 +165,7 @@ def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
 
 
 def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds, level: float) -> Interval:
-    """Of the mean of n values."""
+    """Return the interval of the mean of n values."""
     upper = _upper(level)
     if math.isnan(error):
         return Interval(mean, math.nan, math.nan)
@@ -217,7 +217,7 @@ def _normal_quantile(p: float) -> float:
 
 
 def _bisect(rising: Callable[[float], float], target: float, low: float, high: float) -> float:
-    """Where a rising function reaches the target, to the last bit that halving can tell apart."""
+    """Return where a rising function reaches the target, to the last bit that halving can tell apart."""
     while low < (middle := 0.5 * (low + high)) < high:
         low, high = (middle, high) if rising(middle) < target else (low, middle)
     return middle

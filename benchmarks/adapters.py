@@ -1,4 +1,4 @@
-"""What do four roles with an adapter each cost? Beside one adapter for all, and all weights of one policy.
+"""Cost of four roles with an adapter each, beside one adapter for all, and all weights of one policy.
 
     python benchmarks/adapters.py            # SmolLM2 on two cores, ten minutes
     python benchmarks/adapters.py --quick    # nano: does it still work?
@@ -43,11 +43,11 @@ from arena.learn.trainer import PolicyTrainer  # noqa: E402
 
 SHARED, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
 ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
-"""How many adapters; without any, the policy's weights are its own."""
+"""Number of adapters of each arm; without any, the policy's weights are its own."""
 
 
 def opening() -> list[int]:
-    """What all streams begin with."""
+    """Return the tokens that all streams begin with."""
     ids: list[int] = np.random.default_rng(0).integers(10, 500, SHARED).tolist()
     return ids
 

@@ -77,7 +77,7 @@ def contexts(streams: Sequence[Stream]) -> list[Request]:
 
 
 def parting(lab: Lab, ask: Request, theirs: Completion, ours: Completion) -> float | None:
-    """How far apart the two tokens are where two replies part, by the trainer's weights; None where they do not."""
+    """Return the log-probability gap of two replies' tokens where they part, by the trainer; None where they do not."""
     if theirs.ids == ours.ids:
         return None
     place = next(k for k, (a, b) in enumerate(zip(theirs.ids, ours.ids, strict=True)) if a != b)

@@ -1,4 +1,4 @@
-"""Which estimators give the gradient of what is to be maximised? Bias and noise, exactly, by going through every batch.
+"""Estimators that give the gradient of what is to be maximised: bias and noise, exactly, by going through every batch.
 
     python benchmarks/bias.py            # three small worlds, every estimator and aggregate; a minute
 
@@ -121,7 +121,7 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """By what the table calls it. Those that need a critic are as good as that is, and stand elsewhere."""
 AGGREGATES = ("sum over a match", "token_mean", "stream_mean")
-"""What a turn of a batch weighs; turns have a token each, so that turn_mean is token_mean. The first is
+"""Weight of a turn of a batch; turns have a token each, so that turn_mean is token_mean. The first is
 `constant_length` with length 1."""
 
 
@@ -138,7 +138,7 @@ def trajectory(rewards: tuple[float, ...], places: tuple[str, ...], match: int) 
 
 
 def weights(aggregate: str, lengths: list[int]) -> Floats:
-    """What each turn of a batch weighs, turn after turn."""
+    """Return the weight of each turn of a batch, turn after turn."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     turns, learned = np.arange(len(owner)), np.ones(len(owner), bool)
     name, settings = ("constant_length", {"length": 1}) if aggregate.startswith("sum") else (aggregate, {})

@@ -55,11 +55,11 @@ LEARNED = (
 )  # fmt: skip
 """A question is worth the bits that it brought, beside others in the same turn with the same patient."""
 ARMED = {"clone": 0.0, "trained": 0.0, "clone, sampled": 1.0, "trained, sampled": 1.0}
-"""Who learns, and at which temperature it is met."""
+"""Arms that learn, and the temperature at which each is evaluated."""
 EVALUATION = 2
 """The seed of the test patients."""
 STILL = ("iterations=1", "learn.lr=0.0", "play.matches=4", "play.in_flight=4")
-"""Of a run that only imitates."""
+"""Settings of a run that only imitates."""
 PAIR = {"diseases": 6, "symptoms": 12, "terse": True, "budget": 4, "person": "free"}
 ARMS: dict[str, list[str]] = {
     "together": [],
@@ -91,7 +91,7 @@ class Begun(Clinic):
 
 
 def arena(*words: str) -> str:
-    """What an arena command prints."""
+    """Return what an arena command prints."""
     command = [sys.executable, "-m", "arena", *words]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     if done.returncode:
@@ -141,7 +141,7 @@ def _role(seat: str, temperature: float, folder: Path) -> str:
 
 
 def curves(run: Path) -> dict[str, list[float]]:
-    """What the run's matches showed, by iteration."""
+    """Return the figures of the run's matches, by iteration."""
     rows = [json.loads(line)["report"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     return {name: [round(row[name], 4) for row in rows] for name in FIGURES if name in rows[0]}
 
@@ -150,7 +150,7 @@ def curves(run: Path) -> dict[str, list[float]]:
 
 
 def doctor(seeds: int, patients: int, folder: Path) -> dict[str, Any]:
-    """What everybody finds at each budget: with intervals over seeds for who learns, over patients for who does not."""
+    """Measure what everybody finds at each budget: intervals over seeds for learners, over patients for the others."""
 
     def at_all(who: str, temperature: float = 0.0) -> dict[str, dict[str, float]]:
         return {f"{b}": meet({**WARD, "budget": b}, patients, temperature, doctor=who) for b in BUDGETS}
@@ -279,14 +279,14 @@ STUDIES = {"doctor": (doctor, draw_doctor), "both": (both, draw_both)}
 
 
 def write(study: str, result: dict[str, Any]) -> None:
-    """What is kept, and its picture."""
+    """Write the result that is kept, and its picture."""
     kept: Any = plain(result, "result", gaps=True)
     (RESULTS / f"clinic-{study}.json").write_text(json.dumps(kept, indent=1) + "\n")
     written(STUDIES[study][1](result), RESULTS / f"clinic-{study}.png")
 
 
 def again(study: str) -> dict[str, Any]:
-    """What is kept of a study, summed up anew."""
+    """Return a kept study, summed up again."""
     kept: dict[str, Any] = json.loads((RESULTS / f"clinic-{study}.json").read_text())
     runs = kept["runs"]
     summary = by_pair(runs) if study == "both" else by_budget(runs, kept["others"], kept["patients"])

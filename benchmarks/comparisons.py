@@ -1,4 +1,4 @@
-"""What is compared: play with `generate`, decoding alone with `generate`, an update with a plain training step."""
+"""Comparisons: play with `generate`, decoding alone with `generate`, an update with a plain training step."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from arena.learn.samples import Sample
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """Size of the work that is measured."""
 
     rounds: int
     rows: int

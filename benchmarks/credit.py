@@ -1,4 +1,4 @@
-"""What credit costs, and what a packed stream saves.
+"""Cost of credit, and savings of a packed stream.
 
     python benchmarks/credit.py cost     # credit and selection against learning, 4,096 trajectories of 10 turns
     python benchmarks/credit.py packed   # a match as one stream against one sample per turn, 5, 10 and 20 turns
@@ -111,7 +111,7 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
 
 
 def _bare(name: str) -> bool:
-    """Whether the estimator can be chosen without settings."""
+    """Return True if the estimator can be chosen without settings."""
     try:
         CreditSpec.model_validate(dict(estimator=name))
     except ValueError:

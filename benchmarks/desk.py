@@ -73,7 +73,7 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def write(result: dict[str, Any]) -> None:
-    """What is kept: the numbers, summed up, and their picture."""
+    """Write the numbers that are kept, summed up, and their picture."""
     result["summary"] = summary(result["runs"])
     (RESULTS / "desk.json").write_text(json.dumps(result, indent=1) + "\n")
     written(draw(result), RESULTS / "desk.png")

@@ -1,4 +1,4 @@
-"""What Arena adds to vLLM, and vLLM beside the in-process engine: play, publishing, prefix cache.
+"""Cost of Arena on top of vLLM, and vLLM beside the in-process engine: play, publishing, prefix cache.
 
     make engines                                              # in vLLM's own environment, ten minutes on two cores
     .venv-vllm/bin/python benchmarks/engines.py --quick # nano, small: does it still work?

@@ -47,7 +47,7 @@ LOOKS = {
 }
 AT, PLANTED, PLAIN, ORDINARY = 10, 12, 60, 150
 Line = tuple[str, str]
-"""What it shows, and what is said."""
+"""A line: what it shows, and what is said."""
 
 
 def turns(world: dict[str, Any], rng: random.Random) -> list[list[Line]]:

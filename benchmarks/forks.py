@@ -1,4 +1,4 @@
-"""What if the responder had refused? Forks of matches of a trained run in which it accepted the first offer.
+"""Forks of matches of a trained run in which the responder accepted the first offer: what if it had refused?
 
     python benchmarks/forks.py [--run RUN] [--redraw]
 

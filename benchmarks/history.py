@@ -1,4 +1,4 @@
-"""What it costs that a thought of an earlier turn is kept, or stripped: tokens computed, exactly counted.
+"""Cost of a thought of an earlier turn that is kept, or stripped: tokens computed, exactly counted.
 
     python benchmarks/history.py            # 5, 20 and 100 turns; a minute
 

@@ -1,4 +1,4 @@
-"""How long do an iteration, and a match without a model, take beside another checkout that takes turns with this one?
+"""Time of an iteration, and of a match without a model, beside another checkout that takes turns with this one.
 
     python benchmarks/iterations.py --before CHECKOUT           # minutes
     python benchmarks/iterations.py --before CHECKOUT --quick   # does it still work?

@@ -119,7 +119,7 @@ def ours() -> Callable[[str], None]:
 
 
 def bare() -> Callable[[str], None]:
-    """What a careful user writes with transformers and torch alone."""
+    """Return the step that a careful user writes with transformers and torch alone."""
     import torch
     from peers import BareTraining
 

@@ -136,7 +136,7 @@ WORKERS = 2
 
 
 def seeds(study: dict[str, Any], arm: str) -> int:
-    """How many an arm has; in older results all have as many."""
+    """Return the number of seeds of an arm; in older results all have as many."""
     arms = study["arms"]
     own: int = arms[arm].get("seeds", study["seeds"]) if isinstance(arms, dict) else study["seeds"]
     return own
@@ -173,7 +173,7 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
 
 
 def begin(study: dict[str, Any]) -> list[str]:
-    """Where a study's runs begin: a recipe, or an experiment that is kept here beside its roles."""
+    """Return the options with which a study's runs begin: a recipe, or an experiment kept here beside its roles."""
     if "kept" not in study:
         return ["--recipe", study["recipe"]]
     experiment = Path(__file__).parent / study["kept"]
@@ -203,7 +203,7 @@ def summary(study: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def bounds(study: dict[str, Any], figure: str) -> Bounds:
-    """What a figure can be in a study's game."""
+    """Return the bounds of a figure in a study's game."""
     low, high = study.get("bounds", BOUNDS).get(figure, BOUNDS[figure])
     return low, high
 
@@ -234,7 +234,7 @@ def draw(result: dict[str, Any]) -> Figure:
 
 
 def write(name: str, result: dict[str, Any]) -> None:
-    """What is kept: the numbers, summed up, and their picture."""
+    """Write the numbers that are kept, summed up, and their picture."""
     result["summary"] = summary(result["study"], result["runs"])
     (RESULTS / f"learning-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     written(draw(result), RESULTS / f"learning-{name}.png")

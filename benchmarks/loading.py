@@ -1,4 +1,4 @@
-"""How long does it take to load and group a log of a million turns, and how much memory?
+"""Time to load and group a log of a million turns, and the memory that it takes.
 
     git worktree add ../before 25cd41f
     python benchmarks/loading.py --before ../before  # minutes on two cores; without --before, two arms fewer
@@ -40,7 +40,7 @@ HERE = Path(__file__).parents[1]
 SEED = 0
 TURNS, ITERATIONS = 1_000_000, 100
 TARGET = {"wall_s": 5.0, "cpu_s": 10.0, "peak_mb": 1500.0}
-"""Of load and group; two cores."""
+"""Goals for load and group; two cores."""
 SEATS = ("buyer", "seller")
 WORDS = "I can not take that offer you want two books and a ball for it but hats are worth more to me so let us see"
 

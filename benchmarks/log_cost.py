@@ -1,4 +1,4 @@
-"""What does the match log cost beside that of another checkout: bytes a turn, matches a second, reading it back?
+"""Cost of the match log beside that of another checkout: bytes a turn, matches a second, reading it back.
 
     git worktree add ../before 1f8d4a7
     python benchmarks/log_cost.py --before ../before   # four minutes on two cores
@@ -91,7 +91,7 @@ print(json.dumps(found))
 
 
 def python(checkout: Path, *arguments: str) -> str:
-    """What Python says in a checkout; it must succeed."""
+    """Return what Python prints in a checkout; it must succeed."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=checkout, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},

@@ -1,4 +1,4 @@
-"""Where does the flagship's memory go, and does it stay where it is? Linux only: the kernel's own high-water mark.
+"""Memory of the flagship: where it goes, and whether it stays there. Linux only: the kernel's own high-water mark.
 
     python benchmarks/memory.py                     # 3 whole iterations, then 50 short ones; ten minutes
     python benchmarks/memory.py --before CHECKOUT   # an older checkout's 3 iterations beside them
@@ -134,7 +134,7 @@ MODES = {
 
 
 def flat(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """What is held after iterations: of the second fifth and of the last fifth, and the slope between them."""
+    """Return the memory held after iterations: of the second fifth, of the last fifth, and the slope between them."""
     fifth = max(1, len(rows) // 5)
     early, late = (sum(r["after"] for r in part) / len(part) for part in (rows[fifth : 2 * fifth], rows[-fifth:]))
     return {

@@ -1,4 +1,4 @@
-"""How fast are matches without a model? The orchestrator beside bare loops and beside other people's games.
+"""Speed of matches without a model: the orchestrator beside bare loops and beside other people's games.
 
     python benchmarks/orchestrator.py            # about five minutes on two cores
     python benchmarks/orchestrator.py --quick    # one small round of everything: does it still work?

@@ -1,4 +1,4 @@
-"""What every run of a study gained with its panel, seed by seed: before, after, difference, deals, valid acts.
+"""Gains of every run of a study with its panel, seed by seed: before, after, difference, deals, valid acts.
 
     python benchmarks/panel.py runs/study-negotiation     # after: arena study negotiation --seeds 10
 
@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def run_of(folder: Path, least: float) -> dict[str, Any] | None:
-    """What one run gained; None where it was not judged twice yet."""
+    """Return what one run gained; None where it was not judged twice yet."""
     judged = of_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
     if len(judged) < 2:
         return None

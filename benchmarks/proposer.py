@@ -55,7 +55,7 @@ TUNED = "The recipe's settings were chosen on seeds 100 to 102, one or two runs 
 
 
 def arena(*words: str) -> str:
-    """What an arena command prints."""
+    """Return what an arena command prints."""
     command = [sys.executable, "-m", "arena", *words]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     if done.returncode:
@@ -70,7 +70,7 @@ def run(seed: int, settings: list[str], out: Path) -> None:
 
 
 class Warm(NamedTuple):
-    """Where a seed's runs begin."""
+    """Start of a seed's runs."""
 
     weights: dict[str, Path]
     """By policy."""
@@ -106,7 +106,7 @@ def played(out: Path) -> list[list[dict[str, Any]]]:
 
 
 def proposals(iterations: list[list[dict[str, Any]]]) -> dict[str, list[float]]:
-    """What was proposed in each iteration and what came of it: the share of accepted tasks, and means over those."""
+    """Return what was proposed in each iteration and its outcome: the share of accepted tasks, and means over those."""
     asked = [[row["report"] for row in rows if row["report"]["valid"]] for rows in iterations]
     return {
         "accepted": [len(tasks) / len(rows) for tasks, rows in zip(asked, iterations, strict=True)],
@@ -120,13 +120,13 @@ def proposals(iterations: list[list[dict[str, Any]]]) -> dict[str, list[float]]:
 
 
 def budget(iterations: list[list[dict[str, Any]]]) -> dict[str, int]:
-    """What the solvers wrote in the whole run: answers, and tokens."""
+    """Count what the solvers wrote in the whole run: answers, and tokens."""
     turns = [turn for rows in iterations for row in rows for turn in row["turns"] if turn["seat"] != "proposer"]
     return {"answers": len(turns), "tokens": sum(turn["tokens"] for turn in turns)}
 
 
 def mean(values: Iterable[float]) -> float:
-    """Of any number of values; 0 of none."""
+    """Return the mean of any number of values; 0 of none."""
     return float(np.mean(found)) if (found := list(values)) else 0.0
 
 
@@ -195,7 +195,7 @@ PANELS = {
     "train": "accuracy: may be practised", "test": "accuracy: never practised",
     "s": "right answers to a task", "terms": "numbers in a task",
 }  # fmt: skip
-"""What is claimed first, then what the proposer does."""
+"""Titles of the panels: what is claimed first, then what the proposer does."""
 
 
 def draw(result: dict[str, Any], arms: list[str]) -> Figure:

@@ -115,7 +115,7 @@ def listening(deals: int) -> dict[str, Any]:
 
 
 def slope(gains: Any) -> Any:
-    """Of each deal's gains [steepness, deals] the least-squares slope on log2 of steepness: what doubling it adds."""
+    """Return each deal's least-squares slope of gains [steepness, deals] on log2 steepness: what doubling it adds."""
     x = np.log2(STEEPNESS) - np.mean(np.log2(STEEPNESS))
     return x @ gains / (x @ x)
 
@@ -182,7 +182,7 @@ def most_told(told: list[tuple[int, int, int]]) -> dict[str, Any]:
 
 
 def draw_population(result: dict[str, Any]) -> Figure:
-    """How many still come by day; and the users, their friendships, and how one find went through them."""
+    """Draw how many still come by day; and the users, their friendships, and how one find went through them."""
     import networkx
 
     figure, (kept, crowd) = sheet(["users who come", "who heard first from whom of one find"], "", "day", 4.0)
@@ -277,7 +277,7 @@ def transfer(runs: Sequence[Path]) -> dict[str, Any]:
 
 
 def judged(run: Path, options: Mapping[str, Any]) -> tuple[float, float]:
-    """What a run's first and last weights score in this world."""
+    """Return the scores of a run's first and last weights in this world."""
     told = [part for option, value in options.items() for part in ("--option", f"{option}={json.dumps(value)}")]
     command = [sys.executable, "-m", "arena", "eval", str(run), "--game", "recommender", *told]
     done = subprocess.run([*command, "--before", "--matches", "100", "--json"], capture_output=True, text=True)
@@ -328,7 +328,7 @@ def brute(vectors: Any, query: Any) -> Any:
 
 
 def timed(search: Callable[[Any], Any], queries: Any) -> tuple[list[Any], float]:
-    """What each query finds, and a query's median microseconds."""
+    """Return what each query finds, and a query's median microseconds."""
     found, seconds = [], []
     for query in queries:
         began = time.perf_counter()

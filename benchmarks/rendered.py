@@ -1,4 +1,4 @@
-"""What a small language model makes of what it is to say, and what of that reaches the other side.
+"""Rendering by a small language model: what it makes of what it is to say, and what of that reaches the other side.
 
     python benchmarks/rendered.py clinic    # 200 dialogues each; about 15 minutes on two quiet cores
     python benchmarks/rendered.py desk
@@ -116,7 +116,7 @@ def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
 
 
 def dialogue(game: Game, record: MatchRecord, watched: Watched, seats: list[str]) -> Dialogue:
-    """What was said, from the record of turns; what the person said last, as the talk ended, nobody heard."""
+    """Return what was said, from the record of turns; what the person said last, as the talk ended, nobody heard."""
     _, person = seats
     noted, pending, opening = iter(watched.noted), list[tuple[str, str, str]](), ""
     acts: list[Said] = []
@@ -138,7 +138,7 @@ def dialogue(game: Game, record: MatchRecord, watched: Watched, seats: list[str]
 
 
 def faults(name: str, game: Game, said: Said, text: str) -> dict[str, bool]:
-    """How the simulator's extractor reads a text, against what was due."""
+    """Return the faults that the simulator's extractor reads in a text, against what was due."""
     read, due = reading(name, game, said, text), reading(name, game, said, said.template)
     return {
         "wrong": any(read.facts[topic] != stance for topic, stance in due.facts.items() if topic in read.facts),
@@ -202,7 +202,7 @@ def mentioned(text: str) -> set[str]:
 
 
 def heard_in_clinic(d: Dialogue) -> Iterator[tuple[Said, str]]:
-    """What the doctor heard that was wrong, extra or secret; the template is none of these."""
+    """Yield what the doctor heard that was wrong, extra or secret; the template is none of these."""
     assert isinstance(d.game, Clinic)
     for said in d.acts:
         stance, _, topic = said.act.partition(" ")
@@ -217,7 +217,7 @@ def heard_in_clinic(d: Dialogue) -> Iterator[tuple[Said, str]]:
 
 
 def heard_at_desk(d: Dialogue) -> Iterator[tuple[Said, str]]:
-    """What the agent heard with other numbers and names than were due, or without them, or of other people's."""
+    """Yield what the agent heard with other numbers and names than were due, or without them, or of other people's."""
     assert isinstance(d.game, Desk)
     own = d.game.customer.record.person
     people = [person for person in d.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
@@ -238,7 +238,7 @@ def marked(text: str) -> set[str]:
 
 
 def after(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
-    """What reached the other side, and what the independent readers find fault with."""
+    """Return what reached the other side, and what the independent readers find fault with."""
     find = heard_in_clinic if name == "clinic" else heard_at_desk
     acts = [said for d in dialogues for said in d.acts]
     found = [(said, fault) for d in dialogues for said, fault in find(d)]

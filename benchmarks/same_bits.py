@@ -53,7 +53,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
 
 
 def arena(checkout: Path, *arguments: str) -> str:
-    """What a checkout's command says; it must succeed."""
+    """Return what a checkout's command prints; it must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "arena", *arguments], cwd=checkout, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(checkout)},
@@ -79,7 +79,7 @@ def log_of(run: Path) -> pa.Table:
 
 
 def log_hash(table: pa.Table, columns: list[str]) -> str:
-    """Of what happened, whenever it did."""
+    """Return a hash of what happened, whenever it did."""
     rows = [json.dumps(_timeless(row), sort_keys=True, default=str) for row in table.select(columns).to_pylist()]
     return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()[:16]
 
@@ -91,7 +91,7 @@ def _timeless(value: Any) -> Any:
 
 
 def weights_hash(run: Path) -> str:
-    """Of all tensors in the newest checkpoint, optimiser and critic included."""
+    """Return a hash of all tensors in the newest checkpoint, optimiser and critic included."""
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
     found = hashlib.sha256()
     for file in sorted(newest.rglob("*.safetensors")):
@@ -120,7 +120,7 @@ def compare(here: Path, before: Path | None, folder: Path) -> dict[str, Any]:
 
 
 def goes_on(here: Path, run: Path) -> bool:
-    """Whether a run of the older checkout opens, shows and is resumed here, where its last iteration was lost."""
+    """Return True if the older checkout's run opens, shows and is resumed here, where its last iteration was lost."""
     weights = weights_hash(run)
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
     (newest / "manifest.json").unlink()  # as if killed before the checkpoint was whole

@@ -1,4 +1,4 @@
-"""How fast is Arena? Each figure beside a bare transformers program doing the same work in the same process.
+"""Speed of Arena, each figure beside a bare transformers program doing the same work in the same process.
 
     python benchmarks/speed.py                  # SmolLM2, on the GPU if there is one; minutes
     python benchmarks/speed.py --model nano     # the same for the tiny policy

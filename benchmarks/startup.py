@@ -1,4 +1,4 @@
-"""How long does a user wait? Short commands from start to end, and a run from its start to its first finished match.
+"""Time that a user waits: short commands from start to end, and a run from its start to its first finished match.
 
     python benchmarks/startup.py                  # medians of fresh processes, files cached
     python benchmarks/startup.py --before PATH    # beside another checkout, which takes turns with this one
@@ -68,7 +68,7 @@ def _started(words: str, checkout: Path) -> "subprocess.Popen[bytes]":
 
 
 def _until(so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> float:
-    """When it became so; the end of everything if the process ends before."""
+    """Wait, and return the time when it became so; SystemExit if the process ends before."""
     while not so():
         if process.poll() is not None:
             raise SystemExit("arena run ended before its first match")

@@ -67,7 +67,7 @@ def evaluated(run: Path, study: dict[str, Any]) -> Curve:
 
 
 def held_out(run: Path, study: dict[str, Any]) -> Curve:
-    """What the run's own `evaluate` section found, before and after."""
+    """Return what the run's own `evaluate` section found, before and after."""
     told = json.loads((run / "evaluation.json").read_text())
     return {0: figures_of(told["before"]), study["iterations"]: figures_of(told["results"])}
 
@@ -127,7 +127,7 @@ KNOWN: dict[str, Bounds] = {"hanabi: payoff": (0.0, 4.0), "leduc_poker vs random
 
 
 def bounds(name: str) -> Bounds:
-    """What a figure can be."""
+    """Return the bounds of a figure."""
     last = name.rpartition(": ")[2]
     return KNOWN.get(name) or (SHARE if last in ("win", "invalid", "not lost", "legal_mass") else range_of(last))
 
@@ -224,7 +224,7 @@ def draw(study: dict[str, Any], runs: list[dict[str, Any]]) -> Figure:
 
 
 def write(name: str, result: dict[str, Any], runs: list[dict[str, Any]]) -> None:
-    """What is kept: the numbers, summed up, and their picture."""
+    """Write the numbers that are kept, summed up, and their picture."""
     study = STUDIES[name]
     result["summary"] = summary(runs)
     (RESULTS / f"strength-{name}.json").write_text(json.dumps(plain(result, "result", gaps=True), indent=1) + "\n")
@@ -233,7 +233,7 @@ def write(name: str, result: dict[str, Any], runs: list[dict[str, Any]]) -> None
 
 
 def kept(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What an earlier run of the study found, and its runs with their iterations as numbers."""
+    """Return what an earlier run of the study found, and its runs with their iterations as numbers."""
     result = json.loads((RESULTS / f"strength-{name}.json").read_text())
     return result, [run | {"curve": {int(k): row for k, row in run["curve"].items()}} for run in result["runs"]]
 

@@ -1,4 +1,4 @@
-"""How OpenMP's threads should wait: decoding and training on two cores, quiet and beside one busy process.
+"""Waiting of OpenMP's threads: decoding and training on two cores, quiet and beside one busy process.
 
     python benchmarks/threads.py            # a quarter of an hour; leave the machine alone meanwhile
     python benchmarks/threads.py --quick    # few tokens, three ways: does it still work?
@@ -31,7 +31,7 @@ from arena.doctor import environment
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 GOAL = 0.5
-"""Of the quiet speed, beside a busy process."""
+"""Goal, as a share of the quiet speed, beside a busy process."""
 OURS = "as Arena sets it"
 WAYS: dict[str, dict[str, str]] = {
     OURS: {},
@@ -41,8 +41,8 @@ WAYS: dict[str, dict[str, str]] = {
     "10,000": {"GOMP_SPINCOUNT": "10000"},
     "one thread": {"OMP_NUM_THREADS": "1"},
 }
-"""What is set; the count says how often a thread looks before it sleeps. libgomp's own values are those of its manual,
-said outright, since Arena sets what nobody has set."""
+"""Environment variables that are set; the count says how often a thread looks before it sleeps. libgomp's own
+values are those of its manual, said outright, since Arena sets what nobody has set."""
 QUICK = (OURS, "libgomp's own (300,000)", "one thread")
 SET = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
 

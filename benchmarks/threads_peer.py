@@ -45,7 +45,7 @@ def decode(lab: Lab, rows: int, tokens: int) -> tuple[list[Request], list[Comple
 
 
 def samples_of(requests: list[Request], completions: list[Completion]) -> list[Sample]:
-    """What was just written, with advantages of either sign."""
+    """Return samples of what was just written, with advantages of either sign."""
     found = []
     for i, (request, completion) in enumerate(zip(requests, completions, strict=True)):
         stream = Stream()

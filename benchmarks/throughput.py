@@ -1,4 +1,4 @@
-"""How many simulated dialogues a second, with many in flight, and how much of playing is not the model.
+"""Simulated dialogues a second, with many in flight, and how much of playing is not the model.
 
     python benchmarks/throughput.py            # about ten minutes on one core
     python benchmarks/throughput.py --quick    # one small round of everything: does it still work?
@@ -164,7 +164,7 @@ def scripted(world: str, quick: bool) -> dict[str, Any]:
 
 
 def gauge() -> dict[str, int]:
-    """What this process holds now: memory in MB (10^6 bytes), open files, child processes."""
+    """Return what this process holds now: memory in MB (10^6 bytes), open files, child processes."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -176,7 +176,7 @@ def gauge() -> dict[str, int]:
 
 
 def hold(world: str, in_flight: int) -> dict[str, Any]:
-    """What is held before, with all in flight, afterwards, and after an interrupt with all in flight once more."""
+    """Measure what is held before, with all in flight, afterwards, and after an interrupt with all in flight again."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
     orchestrated(world, 2, 2)
     found = {"before": gauge()}

@@ -82,7 +82,7 @@ class Clock:
             self._running.discard(label)
 
     def take(self) -> dict[str, float]:
-        """What has been counted since the last time it was taken."""
+        """Return what has been counted since the last time it was taken, and start again from nothing."""
         taken = dict(self.seconds)
         self.seconds.clear()
         return taken

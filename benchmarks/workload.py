@@ -31,7 +31,7 @@ def recipe_of(model: str) -> str:
 
 
 def settings(model: str, quick: bool) -> list[str]:
-    """What is laid over the recipe. Nano's warm start is cut short: its length is not what is measured."""
+    """Return what is laid over the recipe. Nano's warm start is cut short: its length is not what is measured."""
     found = [f"policies.shared.model={model}"]
     if model.startswith("nano"):
         found += ["policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8"]
@@ -132,11 +132,11 @@ def play(lab: Lab, k: int) -> Played:
 
 
 def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
-    """What the trainer would learn from these matches, the KL to the reference left out."""
+    """Return what the trainer would learn from these matches, the KL to the reference left out."""
     return samples_of(wait(lab.credit(k, played.records)).credited, lab.parts.temperatures)
 
 
 def device_of(lab: Lab) -> torch.device:
-    """Where the lab's first policy lives."""
+    """Return the device of the lab's first policy."""
     policy = next(iter(lab.policies.values()))
     return next(policy.model.parameters()).device  # type: ignore[no-any-return]

@@ -1,1 +1,1 @@
-"""What serves tokens."""
+"""Engines: they serve tokens."""

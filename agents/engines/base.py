@@ -37,7 +37,7 @@ class Completion:
     finish: Literal["stop", "length"]
     version: int
     entropy: tuple[float, ...] | None = None
-    """Of that distribution before each of the ids, in nats; None where nobody measured it."""
+    """Entropy of that distribution before each of the ids, in nats; None where nobody measured it."""
 
 
 class Engine(Protocol):

@@ -66,7 +66,7 @@ class _Row:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropy: list[float] | None = None
-    """Where it is measured."""
+    """Entropy before each id, where it is measured."""
     finish: str = ""
 
     def take(self, token: int, logprob: float) -> None:
@@ -78,7 +78,7 @@ class _Row:
             self.finish = "length"
 
     def completion(self) -> Completion:
-        """What it has become."""
+        """Return the reply as it was sampled."""
         finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
         entropy = None if self.entropy is None else tuple(self.entropy)
         return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
@@ -105,7 +105,7 @@ class InProcessEngine:
         """Models by the folder that they come from, each for all who are served from there."""
         self._waiting: list[_Asked] = []
         self._at_work = 0
-        """How much is under way in the computing thread: nothing else is decoded before it is done."""
+        """Number of tasks under way in the computing thread: nothing else is decoded before they are done."""
         self._forgotten: list[str] = []
         """Keys of streams that have ended; their caches go when the computing thread comes by."""
 

@@ -31,7 +31,7 @@ class Lanes:
     def __init__(self, base: Any, bf16: bool) -> None:
         self.base = base
         self.model: Any = on_the_same_parameters(base)
-        """What computes."""
+        """Model that computes."""
         self.bf16 = bf16
         config = base.config.get_text_config(decoder=True)
         self.mixes = not any(getattr(config, name, None) for name in _EXPERTS)
@@ -85,7 +85,7 @@ class Lanes:
 
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-"""How transformers' configurations say that a model has experts."""
+"""Names in transformers' configurations that say that a model has experts."""
 
 
 class _Routed(torch.nn.Module):
@@ -96,7 +96,7 @@ class _Routed(torch.nn.Module):
         self.base, self.lanes = base, lanes
         self._adapters: dict[str, _Matrices] = {}
         self._beside: dict[tuple[str, ...], tuple[torch.Tensor, torch.Tensor, tuple[tuple[str, int], ...]]] = {}
-        """Of the adapters that were last side by side, and of them alone: their copies take room."""
+        """Joined matrices of the adapters that were last side by side, and of them alone: their copies take room."""
 
     def put(self, name: str, matrices: _Matrices) -> None:
         """Have an adapter."""

@@ -37,7 +37,7 @@ from agents.stream import Stream
 from agents.weights import base_folder
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM can set aside for an adapter's rank."""
+"""Ranks of an adapter for which vLLM can set room aside."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class _Server:
     folder: Path
     """Whose weights it began with."""
     rank: int = 0
-    """Of the largest adapter that it has room for; 0 is none."""
+    """Rank of the largest adapter that it has room for; 0 is none."""
     llm: Any = None
     adapters: dict[int, "_Served"] = field(default_factory=dict)
     """By vLLM's number."""
@@ -62,9 +62,9 @@ class _Served:
     server: str
     """Key of the server."""
     folder: Path
-    """What is loaded."""
+    """Folder that is loaded."""
     rank: int = 0
-    """Of the adapter; 0 where it is whole weights."""
+    """Rank of the adapter; 0 where it is whole weights."""
     lora: Any = None
     """vLLM's name for the adapter, once it is loaded."""
     due: bool = True
@@ -334,7 +334,7 @@ def _done() -> None:
 
 @contextmanager
 def _stderr_to(file: Path) -> Iterator[None]:
-    """What this process, and those that it starts, write to stderr goes to a file: it would tear the live table."""
+    """Send what this process, and those that it starts, write to stderr to a file: it would tear the live table."""
     kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(opened, 2)
     try:
@@ -354,7 +354,7 @@ def _reason(log: Path, error: Exception) -> str:
 
 
 def _in_memory() -> str | None:
-    """Where files lie in memory, if there is such a place with room for a model."""
+    """Return a folder in memory with room for a model, None if there is none."""
     shared = Path("/dev/shm")
     with suppress(OSError):
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:

@@ -18,7 +18,7 @@ class Plan:
         self.plan = plan
 
     def act(self, view: View) -> str:
-        """What the plan says."""
+        """Return the act of the plan."""
         return self.plan(view)
 
 

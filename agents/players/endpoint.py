@@ -100,7 +100,7 @@ class Listed(BaseModel):
 
 
 class Listing(BaseModel):
-    """What a server answers to `/models`."""
+    """Answer of a server to `/models`."""
 
     data: list[Listed]
 
@@ -124,7 +124,7 @@ class Endpoint:
         self._key, self.hidden = key or "none", hider(key)
         self.spend = Spend(self.spec)
         self.replies = self.waiting = 0
-        """How many requests were answered, and how many are on their way."""
+        """Number of requests that were answered, and of those on their way."""
         self._limit_name = "max_tokens"
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
@@ -241,13 +241,13 @@ class Endpoint:
         return self._client, self._limiter
 
     def _unreached(self, error: BaseException) -> bool:
-        """Whether nobody was reached who could have answered."""
+        """Return True if nobody was reached who could have answered."""
         import httpx2
 
         return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol)
 
     def _why(self, error: BaseException) -> str:
-        """What went wrong with a request that got no answer, in one line."""
+        """Return in one line what went wrong with a request that got no answer."""
         cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
         if self._unreached(error):
             told = self._abbreviated(str(cause) or "no answer")
@@ -308,7 +308,7 @@ def _asked_to_wait(headers: Mapping[str, str]) -> float:
 
 
 def _refusal(error: Any) -> str:
-    """What a server says of its refusal, where it says it as OpenAI does."""
+    """Return a server's reason for its refusal, where it gives it as OpenAI does."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
     return message if isinstance(message, str) else str(error.message)
 

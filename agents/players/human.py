@@ -21,7 +21,7 @@ TALK_LENGTH = 400
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
 QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
-"""What could end a quotation before its end."""
+"""Characters that could end a quotation before its end, each with what replaces it."""
 
 
 class HumanLeft(Exception):
@@ -113,7 +113,7 @@ def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True)
 
 
 def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells | None = None) -> None:
-    """What is new, each line with its sender; what other seats did in words, where the game has them."""
+    """Print what is new, each line with its sender; what other seats did in words, where the game has them."""
     for message in messages:
         words = in_words(message, teller) if teller else None
         line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
@@ -121,7 +121,7 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells
 
 
 def in_words(message: Message, teller: Tells) -> Text | None:
-    """What another seat said and did: `They: "Deal?" They want 2 hats.`; None for the referee, and without words."""
+    """Return another seat's talk and act: `They: "Deal?" They want 2 hats.`; None for the referee or without words."""
     act, _, talk = message.text.partition("|")
     did = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not did:

@@ -14,7 +14,7 @@ from games.contracts import Act, View
 
 
 class Writer(Protocol):
-    """Where a reply's tokens come from."""
+    """Source of a reply's tokens."""
 
     async def __call__(self, view: View, request: Request) -> Completion: ...
 

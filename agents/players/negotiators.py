@@ -149,7 +149,7 @@ class Naive:
         return offers[self.rng.integers(len(offers))]
 
     def chances(self, view: View) -> dict[str, float]:
-        """Of accepting, and of each split."""
+        """Return the probabilities of accepting, and of each split."""
         accepts, offers = self.accepts(table(view)), any_offer(view)
         return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
 

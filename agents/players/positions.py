@@ -95,7 +95,7 @@ class ClonePosition:
 
 
 def position(game: Game) -> Position:
-    """Where a game is now."""
+    """Return the present position of a game."""
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
@@ -112,17 +112,17 @@ def titled(game: Game) -> str:
 
 
 _KNOWN: dict[Hashable, bool] = {}
-"""What was found out about games, by question and title."""
+"""Findings about games, by question and title."""
 
 
 def _title(game: Game) -> tuple[str, ...]:
-    """What tells a game that was reset from the same game with other options."""
+    """Return a key that tells a game that was reset from the same game with other options."""
     spiel = str(game.spiel) if isinstance(game, SpielRules) else ""
     return game.name, spiel, game.infos[game.agent_selection]["rules"]
 
 
 def is_contest(game: Game) -> bool:
-    """Whether what is better for one of two seats was worse for the other in all of ten games played at random."""
+    """Return True if in all of ten games at random what was better for one of two seats was worse for the other."""
     trial, ends = fresh_copy(game), []
     name = ("contest", *_title(trial))
     if name not in _KNOWN:
@@ -135,7 +135,7 @@ def is_contest(game: Game) -> bool:
 
 
 def is_small(game: Game) -> bool:
-    """Whether the game has few enough positions, and fast enough ones, to look at all of them."""
+    """Return True if the game has few enough positions, and fast enough ones, to look at all of them."""
     trial = fresh_copy(game)
     name = ("small", *_title(trial))
     if name not in _KNOWN:

@@ -1,4 +1,4 @@
-"""What a scripted negotiator says beside its act: short, varied, and true to its own values and to the act.
+"""Remarks of a scripted negotiator beside its act: short, varied, and true to its own values and to the act.
 
 A remark tells nothing but the speaker's own values, and only numbers that hold. It is drawn among all that is true
 in the situation, so that people and small models alike get arguments and not one phrase.
@@ -27,9 +27,9 @@ class Situation(NamedTuple):
     items: tuple[str, ...]
     pool: Triple
     values: Triple
-    """What one item of each kind is worth to the speaker."""
+    """Worth of one item of each kind to the speaker."""
     theirs: Triple | None
-    """What the other side's standing offer leaves to that side."""
+    """Share that the other side's standing offer leaves to that side."""
     asked: Triple | None
     """The share that the speaker asks for now; None where it accepts."""
     before: Triple | None

@@ -110,7 +110,7 @@ def _for_games(
 NEGOTIATION = "negotiation"
 TALKATIVE = "talkative"
 BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
-"""Who can argue in words, as `talkative:NAME`."""
+"""Names of those who can argue in words, as `talkative:NAME`."""
 
 
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
@@ -120,7 +120,7 @@ def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
 
 
 def _bargainer(name: str | None) -> str:
-    """Who is to talk."""
+    """Return the name of the one who is to talk; ValueError where it is no bargainer."""
     if name not in BARGAINERS:
         raise ValueError(
             f"write {TALKATIVE}:NAME, NAME one of {', '.join(BARGAINERS)}{nearest(name or '', BARGAINERS)}"
@@ -163,7 +163,7 @@ SCRIPTED: Mapping[str, Kind] = {
 
 
 def names_scripted(spec: str) -> bool:
-    """Whether a spec names a scripted policy, right or wrong in what follows its name."""
+    """Return True if a spec names a scripted policy, right or wrong in what follows its name."""
     return spec.partition(":")[0] in {name.partition(":")[0] for name in SCRIPTED}
 
 

@@ -23,10 +23,10 @@ ROLLOUTS = 10
 
 
 Bounds = dict[Hashable, tuple[float, float]]
-"""Of positions: what is known of their value, at least and at most."""
+"""Bounds on the values of positions: what is known, at least and at most."""
 
 _WHOLE: dict[str, Bounds] = {}
-"""Of games of OpenSpiel's that are searched to their end: every match of a process adds to what is known."""
+"""Bounds for OpenSpiel's games that are searched to their end: every match of a process adds to them."""
 
 
 class Minimax:
@@ -161,7 +161,7 @@ def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
 
 
 def depth(text: str | None) -> int | None:
-    """How deep to look; None is to the end."""
+    """Read how many acts to look ahead; None is to the end."""
     if text is None:
         return None
     return _count(text, "minimax takes how many acts to look ahead, such as minimax:4")
@@ -181,19 +181,19 @@ def _count(text: str, expected: str) -> int:
 
 
 def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
-    """Why tree search cannot play a game; "" if it can."""
+    """Return why tree search cannot play a game; "" if it can."""
     return _hidden("mcts", game)
 
 
 def _hidden(player: str, game: Game) -> str:
-    """Why a player that looks at the whole state would cheat; "" where nothing is hidden."""
+    """Return why a player that looks at the whole state would cheat; "" where nothing is hidden."""
     if game.hides_nothing():
         return ""
     return f"{player} looks at the whole state: {titled(game)} hides something, or nobody can tell: it would cheat"
 
 
 def unfit_for_minimax(game: Game, depth: int | None) -> str:
-    """Why minimax cannot play a game; "" if it can."""
+    """Return why minimax cannot play a game; "" if it can."""
     if hidden := _hidden("minimax", game):
         return hidden
     if len(game.possible_agents) != 2:

@@ -48,7 +48,7 @@ class Endpoints:
         return [note for some in notes for note in some]
 
     def status(self) -> str:
-        """How many requests were answered and are on their way, while they are; "" where nobody is asked."""
+        """Say how many requests were answered and are on their way, while they are; "" where nobody is asked."""
         made = self._made.values()
         if not made:
             return ""

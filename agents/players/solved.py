@@ -25,7 +25,7 @@ ITERATIONS = 1000
 ALPHA = 1 / 6
 
 Strategy = Mapping[str, Sequence[tuple[int, float]]]
-"""Of both seats: information state -> (action, probability) of each legal action."""
+"""Strategy of both seats: information state -> (action, probability) of each legal action."""
 
 
 class Mixed:
@@ -175,7 +175,7 @@ def _behaviour(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, f
 
 
 def iterations(text: str | None) -> int:
-    """How many iterations of CFR."""
+    """Read the number of iterations of CFR."""
     if text is None:
         return ITERATIONS
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text)):
@@ -197,19 +197,19 @@ def bluffs(text: str | None) -> float | None:
 
 
 def is_kuhn(game: Game) -> bool:
-    """Whether this is Kuhn poker for two."""
+    """Return True if this is Kuhn poker for two."""
     if not isinstance(game, SpielRules) or len(game.possible_agents) != 2:
         return False
     return bool(game.spiel.get_type().short_name == "kuhn_poker")
 
 
 def unfit_for_cfr(game: Game, iterations: int) -> str:
-    """Why a game cannot be solved by CFR; "" if it can."""
+    """Return why a game cannot be solved by CFR; "" if it can."""
     return _unsolvable(game, "cfr")
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Why a game's equilibrium cannot be found; "" if it can."""
+    """Return why a game's equilibrium cannot be found; "" if it can."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:

@@ -18,7 +18,7 @@ def plain_url(url: str) -> str:
 
 
 class EndpointSpec(BaseModel):
-    """How one server is used in one run, by all its matches together."""
+    """Use of one server in one run, by all its matches together."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -27,11 +27,11 @@ class EndpointSpec(BaseModel):
     key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = None
     """The environment variable that holds the key; default OPENAI_API_KEY, which a server with a url can do without."""
     seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Of one attempt, from request to the whole reply."""
+    """Seconds that one attempt may take, from request to the whole reply."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
-    """How often a reply is asked for before its match fails."""
+    """Number of times that a reply is asked for before its match fails."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Of all matches together; null is no limit."""
+    """Most requests a minute of all matches together; null is no limit."""
     seed: bool = True
     """Whether a request carries a seed, for servers that can repeat themselves; some cannot take one."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -39,9 +39,9 @@ class EndpointSpec(BaseModel):
     max_cost: Annotated[float, Field(gt=0)] | None = None
     """Spend limit in the prices' currency."""
     price_in: Annotated[float, Field(ge=0)] = 0.0
-    """Of a million tokens read."""
+    """Price of a million tokens read."""
     price_out: Annotated[float, Field(ge=0)] = 0.0
-    """Of a million tokens written."""
+    """Price of a million tokens written."""
 
     @field_validator("url")
     @classmethod

@@ -1,4 +1,4 @@
-"""The commands. Each reads its options, calls one function of the house, and prints what came of it.
+"""The commands. Each reads its options, calls one function, and prints the result.
 
 What a command needs it imports itself: to be told of commands, nobody waits for torch.
 """

@@ -1,4 +1,4 @@
-"""What can be named in an experiment, each with a line of what it is; and roles seen before they play."""
+"""Listings of all that an experiment can name, with a line each; and previews of roles before they play."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PARTS = (
     *("estimators", "stages", "transforms", "selectors", "critics", "schedules"),
     *("losses", "clips", "corrections", "aggregates", "regularisers", "replays"),
 )
-"""What `arena.config.kinds` gathers, as words: help lists them before anything is loaded."""
+"""Names of the kinds in `arena.config.kinds`: help lists them before anything is loaded."""
 KINDS = ("games", "roles", "policies", "opponents", "panels", *PARTS, "presets", "recipes")
 _OURS = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _SAMPLE_ACTS = 60
 MODELINE = "# yaml-language-server:"
-"""What an editor reads."""
+"""Start of the comment line from which an editor learns a file's schema."""
 _OPPONENTS = {
     "self": ("–", "All seats as configured: a policy meets its own newest weights."),
     "past": ("lag: N", "The version of N updates ago, frozen."),
@@ -82,7 +82,7 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
 
 
 def to_play() -> list[dict[str, str]]:
-    """What `arena run selfplay` can begin with: every recipe and how to run it, then any other game."""
+    """List what `arena run selfplay` can start with: every recipe and how to run it, then any other game."""
     from arena.config.sources import recipe_names
 
     command = "arena run selfplay"
@@ -95,7 +95,7 @@ def to_play() -> list[dict[str, str]]:
 
 
 def _preset(name: str, preset: Preset) -> dict[str, str]:
-    """What a preset stands for, as it would be written."""
+    """Return the settings that a preset stands for, as they would be written."""
     rule = preset.learn["loss"]["policy_gradient"]
     weight = preset.learn["regularisers"]["kl"]["weight"]
     return {
@@ -112,7 +112,7 @@ def _flow(value: Any) -> str:
 
 
 def _game_line(name: str, place: str) -> str:
-    """What a game says of itself, or what is wrong with it; only others' have to be loaded, to see whether they can."""
+    """Return a game's own line, or what is wrong with it; only others' are loaded, to see whether they can be."""
     if place.startswith(_OURS) and (line := docstring(place)):
         return line
     complaint = games.complaint(name)
@@ -179,7 +179,7 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 
 
 def sample_views(game: str, seat: str, role: str) -> list[View]:
-    """What a seat sees in its first turns of a match played by its first legal acts; without one, every seat in turn.
+    """Return a seat's views in its first turns of a match of first legal acts; without a seat, those of every seat.
 
     A role that is called by a seat's name, such as `nano_opener`, is for that seat.
     """

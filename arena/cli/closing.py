@@ -58,7 +58,7 @@ def close(console: Console, folder: Path, screen: Screen) -> None:
 
 
 def compare(run: Path, quiet: bool) -> Compared | None:
-    """What a run's `evaluate.games` asks for, once the run is over; None where there is none."""
+    """Compare as a run's `evaluate.games` asks, once the run is over; None where it does not ask."""
     from arena.cli.loop import wait
     from arena.config.kept import experiment_of
     from arena.evaluate.held_out import held_out

@@ -121,7 +121,7 @@ def eval_(
 
 @dataclass(frozen=True)
 class _Games:
-    """What `arena eval` plays where no panel says it."""
+    """Options of `arena eval` without a panel: contenders, game options, matches and seed."""
 
     names: list[str]
     against: list[str]  # the default where empty

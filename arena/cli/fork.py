@@ -82,7 +82,7 @@ def _others(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def _data(forked: Forked) -> dict[str, Any]:
-    """What scripts read: every interval as [estimate, low, high], null where the data cannot say."""
+    """Return the forks as JSON data: every interval as [estimate, low, high], null where the data cannot say."""
     parting = forked.parting
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
     figures = {

@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
+"""Output of a run while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
 
 import json
 from collections.abc import Mapping

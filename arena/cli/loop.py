@@ -30,7 +30,7 @@ def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
 
 
 def _within_another() -> bool:
-    """Whether this thread is inside of a loop that is not ours; inside of ours it is a mistake, which asyncio tells."""
+    """Return True if this thread runs a loop that is not ours; inside ours it is a mistake, which asyncio reports."""
     try:
         return asyncio.get_running_loop() is not _RUNNER.get_loop()
     except RuntimeError:

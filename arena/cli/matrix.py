@@ -120,14 +120,14 @@ def matrix_(
 
 
 def _title(cell: Cell, spec: GameSpec) -> str:
-    """What all cells have in common."""
+    """Return the title of the matrix: what all cells have in common."""
     from arena.cli.show_evaluate import titled
 
     return f"{titled(spec)}: {cell.tasks} tasks × {cell.trials} trials (95 % intervals over tasks)"
 
 
 def _data(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
-    """What scripts read: the command, the machine, what was dealt, and the cells."""
+    """Return the matrix as JSON data: the command, the machine, what was dealt, and the cells."""
     from arena.doctor import environment
 
     first = cells[0]

@@ -111,7 +111,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def show(console: PlainConsole, name: str) -> None:
-    """What a panel plays, who sits on it, and how much that is."""
+    """Print what a panel plays, who its members are, and how many deals that is."""
     from rich.table import Table
     from rich.text import Text
 

@@ -158,7 +158,7 @@ def seat_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
 
 
 def _show_end(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
-    """What people have not read yet, or the whole match where nobody took part; and how it ended."""
+    """Print what people have not read yet, or the whole match where nobody took part; and how it ended."""
     from agents.players.human import HumanLeft, show_messages
     from games.abilities import Tells
 
@@ -183,7 +183,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
 
 
 def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
-    """What came of the match, as a table and in words; in a narrow terminal its cells fold, then its lines."""
+    """Print the outcome of the match as a table and in words; in a narrow terminal its cells fold, then its lines."""
     from rich.measure import Measurement
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""How far a command is, and about how long it has to go: a bar in a terminal, now and then a line elsewhere."""
+"""Progress of a command and its time left, roughly: a bar in a terminal, now and then a line elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY = 30.0
 
 
 def left(done: int, total: int, seconds: float) -> str:
-    """What `done` of `total` in so many seconds lets one expect of the rest: `about 4 min left`."""
+    """Return the time left, estimated from `done` of `total` in so many seconds: `about 4 min left`; else ""."""
     if not 0 < done < total:
         return ""
     rest = seconds * (total - done) / done

@@ -101,7 +101,7 @@ def resume(
 
 @dataclass(frozen=True)
 class Asked:
-    """What `arena run selfplay` is asked to play; what is empty or None is left to the recipe."""
+    """Options of `arena run selfplay`; what is empty or None is left to the recipe."""
 
     game: str
     recipe: str

@@ -66,7 +66,7 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
 def show_strength(
     console: Console, exploited: Mapping[str, tuple[Exploitability, Exploitability]], silent: Sequence[str]
 ) -> None:
-    """What best responses gained and gain, where that is exact; and where payoffs say nothing, how to find out."""
+    """Print the first and last exploitability, where that is exact; and where payoffs say nothing, how to find out."""
     for game, (first, last) in exploited.items():
         moved = last.exploitability - first.exploitability
         shown = verdict("exploitability", Interval(moved, moved, moved), f"{moved:+.4f}")

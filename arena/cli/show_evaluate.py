@@ -25,7 +25,7 @@ def interval(ci: Interval, form: str = "{:.2f}") -> str:
 
 
 def shortened(names: Iterable[str]) -> dict[str, str]:
-    """What to call contenders: paths by their last part where that tells them apart, all else as it was typed."""
+    """Return a short name for each contender: a path's last part; all as typed where two would be the same."""
     short = {n: n if n.startswith("endpoint:") else n.rstrip("/").rpartition("/")[2] for n in names}
     return short if len(set(short.values())) == len(short) else {n: n for n in short}
 

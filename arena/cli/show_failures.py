@@ -1,4 +1,4 @@
-"""What failed in a run: a table of its failed matches, or one of them with its traceback and how to play it again."""
+"""Failures of a run: a table of its failed matches, or one of them with its traceback and how to play it again."""
 
 import json
 from difflib import get_close_matches

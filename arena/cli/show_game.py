@@ -21,7 +21,7 @@ SHOWN_ACTS = 8
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What there is to know of a game before a role is written for it; ConfigError names the nearest game."""
+    """Return all that a role's author needs to know of a game; ConfigError names the nearest game."""
     if complaint := games.complaint(name):
         raise ConfigError(f"{complaint} (arena list games)")
     factory, game = games.maker(name), games.make(name)

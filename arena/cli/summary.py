@@ -1,4 +1,4 @@
-"""How a run ended: its last iteration against its first, with confidence intervals, and where to look next."""
+"""Summary of a run: its last iteration against its first, with confidence intervals, and where to look next."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from arena.store.reader import RunReader
 Row = dict[str, Any]
 MEAN = "mean payoff"
 SOLUTIONS = ("equilibrium", "nash")
-"""Of whose outcomes the reports of games with a theory tell, figure by figure."""
+"""Solutions whose outcomes are in the reports of games with a theory, figure by figure."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Change:
 
 
 def changes(run: Path) -> list[Change]:
-    """What changed between the first and the last iteration, one value per match (the valid-act rate too)."""
+    """Return each figure's change from first to last iteration, one value per match (the valid-act rate too)."""
     ends = _ends(run)
     if not ends:
         return []
@@ -47,7 +47,7 @@ def changes(run: Path) -> list[Change]:
 
 
 def _theory(name: str, rows: list[Row]) -> dict[str, float]:
-    """What solutions give for a figure, on average over these matches: for `payoff_first` it is `nash_payoff_first`."""
+    """Return what solutions give for a figure, on average over the matches: `nash_payoff_first` for `payoff_first`."""
     key, found = name.rpartition(": ")[2].replace(" ", "_"), dict[str, float]()
     for solution in SOLUTIONS:
         told = [value for row in rows if (value := number(row["report"].get(f"{solution}_{key}"))) is not None]
@@ -75,7 +75,7 @@ def silent_games(run: Path) -> list[str]:
 
 
 def zero_sum(rows: list[Row]) -> bool:
-    """Whether what one seat was paid the others lost, in all of these matches but those that an illegal act ended."""
+    """Return True if payoffs sum to 0 in every match that no illegal act ended, and some payoff is not 0."""
     paid = [row["payoffs"].values() for row in rows if row["report"].get("ended") != "illegal"]
     return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)
 
@@ -122,7 +122,7 @@ def _wins(opponent: str) -> Figure:
 
 
 def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
-    """What matches like this one tell."""
+    """Return the names and functions of the figures that matches like this one report."""
     figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
         figures.append(("deal rate", _reported("deal")))

@@ -1,4 +1,4 @@
-"""The experiment: what a run is, whole, composed of the settings that each room defines."""
+"""All settings of a run (the experiment), composed of the settings that each package defines."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -28,18 +28,18 @@ class LearnSpec(UpdateSpec):
     """One update per iteration and policy. Parts are named as in `arena list`, with their settings if any."""
 
     replay: Annotated[Chosen | None, REPLAY.or_none()] = None
-    """What of earlier iterations is learned from once more."""
+    """Replay: trajectories of earlier iterations that are learned from once more."""
 
 
 class Experiment(Spec):
     """One run, whole."""
 
     name: Name
-    """Of the run; its folder begins with it."""
+    """Name of the run; its folder begins with it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Every random choice comes from it."""
     iterations: Annotated[int, Field(ge=1, le=10**5)]
-    """How often to play, learn and publish."""
+    """Number of iterations, each of which plays, learns and publishes."""
     precision: Literal["auto", "fp32", "bf16", "bf16-true"] = "fp32"
     """`bf16` is that of the matrix products in play and learning; `bf16-true` of the weights themselves too, of which
     the optimiser then holds float32 masters: half the memory of a model beside them. `auto`: bf16 where a short trial
@@ -54,7 +54,7 @@ class Experiment(Spec):
     policies: dict[Name, PolicySpec]
     """Weights by name."""
     seats: dict[str, SeatSpec] | None = None
-    """Who sits at each seat of `game`."""
+    """Role and policy at each seat of `game`."""
     tables: Annotated[list[TableSpec], Field(min_length=1)] | None = None
     """Several games in one run, instead of `game` and `seats`."""
     league: LeagueSpec | None = None
@@ -62,23 +62,23 @@ class Experiment(Spec):
     evaluate: EvaluateSpec | None = None
     """Evaluation from outside, which never reaches learning."""
     play: PlaySpec = PlaySpec()
-    """How matches are played."""
+    """Settings of play, such as the number of matches."""
     credit: CreditSpec = CreditSpec()
-    """What turns were worth."""
+    """Settings of credit: from rewards to advantages."""
     learn: LearnSpec = LearnSpec()
-    """How policies learn from it."""
+    """Settings of updates: loss, learning rate, regularisers."""
     engine: EngineSpec = EngineSpec()
-    """What serves tokens."""
+    """Engine that serves tokens."""
     endpoint: EndpointSpec = EndpointSpec()
     """The server of policies written `endpoint:MODEL`."""
     endpoints: dict[Name, EndpointSpec] = {}
     """Further servers by name, for policies written `endpoint@NAME:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
-    """When the run is committed."""
+    """Settings of checkpoints: how often the run is committed."""
     source: SourceSpec | None = None
-    """Where matches come from; null is play."""
+    """Source of matches; null is play."""
     study: StudySpec | None = None
-    """What runs of it are to show (`arena study`); a run itself does not ask."""
+    """Claim that runs of it are to test, and how (`arena study`); a run itself does not read it."""
 
     @property
     def settled_precision(self) -> Precision:
@@ -104,7 +104,7 @@ class Experiment(Spec):
         return {"": self.endpoint, **self.endpoints}
 
     def trained(self, policy: str) -> bool:
-        """Whether it is the name of a policy that learns."""
+        """Return True if this is the name of a policy that learns."""
         return policy in self.policies and self.policies[policy].train
 
     # -- what only the whole can tell -------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Change(NamedTuple):
 
     @property
     def allowed(self) -> bool:
-        """Whether a run may go on with it."""
+        """Return True if a run may go on with it."""
         return any(self.field == name or self.field.startswith(f"{name}.") for name in MAY_CHANGE)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""All kinds of parts by name, gathered from the rooms that define them, and where in an experiment each belongs."""
+"""All kinds of parts by name, gathered from the packages that define them, and where in an experiment each belongs."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ PLACES = {
     "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
     "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
 }  # fmt: skip
-"""Where a part of a kind is named in an experiment; schedules are everywhere."""
+"""Key of an experiment at which a part of a kind is named; schedules are everywhere."""
 
 
 def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
@@ -61,7 +61,7 @@ def placed(error: ValidationError) -> ValidationError:
 
 
 def _hint(name: str, kind: str) -> str:
-    """What to add to an error: where in an experiment this name belongs, or the nearest of its own kind."""
+    """Return what to add to an error: where in an experiment this name belongs, or the nearest of its own kind."""
     places = [f"{other} ({PLACES[other]})" for other in PLACES if other != kind and name in KINDS[other].table]
     places += ["preset (learn.loss)"] if kind != "loss" and name in PRESETS else []
     if places:

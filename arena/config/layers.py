@@ -83,7 +83,7 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experi
 
 
 def _place(hint: Any, key: str) -> tuple[bool, Any]:
-    """Of what stands under a key: whether it is one part, and the hint by which to read on inside it."""
+    """Return, for the value under a key, whether it is one part, and the hint by which to read on inside it."""
     if isinstance(hint, Kinds):  # parts by name: what stands there are settings
         return False, settings_model(hint.kind, key) if key in hint.kind.table else None
     if get_origin(hint) is UnionType:  # `Model | None`
@@ -117,7 +117,7 @@ def _explain(error: ValidationError, stack: list[Layer]) -> str:
 
 
 def _slip(path: tuple[str | int, ...], stack: list[Layer]) -> str:
-    """What is wrong with a half-filled entry whose key looks like a neighbour's: `seats.opner`; "" if nothing does."""
+    """Return the error of a half-filled entry whose key looks like a neighbour's: `seats.opner`; "" if none."""
     if not path or not isinstance(path[-1], str):
         return ""
     siblings = [key for layer in stack for key in _keys(layer.data, path[:-1]) if key != path[-1]]

@@ -19,7 +19,7 @@ class Preset:
     learn: Mapping[str, Any]
     """Settings of `learn`."""
     goes_with: str
-    """What else the source has, that is no business of `learn`."""
+    """Parts of the source's method that are not settings of `learn`."""
     source: str
 
 

@@ -1,4 +1,4 @@
-"""Where an experiment begins: a game's own recipe, or one that fits every game."""
+"""Recipes, from which an experiment starts: a game's own, or one that fits every game."""
 
 import re
 

@@ -30,7 +30,7 @@ FILES = {
     "panel": PANELS / "panel.schema.json",
     "role": BUILT_IN / "role.schema.json",
 }
-"""Where they are shipped, by what they are of."""
+"""Path of each shipped schema, by kind of file."""
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The one that all editors know."""
 Schema = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Where settings come from: a recipe, a file, `--set`; each becomes a layer, of keys and values not yet checked."""
+"""Sources of settings: a recipe, a file, `--set`; each becomes a layer, of keys and values not yet checked."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

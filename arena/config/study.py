@@ -1,4 +1,4 @@
-"""What a recipe is to show: arms beside it, the figure that decides, and the rule of the verdict, stated beforehand."""
+"""Settings of a study: arms beside the recipe, the figure that decides, and the verdict's rule, stated beforehand."""
 
 from collections.abc import Iterable
 from typing import Annotated, Self
@@ -9,13 +9,13 @@ from agents.names import nearest
 from arena.parts.spec import STRICT, Name, Positive
 
 EVALUATED = "evaluation."
-"""What figures of an evaluation begin with."""
+"""Prefix of figures of an evaluation."""
 PANEL = "panel."
-"""What figures of a panel begin with."""
+"""Prefix of figures of a panel."""
 
 
 class RuleSpec(BaseModel):
-    """When the claim holds: in each comparison the whole interval of the difference lies above `by`.
+    """Rule of the verdict: the claim holds if in each comparison the difference's whole interval lies above `by`.
 
     Contradicted where in one of them it lies below, not shown otherwise.
     """
@@ -40,15 +40,15 @@ class StudySpec(BaseModel):
     replicates: str
     """The paper or release."""
     claim: str
-    """What is put to the test, in one sentence."""
+    """Claim that is put to the test, in one sentence."""
     published: str
     """The published figure, as text."""
     family: str
-    """Of games, for listings."""
+    """Family of games, for listings."""
     minutes: Annotated[float, Field(gt=0)]
     """About how long a run takes on one core."""
     figure: str
-    """What decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener;
+    """Figure that decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener;
     evaluation.NAME of the first game that `evaluate` names, before and after learning; or panel.payoff, panel.valid or
     panel.deal of the panel that it names, each time that it judges."""
     also: list[str] = []
@@ -58,7 +58,7 @@ class StudySpec(BaseModel):
     last: Positive = 1
     """Over how many last iterations the figure is averaged."""
     arm: Name
-    """What the recipe itself is called: the first arm."""
+    """Name of the recipe itself: the first arm."""
     arms: Annotated[dict[Name, list[str]], Field(min_length=1)]
     """The other arms: settings laid over the recipe, as `--set` takes them."""
     each: list[str] = []

@@ -1,6 +1,6 @@
-"""What a run's folder may have done here: its code run, its servers asked with the user's keys.
+"""Trust in a run's folder: whether its code is run here, and its servers are asked with the user's keys.
 
-Unasked only what a run of the user's own began with on this machine; of anything else the user says `--trust`, once.
+Without asking, only for what a run of the user's own began with on this machine; else the user says `--trust`, once.
 """
 
 import hashlib

@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 TrajectoryKey = Literal["game", "seed", "role", "policy", "seat", "version", "match"]
-"""What trajectories can be grouped by: `seed` is the deal."""
+"""Keys by which trajectories can be grouped: `seed` is the deal."""
 Key = Literal[TrajectoryKey, "turn"]
-"""What turns can be grouped by: `turn` is the number of the turn within its trajectory."""
+"""Keys by which turns can be grouped: `turn` is the number of the turn within its trajectory."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class TurnBatch:
     clock: Clock = Clock()
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     memory: dict[str, Any] = field(default_factory=dict)
-    """What parts remember from iteration to iteration, as JSON under their names; kept in the checkpoint."""
+    """Memory of parts from iteration to iteration, as JSON under their names; kept in the checkpoint."""
     measures: Mapping[str, Sequence[NDArray[np.float32]]] = field(default_factory=dict)
-    """What models said of the trajectories, one array each, by name; see `arena.credit.measures`."""
+    """Measures of the trajectories by models, one array each, by name; see `arena.credit.measures`."""
     counted: Bools | None = None
     """[M], which trajectories are in the statistics of their groups; None is all."""
 
@@ -158,7 +158,7 @@ class TurnBatch:
         return np.sqrt(variance)
 
     def count_by(self, groups: Ints) -> Floats:
-        """How many of each one's group count in its statistics."""
+        """Return, for each one, how many of its group count in the statistics."""
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 

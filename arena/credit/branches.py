@@ -1,4 +1,4 @@
-"""Where matches and their branches part: two answers of one seat to the same words."""
+"""Pairs of answers where a match and its branch part: two answers of one seat to the same words."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

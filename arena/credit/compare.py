@@ -153,7 +153,7 @@ def column_names(estimators: Sequence[Chosen]) -> list[str]:
 
 
 def _rewards(reader: RunReader, k: int, batch: TurnBatch, spec: CreditSpec) -> Floats:
-    """What each turn earned: by the run's own stages, or as the run noted it where they asked a model."""
+    """Return each turn's reward: by the run's own stages, or from the run's log where the stages asked a model."""
     if not any(stage.needs for stage in spec.stages):
         return turn_rewards(batch, spec)
     noted = {(row.match, row.turn): row.reward for row in reader.credit(k)}

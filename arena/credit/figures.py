@@ -20,7 +20,7 @@ def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:
 def token_figures(
     credited: Sequence[Credited], before: Sequence[StreamScores], after: Sequence[StreamScores]
 ) -> TokenFigures:
-    """What the `sampled_streams` of these were worth and became, by the trainer's scores before and after an update.
+    """Return the figures of these trajectories' sampled tokens, by the trainer's scores before and after an update.
 
     A ratio is p after / p before; a gap is log p of the trainer before the update less that of the sampler.
     """

@@ -29,7 +29,7 @@ class Credit(NamedTuple):
     credited: list[Credited]
     """To be learned together."""
     recalled: list[Credited]
-    """What replay brings back, to be learned in a step of its own."""
+    """Trajectories that replay brings back, to be learned in a step of their own."""
     recalls: Sequence[Recall] = ()
     """All that replay brought back, so that the credit can be worked out again from the log."""
 
@@ -70,7 +70,7 @@ class Crediting:
         return {"memory": self._memory, "replay": self._past}
 
     async def due(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """How many deals an iteration still lacks, after so many and what selection would drop of them.
+        """Return how many deals an iteration still lacks, after so many and what selection would drop of them.
 
         Nothing is remembered of the question.
         """
@@ -115,7 +115,7 @@ class Crediting:
         return TurnBatch(trajectories, clock, rng, memory, await self._measures(k, needs, trajectories))
 
     async def _measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        """What is needed of each trajectory; each is measured once in an iteration, however often credit is tried."""
+        """Return each trajectory's needed measures; each is made once an iteration, however often credit is tried."""
         if k != self._iteration:
             self._iteration, self._known = k, {}
         new = [t for t in trajectories if any((name, t.match, t.seat) not in self._known for name in needs)]

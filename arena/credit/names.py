@@ -30,7 +30,7 @@ def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game
 
 
 def declared(games: Sequence[Game]) -> bool:
-    """Whether all of these games say what they pay."""
+    """Return True if all of these games name their rewards."""
     return all(game.reward_parts for game in games)
 
 

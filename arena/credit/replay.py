@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     seat: str
     policy: str
     task: str
-    """What it is compared with."""
+    """Label of the group that it is compared with."""
     score: float
 
     @property
@@ -61,7 +61,7 @@ class Recall(NamedTuple):
     instead: tuple[str, str] | None
     """Match and seat of the trajectory in whose place credit heard of it; None where it came besides."""
     advantages: list[float]
-    """Of its turns; empty where selection dropped it."""
+    """Advantages of its turns; empty where selection dropped it."""
 
 
 class Replay(Protocol):
@@ -75,7 +75,7 @@ class Replay(Protocol):
 
     @property
     def own_step(self) -> bool:
-        """Whether what comes again is learned in a step of its own, after that of the fresh trajectories."""
+        """Return True if replayed trajectories are learned in a step of their own, after that of the fresh ones."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class SelfImitation:
         return list(batch.trajectories)
 
     def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
-        """What of the remembered is worth more than the median by now, when it is enough."""
+        """Return the remembered trajectories that are worth more than the median by now, when they are enough."""
         score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
@@ -220,7 +220,7 @@ class SelfImitation:
     def _admitted(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[Credited]
     ) -> list[Entry]:
-        """Of what was played just now, what did better than was to be expected."""
+        """Return entries for trajectories of this iteration that did better than was to be expected."""
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
             Entry(one.match, one.seat, one.policy, task, float(value))

@@ -68,7 +68,7 @@ def scores(batch: TurnBatch, rewards: Floats, of: str | None = None) -> Floats:
 
 
 def lost_deals(batch: TurnBatch, selection: Selection) -> float:
-    """How many deals' worth was dropped: a deal is worth 1, each of its trajectories an equal part."""
+    """Return the number of deals that were dropped: a deal counts 1, each of its trajectories an equal part."""
     deals = batch.trajectory_groups(["game", "seed"])
     return float(np.sum(np.bincount(deals, ~selection.kept) / np.bincount(deals)))
 

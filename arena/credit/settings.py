@@ -27,13 +27,13 @@ class CreditSpec(Spec):
     stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_asked_alike)] = []
     """Reward stages, in this order: each adds or changes named rewards."""
     weights: dict[str, Annotated[Chosen, SCHEDULE]] = {}
-    """Of each named reward, a number or a schedule; 1 if not given."""
+    """Weight of each named reward, a number or a schedule; 1 if not given."""
     select: list[Annotated[Chosen, SELECTOR]] = []
-    """What is left out of learning, or out of credit's statistics."""
+    """Selectors: what is left out of learning, or out of credit's statistics."""
     estimator: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars")
     """From the rewards of turns to one advantage per turn."""
     critic: Annotated[Chosen | None, CRITIC.or_none()] = None
-    """What foresees the values that an estimator such as `gae_turn` needs."""
+    """Critic that predicts the values that an estimator such as `gae_turn` needs."""
     transforms: list[Annotated[Chosen, TRANSFORM]] = []
     """After the estimator, in this order: from advantages to advantages."""
 

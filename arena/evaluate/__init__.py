@@ -1,1 +1,1 @@
-"""How strong contenders are: what commands need, and no run does."""
+"""Evaluation of contenders: what commands need, and no run does."""

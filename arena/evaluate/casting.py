@@ -20,19 +20,19 @@ TINY = 10_000_000
 
 @dataclass(frozen=True)
 class Casting:
-    """Of one policy, or of a run's several, which each take the seats that they took in the run."""
+    """Seats for one policy, or for a run's several, which each take the seats that they took in the run."""
 
     name: str
     policies: Mapping[str, Policy]
     """By the run's name for them; each is served under its own `name`."""
     experiment: Experiment | None = None
-    """Of the run they come from."""
+    """Experiment of the run they come from."""
     own_role: str = ""
     """A role's name or path: for every seat, instead of what would be chosen."""
     _roles: dict[tuple[str, str], Role] = field(default_factory=dict)
 
     def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
-        """Who sits there, and as what; ConfigError where that cannot be said."""
+        """Return the policy and the role for a seat; ConfigError where that cannot be said."""
         return self._policy(game, seat), self._role(game, seat)
 
     def took(self, game: str, seats: Sequence[str]) -> list[str]:
@@ -42,7 +42,7 @@ class Casting:
 
     @property
     def tiny(self) -> bool:
-        """Whether one of them can read terse roles only."""
+        """Return True if one of them can read terse roles only."""
         return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < TINY
 
     def _policy(self, game: str, seat: str) -> Policy:
@@ -74,6 +74,6 @@ class Casting:
         return load_role(NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < TINY else PLAYER)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
-        """How the run fills this seat, at each of its tables of this game."""
+        """Return the run's settings of this seat, at each of its tables of this game."""
         tables = self.experiment.all_tables() if self.experiment else []
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]

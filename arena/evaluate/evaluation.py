@@ -35,7 +35,7 @@ from games.contracts import Game, MatchId
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
 Lineup = Mapping[str, Contender]
-"""Who sits where."""
+"""Contender at each seat."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ async def evaluate(
 
 
 def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
-    """How many matches an evaluation plays: every deal once in each lineup."""
+    """Return the number of matches of an evaluation: every deal once in each lineup."""
     return sum(deals_for(matches, len(tables)) * len(tables) for _, tables in _meetings(contender, opponents, game))
 
 
@@ -198,7 +198,7 @@ def _meetings(
 
 
 def deals_for(matches: int, lineups: int) -> int:
-    """How many deals make at least so many matches."""
+    """Return how many deals make at least so many matches."""
     return -(-matches // lineups)
 
 
@@ -209,7 +209,7 @@ def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[s
 
 
 def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Where it is judged: a run's policies at the seats that they learned, everybody else at all of them."""
+    """Return the seats at which it is judged: of a run's policies those that they learned, of everybody else all."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.took(game, seats) if isinstance(cast, Casting) else seats
 

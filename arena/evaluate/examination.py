@@ -40,7 +40,7 @@ class Examination:
         """Iterations that were judged, or could not be."""
 
     async def due(self, k: int, parts: Parts) -> bool:
-        """Whether the weights after iteration `k` are due for evaluation and were not evaluated yet."""
+        """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet."""
         assert self.experiment.evaluate is not None
         if self._done is None:
             await self._begin(parts)
@@ -128,7 +128,7 @@ def check_panel(experiment: Experiment) -> None:
 
 
 def _judged_seats(experiment: Experiment, game: GameSpec) -> list[str]:
-    """Where the learners are judged: at the seats that they have in the run, else at all."""
+    """Return the seats at which the learners are judged: those that they have in the run, else all."""
     seats = list(make_game(game).possible_agents)
     tables = [table for table in experiment.all_tables() if table.game.name == game.name]
     own = [seat for seat in seats if any(experiment.trained(t.seats[seat].policy) for t in tables if seat in t.seats)]

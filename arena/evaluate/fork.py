@@ -41,7 +41,7 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Forked:
-    """What came of the forks of one match."""
+    """Outcomes of the forks of one match."""
 
     parting: Parting
     sat: Mapping[str, str]
@@ -49,15 +49,15 @@ class Forked:
     others: Mapping[str, str]
     """By seat, who sits there instead in the forked arm."""
     logged: dict[str, float]
-    """What came of the match itself."""
+    """Outcome of the match itself, by figure."""
     unchanged: Figures
-    """Of replays by those who stay; without values where there were none."""
+    """Outcomes of replays by those who stay; without values where there were none."""
     forked: Figures
     failed: dict[str, int] = field(default_factory=dict)
     """Attempts that failed, by reason; they were played again."""
 
     def bounds(self, figure: str) -> Bounds:
-        """What a figure can be."""
+        """Return the bounds of a figure."""
         arms = (self.unchanged.get(figure, []), self.forked.get(figure, []))
         return ANY if figure.startswith("payoff ") else range_of(f"report.{figure}", [v for arm in arms for v in arm])
 
@@ -142,7 +142,7 @@ def checked(parting: Parting, others: Mapping[str, str]) -> Parting:
 
 
 def _who(run: Path, experiment: Experiment, held: Seating, told: dict[str, None]) -> str:
-    """How a command names who sat at a seat, "" for a person; of weights that are gone, the nearest that are kept."""
+    """Return the spec of who sat at a seat, "" for a person; of weights that are gone, the nearest that are kept."""
     if held.kind != "model":
         return "" if held.kind == "human" else held.policy
     name, version = version_of(held.policy) or (held.policy, held.version)

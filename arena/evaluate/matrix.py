@@ -32,7 +32,7 @@ from games.contracts import MatchId
 
 SCRIPT = "script"
 ATTEMPTS = 2
-"""How often a match that fails is played; then its trial is missing."""
+"""Number of times that a match that fails is played; then its trial is missing."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Person:
 
 @dataclass
 class Cell:
-    """How an agent did with a person."""
+    """Results of an agent with a person."""
 
     agent: str
     person: str

@@ -58,7 +58,7 @@ class Sitting:
 
     @property
     def matches(self) -> int:
-        """How many are played."""
+        """Return the number of matches that are played."""
         return len(self.places) * self.panel.deals
 
     @property
@@ -197,7 +197,7 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
 
 
 def _unloaded(source: specs.Source) -> Casting:
-    """Who would sit where, before anything but tokenizers is read."""
+    """Return the casting of a source's policies before anything but tokenizers is read."""
     found = source.folders.items()
     policies = {name: Policy.load(f"{source.spec}/{name}", folder, folder, train=False) for name, folder in found}
     return Casting(source.spec, policies, source.experiment)

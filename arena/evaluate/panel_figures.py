@@ -1,4 +1,4 @@
-"""What evaluations against a panel come to: means with intervals whose unit is the deal, and differences by deal."""
+"""Results of evaluations against a panel: means with intervals whose unit is the deal, and differences by deal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Compared(NamedTuple):
     after: Interval
     difference: Interval | None
     best: float | None = None
-    """What best play would earn on these deals, where theory knows it."""
+    """Payoff of best play on these deals, where theory knows it."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: intervals as [estimate, low, high]."""
@@ -43,7 +43,7 @@ def deal_rates(evaluation: Evaluation) -> Deals | None:
 
 
 def best_response(evaluation: Evaluation) -> float | None:
-    """What best play would earn over the whole panel; None where theory does not know it of every member."""
+    """Return best play's payoff over the whole panel; None where theory does not know it of every member."""
     bests = [_best(cell) for cell in evaluation.cells]
     return _whole(bests)
 

@@ -1,4 +1,4 @@
-"""What a user may type for a contender, and the loading of whom it means.
+"""Contenders as a user may type them, and the loading of those that are meant.
 
 random, mcts:100              a scripted policy (arena list policies)
 runs/latest                   a run's newest weights
@@ -52,14 +52,14 @@ class Source:
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
     folders: Mapping[str, Path]
-    """Of the weights, by policy."""
+    """Folder of each policy's weights."""
     experiment: Experiment | None = None
     iteration: int = 0
     run: Path | None = None
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
-    """What a contender's spec means; ConfigError, StoreError or WeightsError is one line with the nearest name."""
+    """Read a contender's spec; ConfigError, StoreError or WeightsError is one line with the nearest name."""
     if spec.startswith(PREFIXES):
         try:
             parsed(spec)
@@ -87,7 +87,7 @@ def read_spec(spec: str, trust: bool = False) -> Source:
 
 
 def _unknown(spec: str, path: Path) -> ConfigError | None:
-    """What a spec may have meant that names nothing; None for a folder that is there but holds no model."""
+    """Return an error for a spec that names nothing, with the nearest name; None for a folder that holds no model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # what is wrong with the folder, or with the hub, is said already
     beside = path.parent.glob("*") if isdir(path.parent) else ()
@@ -161,7 +161,7 @@ class Contenders:
             trust,
         )
         self.engine = engine or EngineSpec()
-        """What serves their weights."""
+        """Settings of the engine that serves their weights."""
         self._engines: dict[Precision, Engine] = {}
         self._policies: dict[Path, Policy] = {}
 

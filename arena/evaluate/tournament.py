@@ -119,7 +119,7 @@ async def tournament(
 
 
 def pair_count(contenders: int, game: GameSpec) -> int:
-    """How many pairs meet."""
+    """Return the number of pairs that meet."""
     return contenders * (contenders + (1 if make_game(game).cooperative else -1)) // 2
 
 

@@ -1,4 +1,4 @@
-"""How far "who beats whom" is from a ranking: cycles, and the rotational part of the payoffs.
+"""Distance of "who beats whom" from a ranking: cycles, and the rotational part of the payoffs.
 
 Everything is about A, the antisymmetric part of the payoffs: A[i, j] > 0 where i gets more against j than j against
 i. Its Hodge decomposition (Balduzzi et al. 2018, "Re-evaluating Evaluation") is A = T + R, where T[i, j] =

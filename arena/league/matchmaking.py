@@ -12,7 +12,7 @@ from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating
 
 FADING = 0.98
-"""What an earlier result still counts once one more is known: the learner of long ago was another."""
+"""Factor on earlier results each time that one more is known: the learner of long ago was another."""
 PRIOR = 2.0
 """Matches, half of them won, that are assumed against everybody."""
 
@@ -86,7 +86,7 @@ class Matchmaker:
         policies: Mapping[str, Policy],
         rng: np.random.Generator,
     ) -> list[dict[str, Seating]]:
-        """Who sits where in each of `count` matches of iteration `k` at a table where `seats` would sit.
+        """Return who sits where in each of `count` matches of iteration `k` at a table where `seats` would sit.
 
         The trained seats take turns, opponent by opponent, as the one that learns; all others meet it frozen.
         A table with fewer than two trained seats stays as it is.

@@ -76,7 +76,7 @@ class Pool:
         return max(now - lag, min(self.versions))
 
     def path(self, policy: str, version: int) -> Path:
-        """Where a version's weights lie."""
+        """Return the folder of a version's weights."""
         return self.folder / version_name(safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
@@ -101,7 +101,7 @@ class Pool:
 
 
 def past_weights(run: Path, policy: str, version: int) -> Path | None:
-    """Where the pool of a run keeps a version's weights, None if it does not; StoreError where they are damaged."""
+    """Return the folder of a version's weights in a run's pool, None if there is none; StoreError if damaged."""
     folder = run / "league" / version_name(safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None
@@ -124,7 +124,7 @@ def _listed(run: Path) -> set[int]:
 
 
 def _states(run: Path) -> Iterator[dict[str, list[int]]]:
-    """What each of the run's checkpoints says of the pool."""
+    """Yield what each of the run's checkpoints says of the pool."""
     for k in checkpoints.iterations(run):
         try:
             state = json.loads((checkpoints.folder_of(run, k) / STATE).read_text())["league"]["pool"]

@@ -21,16 +21,16 @@ class OpponentSpec(Spec):
     weight: Share = 1.0
     """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
     lag: Positive | None = None
-    """Of `past`: how many updates ago."""
+    """For `past`: how many updates ago."""
     policy: str | None = None
-    """Of `fixed`: a scripted policy, a frozen policy, or `endpoint:MODEL`."""
+    """For `fixed`: a scripted policy, a frozen policy, or `endpoint:MODEL`."""
     since: Annotated[Positive, Field(alias="from")] = 1
     """First iteration in which it is met."""
     until: Positive | None = None
     """Last one; null is the end of the run."""
 
     def met_in(self, iteration: int) -> bool:
-        """Whether it may be drawn in this iteration."""
+        """Return True if it may be drawn in this iteration."""
         return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
 
     @model_validator(mode="after")

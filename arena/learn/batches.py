@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agents.scoring import Scores, StreamBatch
 
 Level = Literal["token", "turn", "sequence"]
-"""What shares one ratio: a token alone, the tokens of a turn, or those of a stream."""
+"""Unit that shares one ratio: a token alone, the tokens of a turn, or those of a stream."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TokenBatch:
     """The summed log-ratio, log p - log p_old, of the other answer of the token's pair, when a loss asks for it."""
     clock: Clock = Clock()
     memory: Mapping[str, Any] = field(default_factory=dict)
-    """What regularisers remember of earlier updates, as JSON under their names; kept in the checkpoint. To be read:
+    """Memory of regularisers of earlier updates, as JSON under their names; kept in the checkpoint. To be read:
     what this update shows them is noted by `arena.learn.regularisers.Memory`."""
 
     def units(self, level: Level) -> torch.Tensor:

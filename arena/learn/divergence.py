@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 Nonfinite = Literal["stop", "skip"]
-"""What becomes of a step whose gradient is not finite."""
+"""Treatment of a step whose gradient is not finite."""
 
 
 def step_counts(norm: float, rule: Nonfinite, where: str, advice: str, what: str = "the gradient's norm") -> bool:
-    """Whether a step whose gradient has this norm counts; DivergedError, saying where, if it is to stop the run."""
+    """Return True if a step with this gradient norm counts; DivergedError, saying where, if it is to stop the run."""
     if math.isfinite(norm):
         return True
     if rule == "stop":

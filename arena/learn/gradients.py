@@ -30,7 +30,7 @@ class Gradients:
         self._past = MappingProxyType(dict(memory))
         self._memories = memories(rule.regularisers)
         self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
-        """What the regularisers that remember have noted, by micro-batch."""
+        """Notes of the regularisers that remember, by micro-batch."""
         self._streams = [s.stream for s in plan.samples]
         self._temperatures = [s.temperature for s in plan.samples]
         self.old: dict[int, Floats] | None = None
@@ -103,7 +103,7 @@ class Gradients:
         return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
 
     def _scored(self, shares: Shares) -> dict[int, StreamScores]:
-        """What the present weights say of all ranks' shares, by sample; each rank computes its own."""
+        """Score all ranks' shares by the present weights, by sample; each rank computes its own."""
         own = scan(self.engine, self._streams, self._temperatures, shares[self.rank])
         return over_ranks(own, lambda one, other: one | other)
 

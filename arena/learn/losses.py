@@ -61,7 +61,7 @@ def policy_gradient(
 
 
 def importance_ratio(tokens: TokenBatch, level: Level) -> torch.Tensor:
-    """How much likelier each token, or its turn or stream on average, has become during the update: [N], with gradient.
+    """Return how much likelier each token, or its turn or stream on average, is by the update: [N], with gradient.
 
     By token r = π/π_old. By turn and by sequence it is the geometric mean s = exp(mean log r) over the unit's tokens
     in the loss, in GSPO's form for tokens, sg(s) · π/sg(π): every token carries the value s, and the gradient

@@ -1,4 +1,4 @@
-"""How to compute on this machine: with how many CPU threads and in which precision, tried instead of guessed."""
+"""Number of CPU threads and precision that suit this machine, tried instead of guessed."""
 
 from time import perf_counter
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 CLEARLY = 0.9
-"""What is not the usual choice has to take at most this share of the usual one's time: noise must not decide."""
+"""Largest share of the usual choice's time that another choice may take to be chosen: noise must not decide."""
 _SHAPES = ((8, 576, 1536), (512, 576, 1536))
 """Tokens × width × inner width of a small model's layer, as in decoding and as in learning."""
 
@@ -54,7 +54,7 @@ def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dt
 
 
 def threads_of(seconds: dict[int, float]) -> int:
-    """Who is fastest, but all threads unless fewer are clearly faster."""
+    """Return the fastest number of threads, but all threads unless fewer are clearly faster."""
     most = max(seconds)
     fewer = min(seconds, key=lambda count: (seconds[count], -count))
     return fewer if seconds[fewer] <= CLEARLY * seconds[most] else most

@@ -81,5 +81,5 @@ class Moments:
 
 
 def _moment_names(parameter: torch.nn.Parameter) -> tuple[str, ...]:
-    """What is kept of a parameter."""
+    """Return the names of the tensors that are kept of a parameter."""
     return (*MOMENTS, MASTER) if parameter.dtype == torch.bfloat16 else MOMENTS

@@ -56,7 +56,7 @@ class Optimiser:
 
 
 def masters(scorer: StreamScorer) -> bool:
-    """Whether the weights are bfloat16, and the optimiser holds float32 masters of them."""
+    """Return True if the weights are bfloat16, and the optimiser holds float32 masters of them."""
     return any(parameter.dtype == torch.bfloat16 for parameter in trainable(scorer.model).values())
 
 

@@ -33,17 +33,17 @@ class Step:
     where: str
     """For messages: its policy, iteration, epoch and minibatch."""
     played: Shares
-    """What the loss is computed on."""
+    """Passes, by rank, over the samples that the loss is computed on."""
     weights: Mapping[int, Floats]
     """By sample, what each of its sampled tokens weighs in the loss."""
     demonstrations: Shares
-    """What is imitated beside that, or instead of it."""
+    """Passes, by rank, over demonstrations that are imitated beside that, or instead of it."""
     demonstration_weight: float
-    """What each of those tokens weighs that are to be learned."""
+    """Weight of each of those tokens that are to be learned."""
     pairs: tuple[int, ...] = ()
-    """Of a loss that looks at pairs of answers: the step's samples, both answers of every pair."""
+    """Samples of the step for a loss that looks at pairs of answers: both answers of every pair."""
     rivals: Shares = ()
-    """What is to be scored before the step to know what has become of its pairs; nothing where no weight has moved."""
+    """Passes to score before the step, to know what has become of its pairs; none where no weight has moved."""
     gated: bool = False
     """Whether the gate has to see the step's own log-probabilities before the optimiser moves."""
 
@@ -55,13 +55,13 @@ class Plan:
     where: str
     """For messages: the policy and the iteration."""
     advice: str
-    """What to do if the weights diverge."""
+    """Advice for when the weights diverge."""
     step_advice: str
-    """What to do if a step's gradient does."""
+    """Advice for when a step's gradient does."""
     samples: tuple[Sample, ...]
     clock: Clock
     old: Shares | None
-    """What is scored and gated before the first step; None where the only step's own forward tells."""
+    """Passes to score and gate before the first step; None where the only step's own forward pass gives the scores."""
     steps: tuple[Step, ...]
     """Those in which there is something to learn."""
     rates: tuple[float, ...]
@@ -78,7 +78,7 @@ class Planner:
     name: str
     rule: UpdateSpec
     start: int
-    """What starting a forward pass costs, in tokens."""
+    """Cost of starting a forward pass, in tokens."""
 
     def update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
@@ -157,7 +157,7 @@ class Planner:
         return replace(step, pairs=tuple(part), rivals=rivals)
 
     def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
-        """What each token of the step weighs in its loss, by sample, in float64."""
+        """Return the weight of each token of the step in its loss, by sample, in float64."""
         chosen = [samples[i] for i in part]
         sizes = [len(s.advantages) for s in chosen]
         if not sum(sizes):
@@ -214,7 +214,7 @@ def warmup(steps: int, warmup: int) -> float:
 def _minibatches(
     units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Where each step of an update is, the samples of its units, and its lessons; some may be empty."""
+    """Yield each step's place in the update in words, the samples of its units, and its lessons; some may be empty."""
     for epoch in range(1, epochs + 1):
         parts = _parts(units, count, rng)
         for number, (part, lesson) in enumerate(zip(parts, _parts(lessons, count, rng), strict=True), 1):

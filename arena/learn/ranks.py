@@ -11,7 +11,7 @@ Seen = TypeVar("Seen")
 
 
 def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
-    """What the ranks have seen, added up in their order: the same for all of them. A single rank has seen it all."""
+    """Add up what the ranks have seen, in their order: the same for all of them. A single rank has seen it all."""
     return own
 
 
@@ -32,7 +32,7 @@ class Tally:
         return Tally(len(size), float(size.sum()), float(size.max()))
 
     def plus(self, other: "Tally") -> "Tally":
-        """Of both; a NaN on either side stays one."""
+        """Return the tally of both; a NaN on either side stays one."""
         maximum = math.nan if math.isnan(self.maximum + other.maximum) else max(self.maximum, other.maximum)
         return Tally(self.count + other.count, self.total + other.total, maximum)
 

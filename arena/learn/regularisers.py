@@ -39,10 +39,10 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """How a regulariser remembers from update to update; its own past is `tokens.memory[name]`, which it only reads."""
+    """Memory of a regulariser from update to update; its own past is `tokens.memory[name]`, which it only reads."""
 
     see: Callable[[TokenBatch], Any]
-    """What it notes of a micro-batch, as JSON."""
+    """Function from a micro-batch to what is noted of it, as JSON."""
     keep: Callable[[Any, Clock, Any], Any]
     """`keep(memory, clock, seen)`: its memory, None at first, with one micro-batch's note; by another rank or not."""
 
@@ -142,7 +142,7 @@ def _entropy_past(tokens: TokenBatch) -> np.ndarray:
 
 
 def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
-    """Of at least so many places: the mean of past iterations, how many, and the present one's sums and counts.
+    """Return, by place (at least so many), past iterations' mean and number, and the present one's sums and counts.
 
     What an iteration has seen is kept apart until the clock shows the next one.
     """
@@ -157,7 +157,7 @@ def _entropies(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> l
 
 
 def _entropies_seen(tokens: TokenBatch) -> list[list[float]]:
-    """Of a micro-batch, by place: the sum of the entropies of the tokens in the loss, and their count."""
+    """Return, for a micro-batch by place, the sum of the entropies of the tokens in the loss, and their count."""
     own, size = tokens.learned, _places(tokens)
     places = tokens.places[own].cpu().numpy()
     sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)

@@ -27,9 +27,9 @@ class ImitateSpec(Spec):
     policies, the others by some of these, who are not imitated.
     """
     matches: Matches = 256
-    """How many matches the scripted policies play."""
+    """Number of matches that the scripted policies play."""
     epochs: Annotated[int, Field(ge=1, le=10**4)] = 4
-    """How often all of them are learned from."""
+    """Number of times that all these matches are learned from."""
     minibatches: Positive = 8
     """Optimiser steps per epoch."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
@@ -62,8 +62,7 @@ class DemonstrationsSpec(Spec):
     """Demonstrations that learners imitate in every update, besides learning from their own play."""
 
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
-    """Of the mean -log p over their tokens, which is added to the loss of what was played: a number or a schedule.
-    """
+    """Weight of the mean -log p over their tokens, added to the loss of what was played: a number or a schedule."""
     scripted: list[str] = []
     """Scripted policies that demonstrate: every match seats some of them, drawn at random, at the policy's tables."""
     run: Folder | None = None
@@ -86,7 +85,7 @@ class UpdateSpec(Spec):
     loss: Annotated[Chosen, LOSS] = Chosen(LOSS, "policy_gradient")
     """Per sampled token, to be minimised."""
     aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
-    """What of the tokens, turns or streams the loss is a mean over."""
+    """Aggregate of token losses: a mean over tokens, turns or streams."""
     regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
     """By name; `kl` pulls towards the reference, the policy's initial weights; with weight 0 none is kept."""
     demonstrations: DemonstrationsSpec | None = None
@@ -100,7 +99,7 @@ class UpdateSpec(Spec):
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Optimiser steps over which lr grows from 0 in a straight line."""
     epochs: Annotated[int, Field(ge=1, le=10**4)] = 1
-    """How often an update goes through what was played."""
+    """Number of times that an update goes through what was played."""
     minibatches: Positive = 1
     """Optimiser steps per epoch."""
     token_budget: Positive = 2048
@@ -124,7 +123,7 @@ class UpdateSpec(Spec):
     """Whether the credit file keeps, of each token, its advantage where the tokens of a turn differ, its ratio p after
     the update / p before, and the gap of log-probabilities between trainer and sampler: two more passes over them."""
     nonfinite: Nonfinite = "stop"
-    """What a step does whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
+    """Treatment of a step whose gradient is not finite: stop the run, or leave it out and count it (`skipped` in the
     metrics); critics too. Weights that are not finite always stop the run, before they are published."""
 
     @model_validator(mode="after")
@@ -140,6 +139,6 @@ class UpdateSpec(Spec):
 
     @property
     def uses_reference(self) -> bool:
-        """Whether some regulariser compares the policy with its reference."""
+        """Return True if some regulariser compares the policy with its reference."""
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)

@@ -42,7 +42,7 @@ class PolicyTrainer:
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
         self.memory: dict[str, Any] = {}
-        """What regularisers remember from update to update, as JSON."""
+        """Memory of regularisers from update to update, as JSON."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
         self._start = start_cost(model)
 

@@ -42,7 +42,7 @@ class Watch:
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
     def gap(self, gaps: Tally) -> None:
-        """How far the sampler's log-probabilities are from the trainer's; of the first step only."""
+        """Note how far the sampler's log-probabilities are from the trainer's; of the first step only."""
         if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 

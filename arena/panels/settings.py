@@ -1,4 +1,4 @@
-"""What judges a run from outside: panels of opponents, one YAML file each, shipped or one's own; and other games."""
+"""Settings of evaluation from outside: panels of opponents, one YAML file each, shipped or one's own; other games."""
 
 import re
 from functools import cache
@@ -38,18 +38,18 @@ ContenderName = Annotated[str, Anchor(_contender)]
 Deals = Annotated[int, Field(ge=2, le=10**5)]
 """Two at least: one deal has no interval."""
 MODELINE = re.compile(r"# yaml-language-server:.*\n")
-"""What an editor reads."""
+"""Comment line from which an editor learns a file's schema."""
 
 
 class PanelGame(BaseModel):
-    """What a panel plays."""
+    """Game that a panel plays."""
 
     model_config = STRICT
 
     name: GameName
     """One of `arena list games`, of two seats or more."""
     options: dict[str, OptionValue] | None = None
-    """What the game takes; null are those of the run that is judged."""
+    """Options of the game; null are those of the run that is judged."""
 
 
 class Panel(BaseModel):
@@ -60,7 +60,7 @@ class Panel(BaseModel):
     panel: Name
     """Its name."""
     game: PanelGame
-    """What is played."""
+    """Game that is played."""
     members: Annotated[list[ContenderName], Field(min_length=1, max_length=100)]
     """Contenders as in `arena eval`: scripted policies, runs, models, endpoint:MODEL; at all seats but the judged."""
     deals: Deals = 32
@@ -122,7 +122,7 @@ def read_panel(text: str, source: str) -> Panel:
 
 
 def about(name: str) -> str:
-    """What a shipped panel says of itself in the comment above it."""
+    """Return what a shipped panel says of itself in the comment above it."""
     lines = MODELINE.sub("", panel_text(name)).splitlines()
     return " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
 
@@ -143,7 +143,7 @@ GivenPanel = Annotated[Panel, BeforeValidator(_given)]
 
 
 class EvaluateSpec(Spec):
-    """What judges a run from outside: a panel of opponents while it goes on, other games when it is over."""
+    """Evaluation of a run from outside: a panel of opponents while it goes on, other games when it is over."""
 
     panel: GivenPanel | None = None
     """Opponents that stand still: a name (`arena list panels`), a YAML file, or written out. The weights play them
@@ -151,7 +151,7 @@ class EvaluateSpec(Spec):
     every: Positive | None = None
     """And after every so many iterations."""
     deals: Deals | None = None
-    """Of the panel, in place of its own number."""
+    """Number of deals, in place of the panel's own."""
     games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
     """Which games, held out of training or not, the first and the last weights play on the same deals."""
     policy: Name | None = None

@@ -1,1 +1,1 @@
-"""What settings are made of: strict models, parts chosen by name, schedules, and paths that hold from anywhere."""
+"""Building blocks of settings: strict models, parts chosen by name, schedules, and paths that hold from anywhere."""

@@ -27,7 +27,7 @@ from arena.parts.paths import absolute_name
 PLACE = "x-part"
 """In the JSON Schema of a model: here stands a part of this kind, or several of them by name."""
 LARGEST = 1e9
-"""Of any number that is set in a part."""
+"""Upper limit of any number that is set in a part."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,6 @@ RoleName = Annotated[str, Anchor(_role)]
 GameName = Annotated[str, Anchor(absolute_name)]
 """A game's name, or file.py:Class."""
 OptionValue = Annotated[Any, Anchor(_data)]
-"""What a game's option is set to: anything; a file, perhaps."""
+"""Value of a game's option: anything; a file, perhaps."""
 ModelName = Annotated[str, Anchor(absolute_model)]
 """A model's name, or a folder."""

@@ -12,7 +12,7 @@ Steps = Annotated[int, Field(ge=1)]
 
 
 class Clock(NamedTuple):
-    """Where a run is: `iteration` counts from 1 to `iterations`. Every schedule counts in iterations."""
+    """Progress of a run: `iteration` counts from 1 to `iterations`. Every schedule counts in iterations."""
 
     iteration: int = 1
     iterations: int = 1

@@ -1,4 +1,4 @@
-"""What all parts of an experiment have in common: how strict they are, names, counts."""
+"""Common base of all parts of an experiment: how strict they are, names, counts."""
 
 from typing import Annotated
 

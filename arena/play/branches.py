@@ -16,7 +16,7 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class Branch:
-    """Where a new match parts from one that was played: at `turn`, before which all is the same."""
+    """Point where a new match parts from one that was played: at `turn`, before which all is the same."""
 
     match: MatchRecord
     turn: int

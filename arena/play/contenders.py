@@ -41,7 +41,7 @@ class Contender(Protocol):
         """ConfigError when it cannot play this seat of `game`, called `name`."""
 
     def seating(self, game: str, seat: str) -> Seating:
-        """How a record names it."""
+        """Return the seating by which a record names it."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Its player at one seat of one match; all its chance comes from `chance(seed, plan, seat)`.
@@ -54,7 +54,7 @@ class Contender(Protocol):
 
 
 def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
-    """Where the chance of a seat in a match comes from: the run, the deal, the attempt, the seat, and the branches."""
+    """Return the seed of a seat's chance in a match, from the run, deal, attempt, seat, draws and branches."""
     parted = [match.turn + 1 for match in plan.identity.line() if match.turn is not None]
     return (seed, plan.seed, plan.attempt, list(plan.seats).index(seat), *plan.draws, *parted)
 
@@ -97,7 +97,7 @@ class ScriptedContender:
 
     name: str
     role: str = "brain"
-    """What the log calls its part: it reads no role."""
+    """Name of its part in the log: it reads no role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
         """ConfigError where the scripted policy cannot play this game."""
@@ -138,7 +138,7 @@ class ModelContender:
     cast: Cast
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Whether there are weights and a role for this seat."""
+        """Check that there are weights and a role for this seat."""
         self.cast(name, seat)
 
     def seating(self, game: str, seat: str) -> Seating:

@@ -31,7 +31,7 @@ _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE = (EndpointError, EngineError, HumanLeft)
 _OF_FILES = (RoleError, ChatError, ScriptedPolicyError, WeightsError)
-"""What a role's or a model's own files may do wrong, told in a line."""
+"""Errors in a role's or a model's own files, reported in one line."""
 
 
 class LimitReached(Exception):
@@ -71,7 +71,7 @@ def stop_at_a_bug(record: MatchRecord) -> None:
 
 
 def with_place(record: MatchRecord) -> str:
-    """Why a match failed, and in which line of which file."""
+    """Return why a match failed, and in which line of which file."""
     place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
     return f"{record.reason} ({place})" if place else record.reason
 
@@ -118,14 +118,14 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _is_theirs(frame: FrameType) -> bool:
-    """Whether the code is of a file that somebody wrote beside Arena; one in an installed package is a library's."""
+    """Return True if somebody wrote the code's file beside Arena; one in an installed package is a library's."""
     file = frame.f_code.co_filename
     library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
     return not _is_ours(frame) and not library
 
 
 def _is_our_game(game: type) -> bool:
-    """Whether its rules are ours; those of a wrapped game of another library are not."""
+    """Return True if the game's rules are ours; those of a wrapped game of another library are not."""
     return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
 
 

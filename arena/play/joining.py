@@ -72,7 +72,7 @@ def strayed(parting: Parting, game: Game) -> str:
 
 
 def _said(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """Who said what, as a log keeps it."""
+    """Return who said what, as a log keeps it."""
     return [(message.sender, message.text) for message in messages]
 
 
@@ -135,7 +135,7 @@ class _Joined:
         return self.player.stream_keys
 
     async def act(self, view: View) -> Act:
-        """What was done at this turn, or what the player does; a person reads at once what they had no turn to read."""
+        """Return the act taken at this turn, or the player's; a person reads at once what they had no turn to read."""
         turn = self.past.get(view.turn)
         if turn is None:
             act = await self.player.act(view._replace(messages=(*self._unread, *view.messages)))
@@ -159,5 +159,5 @@ def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Comp
 
 
 def _text(turn: Turn, role: Role) -> str:
-    """What was written at a turn, as this role would have."""
+    """Return what was written at a turn, as this role would have written it."""
     return turn.raw if turn.role == role.role else role.write(turn.action)

@@ -51,7 +51,7 @@ class Lineup:
 
 
 def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
-    """Who sits where, in the game's order: `holders` has a policy's name or a scripted policy for every seat."""
+    """Return who sits where, in the game's order: `holders` has a policy's name or a scripted policy for every seat."""
     return {
         seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()
     }

@@ -52,11 +52,11 @@ class MatchPlan:
     draws: tuple[int, ...] = ()
     """Tells its chance from that of other matches of the same deal."""
     branch: Branch | None = None
-    """Of a match that is another one again until it parts from it."""
+    """Branch that this match is: it repeats another match until it parts from it."""
     group: int = -1
     """Number, in its iteration, of the group of matches that share its seed; -1 where it is in none."""
     stage: str = ""
-    """What it is played for, such as `train`."""
+    """Purpose of the match, such as `train`."""
     source: MatchSource = "played"
 
     @property
@@ -84,11 +84,11 @@ class _Now:
     """Progress of a match: which seat moves, and its act."""
 
     versions: dict[str, int]
-    """Of who took each seat's latest turn."""
+    """Version of who took each seat's latest turn."""
     seat: str = ""
     """Whose move it is."""
     act: str | None = None
-    """What the game was just given, and has not taken yet."""
+    """Act that the game was just given, and has not taken yet."""
 
 
 class _Turns:

@@ -15,7 +15,7 @@ class GameSpec(Spec):
     name: GameName
     """One of `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
     options: dict[str, OptionValue] = {}
-    """What the game takes, such as `illegal: end`."""
+    """Options of the game, such as `illegal: end`."""
 
 
 class SeatSpec(Spec):
@@ -35,7 +35,7 @@ class TableSpec(Spec):
     seats: dict[str, SeatSpec]
     """By the game's names for its seats."""
     share: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """Of the matches of an iteration, relative to the other tables' shares."""
+    """Share of the matches of an iteration, relative to the other tables' shares."""
 
 
 class LimitsSpec(Spec):
@@ -52,31 +52,31 @@ class LimitsSpec(Spec):
 
 
 class PlaySpec(Spec):
-    """How the matches of an iteration are played."""
+    """Settings of play: the matches of an iteration."""
 
     matches: Matches = 16
-    """Of one iteration, all tables together."""
+    """Number of matches of one iteration, all tables together."""
     group: Matches = 1
-    """How many matches share a deal, for estimators that compare within one; divides `matches`."""
+    """Number of matches that share a deal, for estimators that compare within one; divides `matches`."""
     pool: Matches | None = None
     """Deals are drawn from so many, as tasks of a training set are: all of them, in a random order, before any comes
     again; null is always new ones."""
     resample: Annotated[int, Field(ge=0, le=10**4)] = 0
     """Rounds in which new deals are played in place of those that `credit.select` dropped, until none is missing."""
     branch: Annotated[int, Field(ge=0, le=10**4)] = 0
-    """How many more matches part from each one, at turns of its learners drawn at random; they come on top."""
+    """Number of further matches that part from each one, at turns of its learners drawn at random; they come on top."""
     branch_at: Literal["any", "last"] = "any"
     """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
     in_flight: Positive = 64
-    """How many matches run at once."""
+    """Number of matches that run at once."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """How often a failing match is tried before the run stops."""
+    """Number of times that a failing match is tried before the run stops."""
     limits: LimitsSpec = LimitsSpec()
-    """What one match may use."""
+    """Limits of one match."""
 
     @property
     def deals(self) -> int:
-        """How many deals an iteration has."""
+        """Return the number of deals of an iteration."""
         return self.matches // self.group
 
     @model_validator(mode="after")
@@ -100,7 +100,7 @@ class SourceSpec(Spec):
 
 
 def apportion(count: int, shares: Sequence[float]) -> list[int]:
-    """How many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
+    """Return how many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
     quotas = [count * share / sum(shares) for share in shares]
     counts = [int(quota) for quota in quotas]
     by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - quotas[i])

@@ -23,14 +23,14 @@ class Table:
     holders: Mapping[str, str] = field(default_factory=dict)
     """In a run, by seat: the name of a policy or scripted policy, as configured."""
     share: float = 1.0
-    """Of a run's matches, relative to its other tables."""
+    """Share of a run's matches, relative to its other tables."""
 
     def make_game(self) -> Game:
         """A new game, not yet reset."""
         return games.make(self.game.name, **self.game.options)
 
     def fits(self, plan: MatchPlan) -> bool:
-        """Whether the plan is of this game, with these options, for these roles."""
+        """Return True if the plan is of this game, with these options, for these roles."""
         return (plan.game, plan.options, {seat: s.role for seat, s in plan.seats.items()}) == (
             self.game.name,
             self.game.options,

@@ -38,7 +38,7 @@ BODY_BYTES = 4 << 20
 PIECE = 16
 """Tokens sampled between two looks at who else waits and whether the client is still there."""
 MOST_TOKENS = 1024
-"""Of a reply, where neither request nor role says."""
+"""Limit of a reply's tokens, where neither request nor role says."""
 
 
 class Refused(Exception):
@@ -133,12 +133,12 @@ class _Reply:
 
     ids: list[int] = field(default_factory=list)
     text: str = ""
-    """What of it is certain not to change."""
+    """Part of the text that is certain not to change."""
     finish: str | None = None
 
 
 class Service:
-    """What the endpoint answers with."""
+    """Answers to the endpoint's requests."""
 
     def __init__(self, engine: Engine, served: Mapping[str, Served], key: str | None = None) -> None:
         self.engine, self.served, self.key = engine, served, key
@@ -261,7 +261,7 @@ class Service:
                 self.engine.forget(one.key)
 
     def _requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
-        """What the engine is asked for, one for each choice; Refused where that cannot be."""
+        """Return the requests to the engine, one for each choice, and the role; Refused where that cannot be."""
         for name, neutral in NEUTRAL.items():
             if (request.model_extra or {}).get(name) not in neutral:
                 raise Refused(f"'{name}' is not supported", param=name, code="unsupported_parameter")
@@ -322,7 +322,7 @@ class Service:
 
 
 def _failed(asked: Asked, error: Exception) -> Response:
-    """What went wrong here, in the API's form."""
+    """Return an error response of the API's form: what went wrong here."""
     message = {"message": f"{type(error).__name__}: {error}", "type": "server_error", "param": None, "code": None}
     return JSONResponse({"error": message}, 500)
 
@@ -372,7 +372,7 @@ def _next(request: Request, reply: _Reply, piece: int) -> Request:
 
 
 def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
-    """What of a reply is certain: not what may be half a character, or the beginning of a text that ends it."""
+    """Keep what is certain of a reply: not what may be half a character, or the beginning of a text that ends it."""
     found = [place for stop in stops if (place := text.find(stop)) >= 0]
     if found:
         reply.text, reply.finish = text[: min(found)], "stop"
@@ -387,7 +387,7 @@ def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
 
 
 def _read_by(role: Role | None, text: str) -> dict[str, Any]:
-    """How a role reads a reply."""
+    """Return a reply as the role reads it; nothing without a role."""
     if role is None:
         return {}
     reply = role.parse(text)
@@ -400,7 +400,7 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
-    """What a seat sees of a newly dealt match."""
+    """Return what a seat sees of a newly dealt match."""
     return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
 
 

@@ -32,7 +32,7 @@ class Blobs:
             return verified(name, file.read(LARGEST + 1), f"{path}: ")
 
     def has(self, name: str) -> bool:
-        """Whether there is a blob of this hash."""
+        """Return True if there is a blob of this hash."""
         return (self.folder / checked(name)).is_file()
 
 

@@ -102,7 +102,7 @@ def verify(folder: Path) -> Checkpoint:
 
 
 def folder_of(run: Path, iteration: int) -> Path:
-    """Where the checkpoint of an iteration lies, if there is one."""
+    """Return the folder of an iteration's checkpoint, which need not exist."""
     return run / "checkpoints" / _name(iteration)
 
 

@@ -28,7 +28,7 @@ class Cell(BaseModel):
     deal: Deals | None = None
     """1 where it ended with a deal, else 0; null in games without deals."""
     best_response: Deals | None = None
-    """What best play there would earn, where theory knows it."""
+    """Payoff of best play there, by deal, where theory knows it."""
 
 
 class Evaluation(BaseModel):
@@ -37,12 +37,12 @@ class Evaluation(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     iteration: int | None = None
-    """Of the run, whose weights these were; null out of a run."""
+    """Iteration of the run whose weights these were; null out of a run."""
     contender: str
     panel: str
     """Its name."""
     key: str
-    """Of what was played: evaluations of one key are of the same deals, members and seats, in the same order."""
+    """Key of what was played: evaluations of one key are of the same deals, members and seats, in the same order."""
     game: str
     options: dict[str, Any]
     seed: int

@@ -45,7 +45,7 @@ def export(
 
 @contextmanager
 def made(to: Path) -> Iterator[Path]:
-    """Where a folder is to be written that then appears whole, under its own name, or not at all.
+    """Yield a folder to write to, which then appears whole, under its own name, or not at all.
 
     StoreError where something is there already, or the disk does not take it.
     """

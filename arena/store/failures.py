@@ -43,7 +43,7 @@ class FailedMatch(BaseModel):
     game: str
     options: dict[str, Any]
     seed: int
-    """Of the deal."""
+    """Seed of the deal."""
     draws: list[int]
     """Tells its chance from that of other matches of the same deal."""
     seats: dict[str, SeatedPolicy]
@@ -57,7 +57,7 @@ class FailedMatch(BaseModel):
     seat: str
     """Whose move it was."""
     act: str | None
-    """What the game had been given and did not take."""
+    """Act that the game had been given and did not take."""
     when: str
     """The match began then, ISO 8601."""
     seconds: float
@@ -99,7 +99,7 @@ class FailureLog:
             self._more.clear()
 
     def holds(self, match: str) -> bool:
-        """Whether a match of this id is kept."""
+        """Return True if a match of this id is kept."""
         return any(failed.match == match for failed in read_failures(self.path.parent)[0])
 
     def discard_after(self, iteration: int) -> None:

@@ -1,4 +1,4 @@
-"""What a file of the log lacks, filled in: fields that came after it, and optional ones that it did not need."""
+"""Fields that a file of the log lacks, filled in: those that came after it, and optional ones that it did not need."""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate

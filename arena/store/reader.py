@@ -91,7 +91,7 @@ class LogReader:
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
     def credit_table(self, iteration: int, columns: Collection[str] = CreditRow._fields) -> Any:
-        """What credit gave each turn as an Arrow table; empty where it has not been assigned.
+        """Return what credit gave each turn as an Arrow table; empty where it has not been assigned.
 
         Figures of single tokens (`advantages`, `ratios`, `gaps`) where the columns name them.
         """
@@ -165,7 +165,7 @@ class RunReader:
         return body
 
     def _of_an_older_arena(self) -> bool:
-        """Whether the folder has nothing of what came with the environment's hash."""
+        """Return True if the folder has nothing of what came with the environment's hash."""
         return not (self.path / "roles").exists() and not any(self.path.glob("checkpoints/*/contents.json"))
 
     def iterations(self) -> list[int]:

@@ -40,7 +40,7 @@ class RunFolder:
         self.evaluations = MetricsLog(path / PANEL)
         self.failures = FailureLog(path)
         self._fingerprints: Fingerprints = {}
-        """Of the sealed files that the last checkpoint counts on."""
+        """Fingerprints of the sealed files that the last checkpoint counts on."""
         self.tensorboard = path / "tensorboard"
 
     @classmethod
@@ -133,7 +133,7 @@ class RunFolder:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process writes in it just now."""
+    """Return True if a process writes in it just now."""
     if not folder.is_dir():
         return False
     lock = FileLock(folder / LOCK, timeout=0)
@@ -150,7 +150,7 @@ def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
 
 
 def _refuse_taken(folder: Path) -> None:
-    """What a killed `create` may have left is free to be used again; anything else is not ours."""
+    """Refuse a folder that is taken, by StoreError; what a killed `create` may have left is free to be used again."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
     ours = {ENVIRONMENT, LOCK, HOLDER, *OWN}

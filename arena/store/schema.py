@@ -31,7 +31,7 @@ ADDED: Mapping[str, tuple[int, Any]] = {
 }
 """Fields that came after version 1: with which, and what a file without them is read as."""
 IDENTITY = ("deal", "parent", "parent_turn")
-"""Of these older logs say the same in the printed id."""
+"""Fields of these that older logs have in the printed id instead."""
 OPTIONAL = frozenset(ADDED) - {"rules", "turns.situation", "deal"}
 """Fields that a file of the present version lacks where all of its values are the usual one."""
 _VERSION_KEY = b"arena.schema_version"

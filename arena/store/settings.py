@@ -4,7 +4,7 @@ from arena.parts.spec import Positive, Spec
 
 
 class CheckpointSpec(Spec):
-    """How often the run is committed, and how many commits are kept."""
+    """Settings of commits: how often the run is committed, and how many commits are kept."""
 
     every: Positive = 1
     """Iterations from one checkpoint to the next; the last one always has one."""

@@ -50,7 +50,7 @@ class PolicyState(_Part):
 
 
 class Remembered(_Part):
-    """What the estimators of these names remember; one of the user's own remembers what it likes."""
+    """Memory of the estimators of these names; one of the user's own remembers what it likes."""
 
     rae: dict[str, Figure] = {}
     weighted_sum: "dict[str, Remembered]" = {}

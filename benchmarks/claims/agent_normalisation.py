@@ -96,7 +96,7 @@ SETTINGS = SWEEP | {
     "stake 10, with deviation": setting(Stalls(stake=10.0), WITH_DEVIATION),
 }
 RETURN_DEVIATION = float(np.sqrt(TURNS * WORTH.var()))
-"""Of a seat's return in a match, answers at random, without offset."""
+"""Deviation of a seat's return in a match, answers at random, without offset."""
 
 
 def verdict(ends: Ends) -> Verdict:
@@ -113,7 +113,7 @@ def verdict(ends: Ends) -> Verdict:
 
 
 def also() -> dict[str, Any]:
-    """How noisy one batch's gradient is, before anything was learnt."""
+    """Measure how noisy one batch's gradient is, before anything was learnt."""
     found = {}
     for place, item in SETTINGS.items():
         arms = {name: item.arms[name] for name in (OURS, POOLED, RELEASED, TURNS_APART)}

@@ -1,4 +1,4 @@
-"""What a claim's study is made of: settings, arms, seeds, and a verdict by a rule stated before looking."""
+"""Parts of a claim's study: settings, arms, seeds, and a verdict by a rule stated before looking."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ BOUNDS: dict[str, Bounds] = {
     **dict.fromkeys(("skill", "skill_first", "skill_second", "score", "objective"), (-math.inf, 1.0)),
     "held_out_gain": (-1.0, 1.0),
 }
-"""What figures of studies can be; 1 is the best of those that may be negative."""
+"""Bounds of figures of studies; 1 is the best of those that may be negative."""
 
 
 def bounds(figure: str) -> Bounds:
@@ -24,7 +24,7 @@ def bounds(figure: str) -> Bounds:
 
 
 class Verdict(NamedTuple):
-    """What the numbers say of a claim."""
+    """Verdict of the numbers on a claim."""
 
     verdict: str
     """`holds`, `holds only where …`, or `does not hold here`."""
@@ -42,12 +42,12 @@ class Ends:
         return self.values[setting, arm, figure or self.figure]
 
     def minus(self, setting: str, a: str, b: str, figure: str = "") -> Interval:
-        """How far arm a ends above arm b, with its 95 % interval; seed by seed where paired."""
+        """Return how far arm a ends above arm b, with its 95 % interval; seed by seed where paired."""
         one, other = self.of(setting, a, figure), self.of(setting, b, figure)
         return (paired_ci if self.paired else difference_ci)(other, one, bounds(figure or self.figure))
 
     def above(self, setting: str, a: str, b: str, figure: str = "") -> bool:
-        """Whether the interval of a - b lies above 0."""
+        """Return True if the interval of a - b lies above 0."""
         return self.minus(setting, a, b, figure).low > 0
 
 
@@ -73,7 +73,7 @@ class Claim:
     source: str
     published: str
     rule: str
-    """How the verdict is reached, written down before looking."""
+    """Rule of the verdict, written down before looking."""
     settings: Mapping[str, Setting]
     figures: Sequence[str]
     """Drawn and summed up; the first is the one that matters."""
@@ -92,4 +92,4 @@ class Claim:
     also: Callable[[], dict[str, Any]] | None = None
     """Further numbers that are no learning curves."""
     notes: str = ""
-    """What a reader has to know to judge it."""
+    """Notes that a reader needs to judge it."""

@@ -117,7 +117,7 @@ SPARSE, LOOPS, CLOCKED, STAMPED, ONE_WAY = SETTINGS
 
 
 def same(ends: Ends, a: str, b: str) -> bool:
-    """Whether two arms are one and the same without shared anchors: every seed, every figure, to the last bit."""
+    """Return True if two arms are the same without shared anchors: every seed, every figure, to the last bit."""
     return all(ends.of(STAMPED, a, figure) == ends.of(STAMPED, b, figure) for figure in ("success", "length"))
 
 

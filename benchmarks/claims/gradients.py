@@ -1,4 +1,4 @@
-"""How noisy the policy gradient is that an arm's advantages make, while the policy stays as it is."""
+"""Noise of the policy gradient that an arm's advantages make, while the policy stays as it is."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from arena.learn.samples import Sample
 def gradient_noise(
     world: Callable[[], World], arms: Mapping[str, Arm], matches: int, group: int, batches: int = 200
 ) -> dict[str, dict[str, float]]:
-    """Of each arm, over batches played by the policy at its beginning, the same batches for every arm.
+    """Measure each arm's gradient over batches played by the first policy, the same batches for every arm.
 
     `cosine`: mean cosine between one batch's gradient and the first arm's mean gradient, which stands for the true
     one; 0 for a batch without a gradient. `noise`: √trace of the covariance of a batch's gradient over its mean's part

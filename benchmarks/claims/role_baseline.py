@@ -32,7 +32,7 @@ class Kuhn(World):
 
     toll: float = 0.0
     sums: Floats = field(default_factory=lambda: np.full((len(STATES), 2), 1e-12))
-    """Of the policies so far, each information state's weighted by its own seat's part in reaching it."""
+    """Sums of the policies so far, each information state's weighted by its own seat's part in reaching it."""
     name = "kuhn"
     seats: ClassVar[Mapping[str, tuple[str, str]]] = {"first": ("first", "shared"), "second": ("second", "shared")}
     deals = len(DEALS)
@@ -113,7 +113,7 @@ def verdict(ends: Ends) -> Verdict:
 
 
 def also() -> dict[str, Any]:
-    """How noisy one batch's gradient is, before anything was learnt."""
+    """Measure how noisy one batch's gradient is, before anything was learnt."""
     arms = {name: ARMS[name] for name in (MARS, RAE, NONE, POOLED)}
     return {
         "gradient_noise": {

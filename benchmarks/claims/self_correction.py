@@ -69,7 +69,7 @@ class Questions(World):
         return {"held_out_gain": held - 0.6, "train_gain": trained - own[0].mean()}
 
     def _accuracy(self, first: Floats, fresh: Floats, looks: Floats) -> float:
-        """Of the second attempt, given the chances that first and fresh answers are right."""
+        """Return the accuracy of the second attempt, given the chances that first and fresh answers are right."""
         true, false = [np.array([TRUE, 1 - TRUE]), np.array([1 - TRUE, TRUE])]  # looks right, looks wrong
         right = true @ looks[:, KEEP] * first + false @ looks[:, TURN] * (1 - first)
         afresh = (true @ looks[:, AFRESH] * first + false @ looks[:, AFRESH] * (1 - first)) * fresh

@@ -59,12 +59,12 @@ def with_means(claim: Claim, curves: Curves) -> Curves:
 
 
 Kept = dict[str, dict[str, Any]]
-"""Of every setting `ends` and `curves`, by arm and figure: the last value of each seed and the means over seeds; and
-`spec`, by arm: its credit and learning."""
+"""Results of every setting: `ends` and `curves`, by arm and figure: the last value of each seed and the means over
+seeds; and `spec`, by arm: its credit and learning."""
 
 
 def kept_of(claim: Claim, runs: dict[tuple[str, str], list[Curves]]) -> Kept:
-    """What is kept of the runs."""
+    """Return the results that are kept of the runs."""
     return {
         place: {
             "ends": {
@@ -84,7 +84,7 @@ def kept_of(claim: Claim, runs: dict[tuple[str, str], list[Curves]]) -> Kept:
 
 
 def measured(name: str, claim: Claim, seconds: float) -> dict[str, Any]:
-    """What is kept beside of how the runs went, and where."""
+    """Return how the runs went, and where, to be kept beside their results."""
     command = f"python benchmarks/claims/study.py {name}"
     return {
         "also": claim.also() if claim.also else {},
@@ -95,7 +95,7 @@ def measured(name: str, claim: Claim, seconds: float) -> dict[str, Any]:
 
 
 def result(claim: Claim, kept: Kept, beside: dict[str, Any]) -> dict[str, Any]:
-    """What a study comes to: intervals, the verdict, and all that they follow from."""
+    """Return a study's result: intervals, the verdict, and all that they follow from."""
     ends = {(s, a, f): v for s, of in kept.items() for a, figures in of["ends"].items() for f, v in figures.items()}
     verdict = claim.verdict(Ends(ends, claim.figures[0], claim.paired))
     return {
@@ -176,13 +176,13 @@ def draw(claim: Claim, found: dict[str, Any]) -> Figure:
 
 
 def write(name: str, claim: Claim, found: dict[str, Any]) -> None:
-    """What is kept, and its picture."""
+    """Write the result that is kept, and its picture."""
     (RESULTS / f"claims-{name}.json").write_text(as_text(found))
     written(draw(claim, found), RESULTS / f"claims-{name}.png")
 
 
 def again(name: str, claim: Claim) -> dict[str, Any]:
-    """What is kept of a study, summed up anew."""
+    """Return a kept study, summed up again."""
     found = json.loads((RESULTS / f"claims-{name}.json").read_text())
     kept = {place: {what: of[what] for what in ("ends", "curves", "spec")} for place, of in found["settings"].items()}
     return result(claim, kept, {what: found[what] for what in ("also", "command", "seconds", "machine")})

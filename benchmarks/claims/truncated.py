@@ -45,7 +45,7 @@ class Gap(World):
             self.features = rng.normal(0.0, FEATURES**-0.5, (ACTIONS, FEATURES))
 
     def tables(self) -> dict[str, Floats]:
-        """What the policy knows already."""
+        """Return the logits of what the policy knows already."""
         return {"shared": self.logits}
 
     def sampler(self, policy: str, probs: Floats) -> Floats:
@@ -63,7 +63,7 @@ class Gap(World):
         matches.reward("player", "reward", self.rewards[matches.deals, action])
 
     def evaluate(self, tables: Mapping[str, Floats]) -> dict[str, float]:
-        """Of the trainer's π: the objective as a share of the best there is, and how far the sampler is from it."""
+        """Return the objective of the trainer's π as a share of the best, and the sampler's distance from that π."""
         table, start = np.maximum(tables["shared"], 1e-30), softmax(self.logits)
         kl = (table * np.log(table / start)).sum(-1)
         found = ((table * self.rewards).sum(-1) - self.beta * kl).mean()
@@ -123,7 +123,7 @@ KINDS: dict[str, tuple[float, bool]] = {"table": (0.0, False), "KL": (BETA, Fals
 SIZES: dict[Kind, float] = {"quantised": 3.0, "noise": 1.0}
 GAPS = {f"{what}, {kind} {size:g}": (kind, size, *rest) for what, rest in KINDS.items() for kind, size in SIZES.items()}
 CAP = "truncated at 2"
-"""What TIS is run with."""
+"""Name of TIS's arm."""
 
 
 def gradients() -> dict[str, Any]:
@@ -159,7 +159,7 @@ def gradients() -> dict[str, Any]:
 
 
 def weights(correction: Any, pi: Floats, mu: Floats) -> Floats:
-    """What the correction makes of a token of each action."""
+    """Return the correction's weight of a token of each action."""
     name, settings = (correction, {}) if isinstance(correction, str) else next(iter(correction.items()))
     old, behaviour = torch.from_numpy(np.log(pi)), torch.from_numpy(np.log(mu))
     numbers, one = torch.arange(ACTIONS), torch.ones(ACTIONS, dtype=torch.bool)

@@ -122,7 +122,7 @@ def verdict(ends: Ends) -> Verdict:
 
 
 def also() -> dict[str, Any]:
-    """How noisy one batch's gradient is, before anything was learnt."""
+    """Measure how noisy one batch's gradient is, before anything was learnt."""
     return {
         "gradient_noise": {
             place: gradient_noise(

@@ -89,7 +89,7 @@ class World:
         return probs
 
     def text(self, state: int) -> str:
-        """What a seat reads in a state."""
+        """Return the text that a seat reads in a state."""
         return f"state {state}"
 
 
@@ -296,7 +296,7 @@ class Learner:
         return dict(curves)
 
     def _measured(self, found: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
-        """What models can say of the trajectories' tokens, where credit asks for it."""
+        """Return the measures of the trajectories' tokens by models, where credit asks for them."""
         wanted = self.credit.needs & {"old", "entropy", "reference"}
         said = {name: [np.zeros(0, np.float32)] * len(found) for name in wanted}
         if "values" in self.credit.needs:  # there is no critic: GAE over turns is the return-to-go

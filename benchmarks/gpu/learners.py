@@ -53,7 +53,7 @@ class Trainer:
 
 
 def sample_of(lesson: Lesson) -> Any:
-    """What the trainer wants: every sampled token in the loss."""
+    """Return the trainer's sample of a lesson: every sampled token in the loss."""
     from arena.learn.samples import Sample
 
     own = np.asarray(lesson.stream.mask, bool)

@@ -1,4 +1,4 @@
-"""What is measured on: the machine, its packages, and what the device can do at most."""
+"""Environment of the measurements: the machine, its packages, and what the device can do at most."""
 
 import importlib.util
 from functools import partial

@@ -48,7 +48,7 @@ SHAPES: dict[str, PreTrainedConfig] = {
 
 
 def smollm2_at_hand() -> bool:
-    """Whether SmolLM2's own weights lie in ARENA_HOME; nothing is fetched."""
+    """Return True if SmolLM2's own weights are in ARENA_HOME; nothing is fetched."""
     return any(info.name == DEFAULT and info.state == "ready" for info in available())
 
 

@@ -1,4 +1,4 @@
-"""How fast play and training are, how busy that keeps the device, and the most memory it takes."""
+"""Speed of play and training, how busy that keeps the device, and the most memory it takes."""
 
 from collections.abc import Callable
 from functools import partial

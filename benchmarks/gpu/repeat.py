@@ -1,4 +1,4 @@
-"""What comes back bit by bit: everything twice from one seed, a reply alone and in company, a resumed optimiser."""
+"""Repeatability bit by bit: everything twice from one seed, a reply alone and in company, a resumed optimiser."""
 
 import copy
 import warnings
@@ -81,7 +81,7 @@ def _twice(
 
 
 def _compared(one: Bits, other: Bits) -> tuple[bool, str]:
-    """Whether all bits are the same, and in words."""
+    """Return True if all bits are the same, and the result in words."""
     for name, tensor in one.items():
         if tensor.shape != other[name].shape:
             return False, f"differs: other {name}"

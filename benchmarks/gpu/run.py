@@ -44,9 +44,9 @@ SECONDS = {
 }
 """Most that each part may take there; together they may not take more than the limit."""
 SLACK = {"cuda": 1.0, "cpu": 6.0}
-"""What both are multiplied by."""
+"""Factor on both limits, by device."""
 WINDING_UP = 8.0
-"""Of a part's time, for what is begun to end before the process is killed."""
+"""Seconds of a part's time for what is begun to end before the process is killed."""
 
 
 def parts_of(size: str) -> list[str]:
@@ -56,7 +56,7 @@ def parts_of(size: str) -> list[str]:
 
 
 def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any]:
-    """What the part found until it ended, or had to be ended."""
+    """Return what the part found until it ended, or had to be ended."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]

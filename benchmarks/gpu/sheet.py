@@ -23,7 +23,7 @@ def row(claim: str, figure: str, verdict: str) -> dict[str, str]:
 
 
 class Sheet:
-    """What one part has found so far, and how much of its time is left."""
+    """Findings of one part so far, and how much of its time is left."""
 
     def __init__(self, path: Path, until: float) -> None:
         self.path, self.until = path, until

@@ -1,4 +1,4 @@
-"""How much is measured: on a GPU, on a CPU, and only to see that it works."""
+"""Sizes of the measurements: on a GPU, on a CPU, and only to see that it works."""
 
 from dataclasses import dataclass
 
@@ -31,9 +31,9 @@ class Size:
     matmul: int
     """Width of the square matrices whose product is the peak."""
     updates: int
-    """Of the task that a nano policy learns."""
+    """Number of updates of the task that a nano policy learns."""
     iterations: int
-    """Of the recipes, if there is time."""
+    """Number of iterations of the recipes, if there is time."""
     recipe: tuple[str, ...] = ()
     """Settings over recipe `negotiation-nano`."""
 

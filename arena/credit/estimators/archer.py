@@ -6,7 +6,7 @@ from arena.parts.chosen import needs
 
 @needs("values", "action_values")
 def archer(batch: TurnBatch, rewards: Floats) -> Floats:
-    """What the critic says of the reply minus what it says of the state, A_k = Q(s_k, a_k) - V(s_k).
+    """The critic's value of the reply minus its value of the state, A_k = Q(s_k, a_k) - V(s_k).
 
     [T]; the rewards come in through the critic alone, one iteration late. With the critic `archer` Q and V are each
     the lower of two. Zero for every turn while that critic warms up. Source: ArCHer (Zhou et al. 2024), whose actor

@@ -64,7 +64,7 @@ def gae_bilevel(
 
 
 class Discounts(NamedTuple):
-    """How an estimator discounts what comes later."""
+    """Discounts of an estimator for what comes later."""
 
     token: float = 1.0
     """From each token to the next of the same turn."""
@@ -73,7 +73,7 @@ class Discounts(NamedTuple):
 
 
 def discounts(estimator: Chosen) -> Discounts:
-    """How this estimator discounts: what its critic has to foresee. Of several inside one, the first with a critic."""
+    """Return an estimator's discounts, which its critic needs; of several inside one, the first with a critic."""
     settings = estimator.whole().settings
     if "gamma" not in settings:
         inner = [part for part in estimator.parts if part.needs & {"values", "token_values"}]

@@ -1,4 +1,4 @@
-"""The estimators of MARS: the paper's formula, which is the house's default, and the one that its release computes."""
+"""The estimators of MARS: the paper's formula, which is Arena's default, and the one that its release computes."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ def mars(
 
 
 def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PLAYER) -> Floats:
-    """What MARSHAL's released code computes in place of the paper's formula; for replication.
+    """MARS as MARSHAL's released code computes it, in place of the paper's formula; for replication.
 
     In the release's order, over the tokens of each policy's batch, c_k on the last token of turn k and 0 on others:
 

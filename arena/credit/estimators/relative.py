@@ -1,4 +1,4 @@
-"""What estimators that compare have in common: a value less what is normal in its group."""
+"""Common part of estimators that compare: a value less what is normal in its group."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What reward stages share: their settings' types, and the way between turns and trajectories."""
+"""Common parts of reward stages: their settings' types, and the way between turns and trajectories."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ Part = Annotated[str, Field(min_length=1), RewardName()]
 Regex = Annotated[str, AfterValidator(_readable)]
 """A regular expression of Python's `re`; it is searched for anywhere in a text."""
 Text = Literal["raw", "action", "public", "private"]
-"""Of a turn: all that was written, what the game read, what the others heard, what nobody heard."""
+"""Texts of a turn: all that was written, what the game read, what the others heard, what nobody heard."""
 
 
 def column(batch: TurnBatch, rewards: Columns, part: str) -> Floats:

@@ -13,16 +13,16 @@ from arena.parts.chosen import Chosen, needs
 
 
 class Gold(NamedTuple):
-    """Where the right answer stands, and how it is asked for."""
+    """Place of the right answer, and the text that asks for it."""
 
     entry: str
-    """Of the match's report."""
+    """Entry of the match's report."""
     before: str
-    """What the policy is made to say before the answer, in its own reply."""
+    """Text that the policy is made to say before the answer, in its own reply."""
 
 
 def gold_of(stages: Sequence[Chosen]) -> Gold | None:
-    """How the stages want `gold` asked for, if any wants it; ValueError where two want it differently."""
+    """Return the stages' common setting for `gold`, None if none wants it; ValueError where two want it differently."""
     asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
     golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
     if len(golds) > 1:
@@ -42,7 +42,7 @@ def information_gain(
     normalise: Literal["joint", "separate", "none"] = "joint",
     by: list[Key] = DEAL,
 ) -> dict[str, Floats]:
-    """What each turn adds to the policy's belief in the right answer; the outcome stays on the last turn.
+    """Gain of each turn in the policy's belief in the right answer; the outcome stays on the last turn.
 
     IG_k = P_{k+1} - P_k for all turns but the last, k from 0, with P_k = exp(mean log-probability of the answer's
     tokens) where turn k was about to be written: P_0 after the bare prompt, P_{k+1} after what turn k brought to

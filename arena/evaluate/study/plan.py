@@ -1,4 +1,4 @@
-"""What a study runs: every arm with every seed, as one experiment that its folder keeps."""
+"""Plan of a study: every arm with every seed, as one experiment that its folder keeps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Run(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """Where its output goes."""
+        """Return the path of the file for its output."""
         return self.path.with_name(f"{self.path.name}.log")
 
 
@@ -56,11 +56,11 @@ class Plan:
         return [self.run(arm, seed) for seed in range(first, first + self.seeds) for arm in self.arms]
 
     def run(self, arm: str, seed: int) -> Run:
-        """Where this one lies."""
+        """Return the run of this arm and seed, with its folder."""
         return Run(arm, seed, self.folder / f"{arm}-{seed}")
 
     def iterations(self, arm: str) -> int:
-        """How many a run of the arm has."""
+        """Return the number of iterations of a run of the arm."""
         return with_arm(self.experiment, arm).iterations if arm in self.spec.uneven else self.experiment.iterations
 
 

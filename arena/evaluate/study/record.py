@@ -18,7 +18,7 @@ class KeptRun(BaseModel):
     arm: str
     seed: int
     seconds: float
-    """Of play, credit and learning, all iterations together."""
+    """Seconds of play, credit and learning, all iterations together."""
     curve: Curve
     """The figure, iteration by iteration."""
     also: dict[str, Curve] = {}
@@ -26,15 +26,15 @@ class KeptRun(BaseModel):
 
 
 class Record(BaseModel):
-    """What of study.json is read again; the rest follows from it."""
+    """Contents of study.json that are read again; the rest follows from them."""
 
     name: str
-    """Of the recipe."""
+    """Name of the recipe."""
     study: StudySpec
     experiment: dict[str, Any]
-    """What all runs are, without its section `study`."""
+    """Experiment of all runs, without its section `study`."""
     seeds: int
-    """How many of each arm were asked for last."""
+    """Number of seeds of each arm that were asked for last."""
     arms: dict[str, Any]
     """Those that were asked for last, the first one first."""
     runs: list[KeptRun]
@@ -63,7 +63,7 @@ def read_record(place: Path) -> Record:
 
 
 def recorded(folder: Path) -> Record | None:
-    """What a study's folder has recorded, None where it has nothing yet; StoreError for a damaged file."""
+    """Read what a study's folder has recorded, None where it has nothing yet; StoreError for a damaged file."""
     place = folder / RESULT
     return read_record(place) if place.exists() else None
 

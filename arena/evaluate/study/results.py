@@ -29,7 +29,7 @@ class Results:
     """All that a study has shown so far."""
 
     name: str
-    """Of the recipe."""
+    """Name of the recipe."""
     spec: StudySpec
     seeds: int
     curves: Mapping[str, Mapping[int, Curve]]
@@ -39,7 +39,7 @@ class Results:
 
     @property
     def ends(self) -> Ends:
-        """Where the runs begin and end."""
+        """Return the first and last values of the runs."""
         return self._ends(self.spec.figure, self.curves)
 
     @property
@@ -68,7 +68,7 @@ class Results:
 
 
 def collected(plan: Plan) -> Results:
-    """What the whole runs of a plan have shown."""
+    """Return the results of those runs of a plan that are whole."""
     ended = [plan.kept.get((run.arm, run.seed)) or _ended(plan, run) for run in plan.runs if is_done(plan, run)]
     return _results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, ended)
 
@@ -166,7 +166,7 @@ def _budget(plan: Plan, arm: str) -> dict[str, Any]:
 
 
 def _seconds(run: Run) -> float:
-    """Of play, credit and learning, all iterations together."""
+    """Return the seconds of play, credit and learning, all iterations together."""
     rows = read_metrics(run.path / METRICS)
     return round(sum(sum(v for k, v in row["seconds"].items() if k != "play_model") for row in rows), 1)
 

@@ -26,7 +26,7 @@ POLL = 0.2
 
 
 class Runner:
-    """What of a study's runs is due, is running, or has failed."""
+    """Child processes of a study's runs: those that are due, are running, or have failed."""
 
     def __init__(self, plan: Plan, jobs: int) -> None:
         """`jobs` are run at a time."""
@@ -128,7 +128,7 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
 
 
 def is_done(plan: Plan, run: Run) -> bool:
-    """Whether all its iterations are committed, and evaluated where that is asked for, or it is known how it ended."""
+    """Return True if all its iterations are committed, and evaluated where asked for, or its end is known already."""
     if (run.arm, run.seed) in plan.kept:
         return True
     if plan.iterations(run.arm) not in checkpoints.iterations(run.path):
@@ -138,13 +138,13 @@ def is_done(plan: Plan, run: Run) -> bool:
 
 
 def seen(run: Run) -> int:
-    """How many iterations its metrics tell of."""
+    """Return the number of iterations in its metrics."""
     place = run.path / METRICS
     return place.read_bytes().count(b"\n") if place.exists() else 0
 
 
 def _weights(run: Run) -> bool:
-    """Whether its beginning, after imitation, is kept."""
+    """Return True if its first weights, after imitation, are kept."""
     return 0 in checkpoints.iterations(run.path)
 
 
@@ -154,5 +154,5 @@ def _last_words(run: Run, most: int = 300) -> str:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

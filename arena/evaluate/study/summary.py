@@ -1,4 +1,4 @@
-"""What the runs of a study come to: first and last values, differences paired by seed, and the verdict by the rule."""
+"""Summary of a study's runs: first and last values, differences paired by seed, and the verdict by the rule."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Word = Literal["holds", "not shown", "contradicted", "not judged"]
 
 
 class Verdict(NamedTuple):
-    """What the numbers say of a claim, by the rule stated beforehand."""
+    """Verdict of the numbers on a claim, by the rule stated beforehand."""
 
     verdict: Word
     because: str
