@@ -31,12 +31,12 @@ def message_row(message: Message) -> dict[str, Any]:
     Of texts that follow each other one remains, as `Message.text` has them, with a blank between.
     """
     words, images, before = "", [], None
-    for part in filter(None, message.parts):
+    for part in message.parts:
         if isinstance(part, Image):
             images.append({"place": len(words), **vars(part)})
-        else:
+        elif part:
             words += f" {part}" if isinstance(before, str) else part
-        before = part
+        before = part or before
     row = {"sender": message.sender, "text": words}
     return row | {"images": images} if images else row
 

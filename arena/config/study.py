@@ -48,9 +48,9 @@ class StudySpec(BaseModel):
     minutes: Annotated[float, Field(gt=0)]
     """About how long a run takes on one core."""
     figure: str
-    """Figure that decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or payoff.opener;
-    evaluation.NAME of the first game that `evaluate` names, before and after learning; or panel.payoff, panel.valid or
-    panel.deal of the panel that it names, each time that it judges."""
+    """Figure that decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or
+    payoff.opener; evaluation.NAME of the first game that `evaluate` names, before and after learning; or panel.payoff,
+    panel.valid or panel.deal of the panel that it names, each time that it judges."""
     also: list[str] = []
     """Figures that are reported too and decide nothing."""
     first_seed: Annotated[int, Field(ge=0, lt=2**62)] = 0
