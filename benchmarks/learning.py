@@ -77,7 +77,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "last": 5,
     },
     "long": {
-        "recipe": "negotiation-long",
+        "recipe": "negotiation-shown",
         "arms": {"mars": {}, "zero": {"set": [*WARM, *ZERO["set"]]}},
         "seeds": 3,
         "figures": BARGAINING,

@@ -18,7 +18,7 @@ SHOWN = ["matches=8", "minibatches=2"]
         ("desk", ["agent"], {"success", "breaches"}),
         ("hanabi", ["shared"], {"score", "lives"}),
         ("negotiation-adapters", ["opener", "responder"], {"deal", "equilibrium_distance"}),
-        ("negotiation-long", ["shared"], {"deal", "equilibrium_distance"}),
+        ("negotiation-shown", ["shared"], {"deal", "equilibrium_distance"}),
         ("proposer_solver", ["shared"], {"s", "terms"}),
         ("recommender", ["recommender"], {"score", "joy"}),
     ],
@@ -37,16 +37,18 @@ def test_a_recipe_for_a_real_model_runs_with_a_tiny_one(
     assert row["matches"] == 4 and figures <= row["report"].keys()
 
 
-def test_what_is_shown_first_runs_with_a_tiny_model_and_its_panel_judges_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", ["negotiation", "negotiation-long"])
+def test_what_is_shown_first_runs_with_a_tiny_model_and_its_panel_judges_it(recipe: str, tmp_path: Path) -> None:
     """The closing words lead with the panel: every member from both seats beside the best response, then the mean."""
     run, settings = tmp_path / "run", [*FEW, "precision=fp32", "threads=1", "play.group=2", "evaluate.deals=2"]
     settings += [f"policies.shared.{what}" for what in ("model=nano", *(f"imitate.{part}" for part in SHOWN))]
-    done = arena("run", "selfplay", "--game", "negotiation", "--out", run, *(p for s in settings for p in ("--set", s)))
+    done = arena("run", "selfplay", "--recipe", recipe, "--out", run, *(p for s in settings for p in ("--set", s)))
     assert done.code == 0, done.err
     judged = [json.loads(line) for line in (run / "panel.jsonl").read_text().splitlines()]
     assert [evaluation["iteration"] for evaluation in judged] == [0, 1]
     cells = {(cell["member"], cell["seat"]): cell for cell in judged[1]["cells"]}
     assert len(cells) == 12 and all(len(cell["best_response"]) == 2 for cell in cells.values())
+    met = "*" if recipe == "negotiation-long" else ""
     told = done.out.index("against the panel negotiation")
-    assert told < done.out.index("naive, responder") < done.out.index("Iteration 1"), done.out
-    assert "subgame_perfect, opener" in done.out and "conceder*, opener" in done.out
+    assert told < done.out.index(f"naive{met}, responder") < done.out.index("Iteration 1"), done.out
+    assert f"subgame_perfect{met}, opener" in done.out and "conceder*, opener" in done.out
