@@ -1,10 +1,15 @@
-"""Scripted policies by name: without weights, written `name` or `name:argument`, such as `random`, `mcts:100`."""
+"""Scripted policies by name: without weights, written `name` or `name:argument`, such as `random`, `mcts:100`.
+
+`path/to/file.py:function` is one of the user's own: the function takes (game, seed), as the `players` of a game do, and
+returns what makes an act of a `View`.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import ScriptedPolicyError
@@ -14,6 +19,7 @@ from agents.players import bidders, guessers, matrix_players, negotiators, remar
 from agents.players.positions import fresh_copy, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
+from games.adapters.loading import file_of, member, own_players
 from games.contracts import Game, View
 
 
@@ -87,18 +93,35 @@ def _own(name: str, games: str) -> Kind:
     """The row of players that come with their games."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
-        answer = game.players[name](game, seed)
-        return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
-
-    def none(argument: str | None) -> None:
-        if argument is not None:
-            raise ValueError("takes no argument")
+        return _answering(game.players[name](game, seed))
 
     def unfit(game: Game, argument: None) -> str:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
     make.__doc__ = Scripted.__doc__
-    return Kind(make, games, read=none, unfit=unfit)
+    return Kind(make, games, read=_no_argument, unfit=unfit)
+
+
+def _of_file(spec: str, file: Path) -> Kind:
+    """The row of a function in a user's file; ScriptedPolicyError where there is none or it cannot be imported."""
+    try:
+        function = member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
+    except ValueError as error:
+        raise ScriptedPolicyError(str(error)) from None
+
+    def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
+        return _answering(function(game, seed))
+
+    return Kind(make, "what it is written for", read=_no_argument)
+
+
+def _answering(answer: Callable[[View], str]) -> Scripted:
+    return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
+
+
+def _no_argument(argument: str | None) -> None:
+    if argument is not None:
+        raise ValueError("takes no argument")
 
 
 def _for_games(
@@ -163,8 +186,12 @@ SCRIPTED: Mapping[str, Kind] = {
 
 
 def names_scripted(spec: str) -> bool:
-    """Return True if a spec names a scripted policy, right or wrong in what follows its name."""
-    return spec.partition(":")[0] in {name.partition(":")[0] for name in SCRIPTED}
+    """Return True if a spec names a scripted policy, right or wrong in what follows its name.
+
+    Those of a file's game are known by name as soon as that game was made.
+    """
+    known = {name.partition(":")[0] for name in SCRIPTED} | own_players()
+    return spec.partition(":")[0] in known or file_of(spec) is not None
 
 
 def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
@@ -196,8 +223,10 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
 def _lookup(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """The row that a spec names, and its argument's value; a game's own player goes before others of that name."""
-    if game is not None and spec in game.players:
-        return _own(spec, game.name), None
+    if file := file_of(spec):
+        return _of_file(spec, file), None
+    if (game is not None and spec in game.players) or (spec in own_players() and spec not in SCRIPTED):
+        return _own(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
         alone = f" ({name} takes no argument)" if name in SCRIPTED else ""

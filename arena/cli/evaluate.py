@@ -150,7 +150,7 @@ async def _judge(asked: panels.Asked, games: _Games, loader: Contenders) -> None
     from arena.evaluate.held_out import changes
 
     first = [specs.before(asked.who, asked.trust)] if asked.before else []
-    who, *rest = await loader.load(asked.who, *first, *games.against)
+    who, *rest = await loader.load(asked.who, *first, *games.against, games=games.names)
     players = [*rest[: len(first)], who]  # the beginning plays first
     played = []
     for name in games.names:
@@ -210,7 +210,7 @@ def tournament_(
     console = PlainConsole()
     make_known(GameSpec(name=game))
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
-    loaded = wait(loader.load(*contenders))
+    loaded = wait(loader.load(*contenders, games=[game]))
     spec = game_spec(game, option, loaded, split)
     with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
         standings = wait(tournament(loaded, spec, matches, seed, step))
@@ -303,7 +303,7 @@ def game_spec(
         raise ConfigError("--split and --option split: give one of them")
     casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
     runs = [(cast.name, cast.experiment) for cast in casts if cast.experiment]
-    name = next((called for _, e in runs if (called := same_game(name, e)) != name), name)
+    name = same_game(name, *(experiment for _, experiment in runs))
     trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
     spec = on_split(GameSpec(name=name, options=options | given), split)

@@ -85,14 +85,15 @@ def matrix_(
     columns = read_persons(listed(persons), GameSpec(name=game))
     loader = Contenders("", doing(), servers(endpoint), note, trust)
     voices = list(dict.fromkeys(voice for _, voice in columns if voice))
-    loaded = wait(loader.load(*dict.fromkeys(agents), *voices))
+    loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = game_spec(game, option, rows, split)
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: the persons of a matrix are those of --persons")
-    first, second = make_game(GameSpec(name=game, options={**spec.options, "person": "render"})).possible_agents
-    rows = [in_role(who, game, first, role) for who in rows]
-    words = {w.name: in_role(w, game, second) for w in speakers}
+    rows = [in_role(who, game, make_game(spec).possible_agents[0], role) for who in rows]
+    worded = {"person": "render"} if speakers else {}
+    *_, speaking = make_game(GameSpec(name=game, options=spec.options | worded)).possible_agents
+    words = {w.name: in_role(w, game, speaking) for w in speakers}
     people = [Person(persona, words[voice] if voice else None) for persona, voice in columns]
     cells, total, stopped = list[Cell](), len(rows) * len(people), False
 

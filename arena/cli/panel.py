@@ -50,7 +50,7 @@ async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
 
     who, trust = asked.who, asked.trust
     wanted = [who, *([specs.before(who, trust)] if asked.before else []), *panel.members]
-    contender, *rest = await loader.load(*wanted)
+    contender, *rest = await loader.load(*wanted, games=[panel.game.name])
     first = rest.pop(0) if asked.before else None
     sittings = _sittings([contender, *([first] if first else [])], panel, rest)
     with progress(sum(sitting.matches for sitting in sittings), asked.as_json, loader.endpoints.status) as step:

@@ -78,12 +78,14 @@ def edited(run: Path) -> list[str]:
     return lines
 
 
-def same_game(name: str, experiment: Experiment | None) -> str:
-    """A run's name for the game of a file that the user names, wherever its copies lie; else the name itself."""
-    for game in _games(experiment) if experiment and ".py:" in name else ():
-        if Path(game.name).name == Path(name).name:
-            return game.name
-    return name
+def same_game(name: str, *experiments: Experiment | None) -> str:
+    """Return a run's name for the game of a file that the user names, wherever its copies lie; else the name itself.
+
+    Of several runs' experiments the first that has such a game counts.
+    """
+    known = (game.name for experiment in experiments if experiment for game in _games(experiment))
+    own = (called for called in known if Path(called).name == Path(name).name) if ".py:" in name else ()
+    return next(iter(own), name)
 
 
 def remember(experiment: Experiment) -> None:
@@ -160,8 +162,9 @@ def _games(experiment: Experiment) -> list[GameSpec]:
 
 
 def _part_files(experiment: Experiment) -> list[Path]:
-    """The files of estimators, losses and other parts."""
-    return _code_files(experiment.model_dump(mode="json", include={"credit", "learn"}))
+    """The files of estimators, losses and other parts, and of players."""
+    games = {file_of(game.name) for game in _games(experiment)}
+    return [path for path in _code_files(experiment.model_dump(mode="json")) if path not in games]
 
 
 def _code_files(config: Any) -> list[Path]:

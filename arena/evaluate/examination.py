@@ -93,7 +93,9 @@ async def _sitting(experiment: Experiment, parts: Parts) -> Sitting:
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
     who = ModelContender(name, parts.engine, Casting(name, trained, experiment))
-    members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(*panel.members)
+    members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
+        *panel.members, games=[panel.game.name]
+    )
     sitting = Sitting(who, panel, panel_game(panel, experiment), members)
     sitting.check()
     return sitting

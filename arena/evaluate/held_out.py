@@ -103,7 +103,9 @@ async def held_out(
     """
     loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()))
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
-    last, first, *others = await loader.load(weights, specs.before(weights), *spec.against)
+    last, first, *others = await loader.load(
+        weights, specs.before(weights), *spec.against, games=[game.name for game in spec.held_out]
+    )
     games = [on_split(game) for game in spec.held_out]
     work = [(who, game, _met(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:

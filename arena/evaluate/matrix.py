@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,12 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
 from games.abilities import Peopled
-from games.contracts import MatchId
+from games.base import TextGame
+from games.contracts import Game, MatchId
 
 SCRIPT = "script"
+NOBODY = "as it is"
+"""Column of a simulator without personas."""
 ATTEMPTS = 2
 """Number of times that a match that fails is played; then its trial is missing."""
 
@@ -40,17 +44,21 @@ class Person:
     """A column: a persona of the simulator, and who words what it says."""
 
     persona: str
+    """"" in a simulator that has no personas."""
     voice: Contender | None = None
     """None: the simulator's templates."""
 
     @property
     def name(self) -> str:
         """As it is typed."""
-        return self.persona if self.voice is None else f"{self.persona}+{self.voice.name}"
+        persona = self.persona or NOBODY
+        return persona if self.voice is None else f"{persona}+{self.voice.name}"
 
     def deal(self, game: GameSpec) -> GameSpec:
-        """The game with this person in it."""
-        options = {"persona": self.persona, "person": SCRIPT if self.voice is None else "render"}
+        """Return the game with this person in it."""
+        options = {"persona": self.persona} if self.persona else {}
+        if is_worded(make_game(game)):
+            options["person"] = SCRIPT if self.voice is None else "render"
         return GameSpec(name=game.name, options={**game.options, **options})
 
 
@@ -124,22 +132,32 @@ class Cell:
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
     """Persona and voice, "" where it is scripted, of texts such as `terse` or `terse+smollm2-135m-instruct`.
 
-    All personas, scripted, where there are no texts; ConfigError for a persona that the game does not have.
+    All personas, scripted, where there are no texts, and "" for a simulator without any; ConfigError for a game that is
+    no simulator, for a persona that it does not have, and for a voice where nobody's words can be another's.
     """
     made = make_game(game)
-    personas = made.personas if isinstance(made, Peopled) else ()
-    if not personas:
-        raise ConfigError(f"{game.name} simulates no person: use arena eval")
+    if not isinstance(made, Peopled):
+        raise ConfigError(f"{game.name} is no simulator: use arena eval")
+    personas = made.personas
     persons = []
-    for text in texts or personas:
+    for text in texts or personas or [""]:
         persona, plus, voice = text.partition("+")
-        if persona not in personas:
+        if text and not personas:
+            raise ConfigError(f"--persons: {game.name} has no personas: leave it out")
+        if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
         if plus and not voice:
             raise ConfigError(f"--persons {text}: name whose words they are, such as {persona}+smollm2-135m-instruct")
+        if voice and not is_worded(made):
+            raise ConfigError(f"--persons {text}: {game.name} has no option `person`: its own words are all there are")
         persons.append((persona, voice))
     return persons
+
+
+def is_worded(game: Game) -> bool:
+    """Return True if a model may word what the simulator's person says: the class has an option `person`."""
+    return any("person" in signature(kind).parameters for kind in type(game).__mro__ if issubclass(kind, TextGame))
 
 
 def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:

@@ -12,7 +12,7 @@ endpoint@local:qwen3          one behind another, which has this name
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
@@ -35,7 +35,7 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of
-from arena.config.own_files import edited, with_own_roles
+from arena.config.own_files import edited, same_game, with_own_roles
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of
@@ -43,6 +43,7 @@ from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
+from games import complaint as unknown_game
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def read_spec(spec: str, trust: bool = False) -> Source:
         raise ConfigError("a contender has no name: give a scripted policy, a run folder, a model or endpoint:MODEL")
     match = RUN_WEIGHTS.fullmatch(spec)
     path = Path(expanduser(match["path"] if match else spec))
-    if match and isfile(path / CONFIG):
+    if match and _is_run(spec):
         return _read_run(spec, path, match["iteration"], match["policy"], trust)
     if exists(path) and str(path) != expanduser(spec):
         raise StoreError(f"{path} is not a run folder, such as runs/latest")
@@ -84,6 +85,11 @@ def read_spec(spec: str, trust: bool = False) -> Source:
         return Source(spec, "weights", {"": resolve(spec)})
     except WeightsError as error:
         raise _unknown(spec, path) or error from None
+
+
+def _is_run(spec: str) -> bool:
+    match = RUN_WEIGHTS.fullmatch(spec)
+    return match is not None and isfile(Path(expanduser(match["path"]), CONFIG))
 
 
 def _unknown(spec: str, path: Path) -> ConfigError | None:
@@ -165,9 +171,16 @@ class Contenders:
         self._engines: dict[Precision, Engine] = {}
         self._policies: dict[Path, Policy] = {}
 
-    async def load(self, *specs: str) -> list[Contender]:
-        """The contenders of these specs; all are read, and servers are asked, before the first is loaded."""
-        sources = [read_spec(spec, self.trust) for spec in specs]
+    async def load(self, *specs: str, games: Iterable[str] = ()) -> list[Contender]:
+        """Load the contenders of these specs; all are read, and servers are asked, before the first is loaded.
+
+        Scripted players that come with one of `games` are known by their names.
+        """
+        read = {spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)}  # whose own copies of files count
+        experiments = [source.experiment for source in read.values()]
+        for complaint in filter(None, (unknown_game(same_game(name, *experiments)) for name in games)):
+            raise ConfigError(f"{complaint} (arena list games)")
+        sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
             for line in edited(run):
                 self.note(line)

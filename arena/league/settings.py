@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from arena.parts.paths import PolicyName
 from arena.parts.spec import Positive, Spec
 
 Share = Annotated[float, Field(ge=0, le=1e6)]
@@ -22,7 +23,7 @@ class OpponentSpec(Spec):
     """Chance of being drawn for a match, relative to the other kinds that are met in the same iteration."""
     lag: Positive | None = None
     """For `past`: how many updates ago."""
-    policy: str | None = None
+    policy: PolicyName | None = None
     """For `fixed`: a scripted policy, a frozen policy, or `endpoint:MODEL`."""
     since: Annotated[Positive, Field(alias="from")] = 1
     """First iteration in which it is met."""

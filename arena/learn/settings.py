@@ -10,7 +10,7 @@ from arena.learn.divergence import Nonfinite
 from arena.learn.losses import LOSS
 from arena.learn.regularisers import REGULARISER
 from arena.parts.chosen import Chosen, Kinds
-from arena.parts.paths import Folder, ModelName
+from arena.parts.paths import Folder, ModelName, PolicyName
 from arena.parts.schedules import SCHEDULE
 from arena.parts.spec import Matches, Positive, Spec
 
@@ -20,9 +20,9 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 class ImitateSpec(Spec):
     """A warm start: learn to write as scripted policies play before learning from reward."""
 
-    scripted: Annotated[list[str], Field(min_length=1)]
+    scripted: Annotated[list[PolicyName], Field(min_length=1)]
     """Every match seats some of them, drawn at random, at the policy's own tables."""
-    against: list[str] = []
+    against: list[PolicyName] = []
     """Whom they meet instead of each other: one seat of a match, drawn at random, is held by one of the scripted
     policies, the others by some of these, who are not imitated.
     """
@@ -63,7 +63,7 @@ class DemonstrationsSpec(Spec):
 
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
     """Weight of the mean -log p over their tokens, added to the loss of what was played: a number or a schedule."""
-    scripted: list[str] = []
+    scripted: list[PolicyName] = []
     """Scripted policies that demonstrate: every match seats some of them, drawn at random, at the policy's tables."""
     run: Folder | None = None
     """Or a run's folder: matches of the same games from its log, played again in the policy's own words."""

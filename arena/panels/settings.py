@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from agents import strict_yaml
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.parts.paths import Anchor, GameName, OptionValue, absolute, absolute_model
+from arena.parts.paths import Anchor, GameName, OptionValue, absolute, absolute_model, absolute_name
 from arena.parts.spec import STRICT, Name, Positive, Spec
 from arena.play.settings import GameSpec
 from arena.store.files import CONFIG, explained
@@ -27,7 +27,7 @@ def _contender(spec: str) -> str:
 
     run = RUN_WEIGHTS.fullmatch(spec)
     if names_scripted(spec):
-        return spec
+        return absolute_name(spec)
     if run and isfile(Path(absolute(run["path"]), CONFIG)):
         return absolute(run["path"]) + spec[run.end("path") :]
     return absolute_model(spec) if isfile(Path(absolute(spec), "config.json")) else spec

@@ -75,6 +75,8 @@ RoleName = Annotated[str, Anchor(_role)]
 """A role's name, or a file that ends in .yaml."""
 GameName = Annotated[str, Anchor(absolute_name)]
 """A game's name, or file.py:Class."""
+PolicyName = Annotated[str, Anchor(absolute_name)]
+"""A policy's or a scripted policy's name, or file.py:function."""
 OptionValue = Annotated[Any, Anchor(_data)]
 """Value of a game's option: anything; a file, perhaps."""
 ModelName = Annotated[str, Anchor(absolute_model)]

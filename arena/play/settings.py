@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from arena.parts.paths import Folder, GameName, OptionValue, RoleName
+from arena.parts.paths import Folder, GameName, OptionValue, PolicyName, RoleName
 from arena.parts.spec import Matches, Positive, Spec
 
 
@@ -23,8 +23,9 @@ class SeatSpec(Spec):
 
     role: RoleName
     """A built-in role's name, one from the roles folder, or a path ending in .yaml."""
-    policy: str
-    """A name from `policies`, a scripted policy such as `random`, `endpoint:MODEL` or `endpoint@SERVER:MODEL`."""
+    policy: PolicyName
+    """A name from `policies`, a scripted policy such as `random` or path/to/file.py:function, `endpoint:MODEL` or
+    `endpoint@SERVER:MODEL`."""
 
 
 class TableSpec(Spec):

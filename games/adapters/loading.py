@@ -45,6 +45,7 @@ class Kept:
 
 
 _KEPT: dict[Path, Kept] = {}
+_PLAYERS: set[str] = set()
 _DATA: dict[str, str] = {}
 
 
@@ -180,12 +181,18 @@ def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
     from games.base import TextGame
 
     if inspect.isclass(candidate) and issubclass(candidate, TextGame):
+        _PLAYERS.update(candidate.players)
         return candidate
     if inspect.isclass(candidate) and issubclass(candidate, AECEnv):
         from games.adapters.pettingzoo import PettingZooGame
 
         return functools.partial(PettingZooGame, candidate)
     raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class")
+
+
+def own_players() -> frozenset[str]:
+    """Return the names of the scripted players of all games that files and packages brought so far."""
+    return frozenset(_PLAYERS)
 
 
 def error_line(error: Exception, path: Path | None = None) -> str:

@@ -178,3 +178,90 @@ def test_a_module_that_a_strangers_run_names_asks_first(
 def test_what_is_no_name_of_a_module_is_refused_in_one_line() -> None:
     for name in ("../x", "..", ".x", "a..b", "xml.nothing"):
         assert "module" in refused("check", "game", f"pettingzoo:{name}")
+
+
+PLAYERS = """
+def careful(game, seed):
+    return lambda view: f"ADD {(view.public['target'] - view.public['total']) % 4 or 1}"
+
+
+def numb(game, seed):
+    return lambda view: "ADD 1"
+
+
+class Nobody:
+    pass
+"""
+SEATED = """\
+name: race
+iterations: 1
+game: {name: "race.py:Worded", options: {illegal: end, target: 5, words: words.txt}}
+policies: {shared: {model: nano, imitate: {scripted: [careful, "own.py:numb"], matches: 4, minibatches: 1}}}
+seats: {first: {role: racer, policy: shared}, second: {role: racer, policy: shared}}
+league: {opponents: [{play: fixed, policy: careful}, {play: fixed, policy: "own.py:numb"}]}
+play: {matches: 8}
+evaluate:
+  games: [{name: "race.py:Worded", options: {words: words.txt}}]
+  against: [careful, "own.py:numb"]
+  matches: 2
+"""
+
+
+@pytest.fixture
+def players(place: Path) -> Path:
+    """The same folder with players of the user's own: one that the game brings, and one of another file."""
+    (place / "own.py").write_text(PLAYERS)
+    (place / "race.py").write_text(
+        f"{(place / 'race.py').read_text()}{PLAYERS}\n\nWorded.players = {{'careful': careful}}\n"
+    )
+    return place
+
+
+def test_own_players_sit_wherever_a_name_does(players: Path) -> None:
+    game = ["--game", "race.py:Worded", "--option", "words=words.txt", "--option", "target=5"]
+    told = arena("eval", "careful", *game, "--against", "own.py:numb", "--matches", "4", "--json")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)["results"][0]["payoff_by_seat"]["first"][0] == 1.0, "from 0 of 5 the first seat wins"
+    told = arena("tournament", "own.py:numb", "careful", "random", *game, "--matches", "4", "--json")
+    assert told.code == 0, told.err
+    told = arena("play", *game, "--seat", "first=careful", "--seat", "second=own.py:numb", "--json")
+    assert json.loads(told.out)["payoffs"] == {"first": 1.0, "second": -1.0}
+
+
+@pytest.mark.parametrize(
+    ("who", "says"),
+    [
+        ("own.py:nubm", "has no function 'nubm' — did you mean 'numb'?"),
+        ("own.py:Nobody", "has no function 'Nobody' (its functions: careful, numb)"),
+        ("gone.py:numb", "there is no file"),
+        ("careless", "unknown contender 'careless'"),
+    ],
+)
+def test_players_that_there_are_not_are_refused(players: Path, who: str, says: str) -> None:
+    assert says in refused(
+        "eval", who, "--game", "race.py:Worded", "--option", "words=words.txt", "--against", "random"
+    )
+
+
+def test_a_games_own_player_plays_no_other_game(players: Path) -> None:
+    both = ["--game", "race.py:Worded,nim", "--option", "words=words.txt"]
+    assert arena("eval", "random", *both, "--against", "careful").code == 2
+
+
+def test_a_run_keeps_its_own_players(players: Path) -> None:
+    (players / "race.yaml").write_text(SEATED)
+    run = players.parent / "run"
+    told = arena(*LAUNCH, run)
+    assert told.code == 0, told.err
+    assert (run / "parts" / "own.py").read_text() == PLAYERS
+    rows = list(RunReader(run).matches())
+    assert {s["policy"] for row in rows for s in row["seats"].values()} == {
+        "shared",
+        "careful",
+        f"{players}/own.py:numb",
+    }
+    (players / "own.py").write_text("no Python\n")
+    told = arena("resume", run, "--iterations", "2", "--json")
+    assert told.code == 0 and f"{players}/own.py was edited since {run} began" in told.err, told.err
+    (run / "parts" / "own.py").write_text("no Python\n")
+    assert refused("resume", run, "--iterations", "3").startswith(f"{run}/parts/own.py was edited since its run began")

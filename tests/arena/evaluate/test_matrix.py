@@ -191,8 +191,8 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
         (["nano", "--game", "clinic", "--role", "docter"], "did you mean 'doctor'"),
         (["asker", "--game", "clinic", "--trials", "2", "--k", "3"], "--k 3 needs"),
         (["asker", "--game", "clinic", "--option", "persona=terse"], "--persons"),
-        (["random", "--game", "reasoning"], "simulates no person"),
-        (["random", "--game", "kuhn_poker"], "simulates no person"),
+        (["random", "--game", "reasoning", "--persons", "terse"], "reasoning has no personas: leave it out"),
+        (["random", "--game", "kuhn_poker"], "kuhn_poker is no simulator: use arena eval"),
     ],
 )
 def test_bad_input_is_one_line(command: list[str], says: str) -> None:
@@ -222,3 +222,23 @@ def test_its_picture_can_be_read_whatever_the_names() -> None:
             cell.successes |= {0: [True, True], 1: [False, True]}
             cells.append(cell)
     assert complaints(drawn(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
+
+
+def test_a_simulator_without_personas_has_one_column() -> None:
+    told = arena("matrix", "oracle", "noop", "--game", "reasoning", "--tasks", "3", "--trials", "1", "--json")
+    assert told.code == 0, told.err
+    cells = {cell["agent"]: cell for cell in json.loads(told.out)["cells"]}
+    assert {cell["person"] for cell in cells.values()} == {"as it is"}
+    assert cells["oracle"]["successes"] == [1, 1, 1] and cells["noop"]["successes"] == [0, 0, 0]
+
+
+def test_the_simulator_that_one_begins_with_has_a_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has personas, but no model can word what its person says."""
+    monkeypatch.chdir(tmp_path)
+    assert arena("init", "simulator", "shop").code == 0
+    told = arena("matrix", "oracle", "--game", "shop.py:Shop", "--tasks", "2", "--trials", "1", "--json")
+    assert told.code == 0, told.err
+    cells = json.loads(told.out)["cells"]
+    assert [(cell["person"], cell["successes"]) for cell in cells] == [("cooperative", [1, 1]), ("terse", [1, 1])]
+    line = refused("matrix", "oracle", "--game", "shop.py:Shop", "--persons", "terse+nano")
+    assert "has no option `person`" in line
