@@ -24,7 +24,8 @@ CODE = (
 )  # fmt: skip
 IMPLEMENTATION = re.compile(r"_?(\w+_)?implementation(_internal)?")
 IMPLEMENTATIONS = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
-LAYERS = re.compile(r"(\w+_)?(layers?|blocks)")
+LAYERS = re.compile(r"(?!max_window)(\w+_)?(layers?|blocks)")
+"""Number of parts that the weights have tensors for; Qwen's max_window_layers is only compared with."""
 SIZES = re.compile(
     r"(\w+_)?(size|dim|dims|heads?|experts?|embd|inner|rank|ctx|positions?|embeddings|window|width)|d_\w+"
 )

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
 from agents.errors import WeightsError
+from tests.factories.models import SIZES
 
 
 @pytest.fixture
@@ -128,6 +130,22 @@ def test_pickled_weights_are_never_loaded(model: Path) -> None:
     assert "no *.safetensors" in refusal(model)
     (model / "pytorch_model.bin").write_bytes(b"\x80\x04N.")
     assert "pickled weights (pytorch_model.bin)" in refusal(model)
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    ["gemma3_text", "gpt2", "gpt_neox", "granite", "mistral", "mixtral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"],
+)
+def test_what_transformers_writes_of_an_architecture_is_a_model(architecture: str, model: Path, tmp_path: Path) -> None:
+    """Settings of its config that the weights do not bear out, such as Qwen's max_window_layers, are no reason."""
+    sizes = SIZES | {"n_embd": 16, "n_layer": 2, "n_head": 2, "num_local_experts": 2, "pad_token_id": 0}
+    config = CONFIG_MAPPING[architecture]
+    config = config(**{name: value for name, value in sizes.items() if hasattr(config(), name)})
+    folder = tmp_path / architecture
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(model / file, folder / file)
+    weights.check_weights(folder)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
