@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.role import Role, load_role
-from agents.templates import names_in
+from agents.templates import items_in, names_in
 from games.contracts import Message, View
 
 WORDS = "You have won"
@@ -33,7 +33,7 @@ def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str |
     seats = tuple(view.seat for view in views)
     turns = tuple(role.render_turn(view, first=view.seat not in seats[:n]) for n, view in enumerate(views))
     examples = tuple((example.see, example.say) for example in role.examples)
-    findings = [*_overlooked(role), *_nameless(role, views), *_empty(views, turns)]
+    findings = [*_overlooked(role), *_untold(role, views), *_nameless(role, views), *_empty(views, turns)]
     return RolePreview(role, system, examples, turns, seats, tuple(findings))
 
 
@@ -43,14 +43,25 @@ def _overlooked(role: Role) -> Iterable[str]:
         yield "system: uses `private`, so matches cannot share its tokens: use it in turn, under `first`"
     if "messages" not in in_turn:
         yield "turn: never shows `messages`: the seat will not hear the others"
-    if "private" not in in_system | in_turn:
-        yield "turn: never shows `private`: the seat will not know its own secrets"
     if role.persona and "persona" not in in_system | in_turn:
         yield "persona: no template shows it"
     if "rules" not in in_system | in_turn and not role.system:
         yield "system: is empty and no template shows `rules`: the model is not told what to do"
     if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _texts_of(role)):
         yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
+
+
+def _untold(role: Role, views: Sequence[View]) -> Iterable[str]:
+    """Warn of facts that are there and that no template shows."""
+    for name, why in (
+        ("private", "will not know its own secrets"),
+        ("public", "knows them from rules and messages alone"),
+    ):
+        shown = [items_in(text, name) for text in (role.system, role.turn)]
+        there = dict.fromkeys(fact for view in views for fact in getattr(view, name))
+        untold = [fact for fact in there if all(each is not None and fact not in each for each in shown)]
+        if untold:
+            yield f"turn: never shows {', '.join(f'`{name}.{fact}`' for fact in untold)}: the seat {why}"
 
 
 def _nameless(role: Role, views: Sequence[View]) -> Iterable[str]:

@@ -276,6 +276,19 @@ def names_in(text: str) -> set[str]:
     return finder.undeclared_identifiers
 
 
+def items_in(text: str, name: str) -> set[str] | None:
+    """Return which items of a mapping a template's text asks for by name, `name.item`; None where it takes it whole."""
+    tree = SANDBOX.parse(text)
+    items = dict[nodes.Node, str]()
+    for dotted in tree.find_all(nodes.Getattr):
+        items[dotted.node] = dotted.attr
+    for bracketed in tree.find_all(nodes.Getitem):
+        if isinstance(bracketed.arg, nodes.Const) and isinstance(bracketed.arg.value, str):
+            items[bracketed.node] = bracketed.arg.value
+    places = [place for place in tree.find_all(nodes.Name) if place.name == name and place.ctx == "load"]
+    return {items[place] for place in places} if all(place in items for place in places) else None
+
+
 def rendered(template: Template, values: Mapping[str, Any]) -> str:
     """The template's text, stripped, of at most 20,000 characters; BadTemplate says why there is none, and where."""
     pieces, length = [], 0

@@ -317,7 +317,7 @@ def test_the_readme_shows_a_role_that_works(role_file: Any) -> None:
     shown = re.search(r"```yaml\n(role: .*?)```", Path("README.md").read_text(), re.DOTALL)
     assert shown is not None
     role = load_role(str(role_file(shown[1])))
-    assert role.render_turn(OFFERED, True) == "Your values: 4 0 2.\nopener: OFFER 1 0 2 | balls please"
+    assert role.render_turn(OFFERED, True) == "The pool: 1 2 3. Your values: 4 0 2.\nopener: OFFER 1 0 2 | balls please"
     assert role.render_turn(OFFERED, False) == "opener: OFFER 1 0 2 | balls please"
 
 
@@ -346,9 +346,15 @@ def test_a_preview_shows_what_the_model_will_see(role_file: Any) -> None:
     assert preview.examples == () and preview.findings == ()
     path = role_file("role: x\npersona: p\nsystem: '{{ private }}'\nturn: ' '\nreply: {format: json, action: act}")
     findings = check_role(str(path), [VIEW]).findings
-    signs = ["share", "hear the others", "persona: no", "field 'act'", "nothing is shown at turn 1"]
+    signs = ["share", "hear the others", "persona: no", "field 'act'", "`public.pool`", "nothing is shown at turn 1"]
     assert len(findings) == len(signs)
     assert all(sign in finding for sign, finding in zip(signs, findings, strict=True))
+    turn = "{% for m in messages %}{{ m.sender }}: {{ m.text }}{% endfor %}"
+    partly = role_file(f"role: x\nsystem: Play.\nturn: '{turn} {{{{ public[\"pool\"] }}}} {{{{ public.offer }}}}'")
+    private, public = check_role(str(partly), [VIEW]).findings
+    assert "`private.values`" in private and public.startswith("turn: never shows `public.items`: ")
+    whole = role_file(f"role: x\nsystem: Play.\nturn: '{turn} {{{{ public }}}} {{{{ private.values }}}}'")
+    assert not [f for f in check_role(str(whole), [VIEW]).findings if "public" in f]
     with pytest.raises(RoleError, match=r"^role x: turn: line 1: there is no 'budget' here"):
         check_role(str(role_file("role: x\nturn: '{{ private.budget }}'")), [VIEW])
 
