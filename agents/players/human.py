@@ -13,7 +13,7 @@ from agents.names import nearest
 from agents.reply import one_line, visible
 from agents.stream import Stream
 from games.abilities import Tells
-from games.contracts import REFEREE, Act, Message, View
+from games.contracts import REFEREE, Act, Game, Message, View
 
 SHOWN = 40  # acts that are listed without being asked
 LISTED = 1000
@@ -34,8 +34,9 @@ class Human:
     A game that tells people in words is heard instead of its facts; acts have no numbers then, for no list is shown.
     """
 
-    def __init__(self, console: Console, teller: Tells | None = None) -> None:
-        self.console, self.teller = console, teller
+    def __init__(self, console: Console, teller: Tells | None = None, game: Game | None = None) -> None:
+        """`game` is the match's own: with it, acts in other words than those listed are read as a model's are."""
+        self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
@@ -74,6 +75,8 @@ class Human:
                 self._help(view)
             elif (act := read_act(written, view.legal, numbered=not self.teller)) is not None:
                 return act, talk
+            elif written and self.game is not None and takes(self.game, written):
+                return written, talk
             else:
                 self._say(
                     f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())} (? for help)", "red"
@@ -110,6 +113,17 @@ def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True)
     if _folded(written) in by_name:
         return by_name[_folded(written)]
     return _numbers(legal).get(written) if numbered else None
+
+
+def takes(game: Game, act: str) -> bool:
+    """Return True if the game would take this text as an act of the seat to move; the game is left as it is."""
+    try:
+        trial = game.clone()
+        seat = trial.agent_selection
+        trial.step(act)
+        return bool(trial.infos[seat].get("valid"))
+    except Exception:  # noqa: BLE001 a game of others may fail in any way; the person is asked again
+        return False
 
 
 def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells | None = None) -> None:

@@ -207,7 +207,7 @@ class HumanContender:
         """A player that asks the person at the terminal."""
         from agents.players.human import Human
 
-        return Human(self.console, game if isinstance(game, Tells) else None)
+        return Human(self.console, game if isinstance(game, Tells) else None, game)
 
     def leave(self, player: SeatedPlayer) -> None:
         """Do nothing: nothing is held."""

@@ -7,9 +7,11 @@ import sys
 import pytest
 from rich.console import Console
 
+import games
 from agents.players.human import SHOWN, Human, HumanLeft, read_act
 from games.abilities import Tells
 from games.contracts import Message, View
+from games.nim import Nim
 
 LEGAL = ("PASS", "BET 2", "BET 3")
 
@@ -19,11 +21,11 @@ def view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
     return View("first", turn, told, "The rules.", public or {}, private or {}, legal)
 
 
-def at_terminal(monkeypatch, typed, *views, teller=None):
+def at_terminal(monkeypatch, typed, *views, teller=None, game=None):
     """The acts of a person who types this, and the screen."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed) if isinstance(typed, str) else typed)
     screen = io.StringIO()
-    human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False), teller)
+    human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False), teller, game)
 
     async def play():
         return [await human.act(seen) for seen in views]
@@ -173,3 +175,25 @@ def test_nobody_gets_out_of_quotation_marks(monkeypatch):
 def test_the_end_of_input_leaves_a_game_with_words_too(monkeypatch, typed):
     left, _ = at_terminal(monkeypatch, typed, view(), teller=Teller())
     assert isinstance(left, HumanLeft)
+
+
+def test_an_act_that_is_not_listed_is_one_where_the_game_takes_it(monkeypatch):
+    """Wordle lists the words that may be hidden, and any five letters may be guessed."""
+    game = games.make("wordle")
+    game.reset(seed=0)
+    seen = View.of(game, game.agent_selection)
+    assert "GUESS aaaaa" not in seen.legal
+    acts, screen = at_terminal(monkeypatch, "GUESS aaaa\nGUESS aaaaa\n", seen, game=game)
+    assert [act.action for act in acts] == ["GUESS aaaaa"] and "'GUESS aaaa' is not a legal act" in screen
+    assert game.turns == 0, "the match is where it was"
+
+
+def test_a_game_that_cannot_be_tried_asks_again(monkeypatch):
+    class Stiff(Nim):
+        def clone(self):
+            raise RuntimeError("no")
+
+    game = Stiff()
+    game.reset(seed=0)
+    acts, screen = at_terminal(monkeypatch, "take it all\n1\n", View.of(game, game.agent_selection), game=game)
+    assert acts[0].action == game.legal(game.agent_selection)[0] and "is not a legal act" in screen
