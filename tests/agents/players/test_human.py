@@ -182,7 +182,7 @@ def test_an_act_that_is_not_listed_is_one_where_the_game_takes_it(monkeypatch):
     game = games.make("wordle")
     game.reset(seed=0)
     seen = View.of(game, game.agent_selection)
-    assert "GUESS aaaaa" not in seen.legal
+    assert seen.legal and "GUESS aaaaa" not in seen.legal
     acts, screen = at_terminal(monkeypatch, "GUESS aaaa\nGUESS aaaaa\n", seen, game=game)
     assert [act.action for act in acts] == ["GUESS aaaaa"] and "'GUESS aaaa' is not a legal act" in screen
     assert game.turns == 0, "the match is where it was"
