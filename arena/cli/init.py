@@ -13,13 +13,23 @@ from agents.names import nearest
 from arena.errors import ConfigError
 from arena.store.files import write_atomic
 
-STARTS = {
-    "role": ("role.yaml", "arena check role {file} --game negotiation"),
-    "experiment": ("experiment.yaml", "arena check experiment {file}"),
-    "game": ("game.py.txt", "arena check game {file}:{title}"),
-    "simulator": ("simulator.py.txt", "arena check game {file}:{title}"),
+STARTS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "role": ({"{name}.yaml": "role.yaml"}, ["arena check role {name}.yaml --game negotiation"]),
+    "experiment": ({"{name}.yaml": "experiment.yaml"}, ["arena check experiment {name}.yaml"]),
+    "game": (
+        {"{name}.py": "game.py.txt", "{name}_player.yaml": "game_role.yaml", "{name}.yaml": "game_run.yaml"},
+        ["arena check game {name}.py:{title}", "arena run selfplay --config {name}.yaml"],
+    ),
+    "simulator": (
+        {
+            "{name}.py": "simulator.py.txt",
+            "{name}_helper.yaml": "simulator_role.yaml",
+            "{name}.yaml": "simulator_run.yaml",
+        },
+        ["arena check game {name}.py:{title}", "arena run selfplay --config {name}.yaml"],
+    ),
 }
-"""By what is begun: its start, and the command that checks it."""
+"""By what is begun: the files that are written, each with its start, and the commands to type next."""
 
 
 def init(
@@ -27,8 +37,9 @@ def init(
     name: Annotated[str, typer.Argument(help="Its name: small letters, digits and _.", show_default=False)],
     to: Annotated[Path, typer.Option(help="The folder to write into.")] = Path(),
 ) -> None:
-    """Write a commented start of a role, game, simulator or experiment into NAME.yaml or NAME.py, to be changed.
+    """Write a commented start of a role, experiment, game or simulator, to be changed.
 
+    A game or simulator (NAME.py) comes with a role for the tiny model and a run that learns in a minute (NAME.yaml).
     Beside a role or an experiment lies its JSON Schema, with which an editor completes and explains every field.
 
     Example: arena init role haggler
@@ -37,19 +48,22 @@ def init(
         raise ConfigError(f"unknown start '{kind}'{nearest(kind, STARTS)} (one of: {', '.join(STARTS)})")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name) or keyword.iskeyword(name):
         raise ConfigError(f"{name}: a name is of small letters, digits and _, and begins with a letter")
-    start, check = STARTS[kind]
-    file = to / f"{name}.{'yaml' if start.endswith('.yaml') else 'py'}"
+    starts, commands = STARTS[kind]
+    title = "".join(part.title() for part in name.split("_"))
+    places = {to / place.format(name=name): start for place, start in starts.items()}
     if not to.is_dir():
         raise ConfigError(f"--to {to}: there is no such folder")
-    if file.exists():
-        raise ConfigError(f"{file} is there already: choose another name")
-    title = "".join(part.title() for part in name.split("_"))
-    text = (files("arena.cli") / "starts" / start).read_text("utf-8")
-    write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_v0)", name, text)))
-    print(f"{file}: written, to be changed")
-    if start.endswith(".yaml"):
-        _write_schema(kind, to)
-    print(f"check it: {check.format(file=file, title=title)}")
+    for file in places:
+        if file.exists():
+            raise ConfigError(f"{file} is there already: choose another name")
+    for file, start in places.items():
+        text = (files("arena.cli") / "starts" / start).read_text("utf-8")
+        if schema := re.search(r"\$schema=(\w+)\.schema\.json", text):
+            _write_schema(schema[1], to)
+        write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_)", name, text)))
+        print(f"{file}: written, to be changed")
+    for command in commands:
+        print(f"next: {command.format(name=to / name, title=title)}")
 
 
 def _write_schema(kind: str, folder: Path) -> None:

@@ -50,9 +50,23 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         merged = _over({key: value for key, value in merged.items() if key not in lower}, _written_out(layer))
     try:
-        return Experiment.model_validate(merged)
+        return Experiment.model_validate(_over(_for_nano(merged), merged))
     except ValidationError as error:
         raise ConfigError(_explain(error, stack)) from None
+
+
+NANO, NANO_LR = re.compile(r"nano(-\d+)?"), 5e-4
+"""Names of the tiny model, and its learning rate where none is given: at a rate that is right for a real model, a
+million random weights learn nothing in a short run."""
+
+
+def _for_nano(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an experiment whose policies are all `nano` has in place of the usual defaults."""
+    policies = settings.get("policies")
+    given = list(policies.values()) if isinstance(policies, Mapping) else []
+    models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
+    tiny = bool(models) and all(isinstance(model, str) and NANO.fullmatch(model) for model in models)
+    return {"learn": {"lr": NANO_LR}} if tiny and isinstance(settings.get("learn", {}), Mapping) else {}
 
 
 def _refuse_old_keys(layer: Layer) -> None:

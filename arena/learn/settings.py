@@ -90,7 +90,7 @@ class UpdateSpec(Spec):
     """By name; `kl` pulls towards the reference, the policy's initial weights; with weight 0 none is kept."""
     demonstrations: DemonstrationsSpec | None = None
     """Demonstrations to imitate besides learning from one's own play."""
-    lr: Annotated[float, Field(ge=0)] = 2e-5
+    lr: Annotated[float, Field(ge=0)] = 2e-5  # of nano 5e-4 (arena.config.layers)
     """AdamW's learning rate."""
     betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.95)
     """AdamW's decay of the first and of the second moment."""

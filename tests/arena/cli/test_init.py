@@ -1,5 +1,6 @@
 """`arena init`: what it writes passes its check, names its schema, and never overwrites."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,17 @@ def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def next_commands(out: str) -> list[list[str]]:
+    """The commands that are named to be typed next."""
+    marked = "next: arena "
+    return [line.removeprefix(marked).split() for line in out.splitlines() if line.startswith(marked)]
+
+
 @pytest.mark.parametrize("kind", STARTS)
 def test_what_it_writes_passes_the_check_that_it_names(kind: str) -> None:
     told = arena("init", kind, f"my_{kind}")
     assert told.code == 0, told.err
-    command = told.out.splitlines()[-1].removeprefix("check it: arena ").split()
+    command = next_commands(told.out)[0]
     if kind == "experiment":
         command += ["--set", "policies.shared.model=nano"]
     if kind in ("game", "simulator"):
@@ -43,6 +50,27 @@ def test_a_new_experiment_runs_and_a_new_role_plays() -> None:
     settings = [part for setting in small for part in ("--set", setting)]
     told = arena("run", "selfplay", "--config", "mine.yaml", *settings, "--out", "run")
     assert told.code == 0, told.err
+
+
+@pytest.mark.parametrize("kind", ["game", "simulator"])
+def test_what_is_begun_is_played_and_learned(kind: str) -> None:
+    run = next_commands(arena("init", kind, "mine").out)[1]
+    assert run == ["run", "selfplay", "--config", "mine.yaml"]
+    small = ["iterations=1", "play.matches=8", "policies.shared.imitate.matches=16", "evaluate.matches=4"]
+    told = arena(*run, *(part for setting in small for part in ("--set", setting)), "--out", "run")
+    assert told.code == 0, told.err
+    assert "lr: 0.0005" in Path("run/config.yaml").read_text(), "the tiny model's own"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "figure", "least"), [("game", "win_rate", 0.2), ("simulator", "success", 0.3)])
+def test_what_is_begun_learns_in_a_minute(kind: str, figure: str, least: float) -> None:
+    run = next_commands(arena("init", kind, "mine").out)[1]
+    told = arena(*run, "--out", "run")
+    assert told.code == 0, told.err
+    evaluation = json.loads(Path("run/evaluation.json").read_text())
+    before, after = (evaluation[moment][0]["figures"][figure][0] for moment in ("before", "results"))
+    assert after - before > least
 
 
 @pytest.mark.parametrize(
@@ -71,3 +99,9 @@ def test_an_experiment_that_cannot_run_is_told_before_it_does() -> None:
         "check", "experiment", "mine.yaml", "--set", "seats.frst.policy=random"
     )
     assert "unknown role 'plyer'" in refused("check", "experiment", "mine.yaml", "--set", "seats.first.role=plyer")
+
+
+def test_a_file_that_is_in_the_way_of_one_of_several_leaves_nothing() -> None:
+    Path("mine.yaml").write_text("years of work")
+    assert "mine.yaml is there already" in refused("init", "game", "mine")
+    assert [path.name for path in Path().iterdir()] == ["mine.yaml"]
