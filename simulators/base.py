@@ -97,6 +97,6 @@ class Simulator(TextGame):
 
 
 def held_out(entity: str) -> bool:
-    """Whether this entity belongs to the test split: about one in five, by a hash that is the same everywhere."""
+    """Return whether this entity belongs to the test split: about one in five, by a hash that is equal everywhere."""
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

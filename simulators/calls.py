@@ -166,7 +166,7 @@ def _call(value: Any) -> Call:
 
 
 def _depth(value: Any) -> int:
-    """How many lists and objects are inside each other, counted level by level."""
+    """Return how deep lists and objects are nested, counted level by level."""
     depth, level = 0, [value]
     while level := [entry for entry in level if isinstance(entry, dict | list)]:
         depth += 1

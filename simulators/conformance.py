@@ -18,9 +18,9 @@ from simulators.base import Simulator
 
 Make = Callable[[], Simulator]
 NOOP_SCORE = 0.02
-"""What a player who does nothing may score on average."""
+"""Highest mean score of a player that does nothing."""
 DEVIATIONS = 4.0
-"""How far the random player's share of successes may be from its floor, in standard deviations."""
+"""Largest distance of the random player's share of successes from its floor, in standard deviations."""
 
 
 def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:

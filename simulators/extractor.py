@@ -1,4 +1,4 @@
-"""From what a person said to the facts in it: a closed vocabulary, its synonyms, and who denies or doubts what.
+"""Extraction of facts from what a person said: a closed vocabulary, its synonyms, and who denies or doubts what.
 
 A few rules in the manner of NegEx (Chapman et al. 2001), which finds negation in clinical notes by trigger words and
 their scope. What is ambiguous is read as doubt. Not understood: what is said of others ("my brother coughs"), irony,
@@ -18,7 +18,7 @@ from typing import Literal
 from games.families.book import fold
 
 Stance = Literal["inform", "deny", "unknown"]
-"""What is said of a topic: that it is so, that it is not, or that the person cannot tell."""
+"""Stance on a topic: that it is so, that it is not, or that the person cannot tell."""
 LONGEST = 4000
 """Characters of a text that are read."""
 
@@ -85,7 +85,7 @@ PLAIN_TALK = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """What was understood of a text, and what was not."""
+    """Facts that were understood of a text, and what was not understood."""
 
     facts: Mapping[str, Stance]
     unclear: frozenset[str]
@@ -110,11 +110,11 @@ class Vocabulary:
         return tuple(phrase for phrase, meant in self.phrases.items() if meant == topic)
 
     def read(self, text: str, asked: str = "") -> dict[str, Stance]:
-        """What the text says of which topics; an answer that names none is about `asked`. Never raises."""
+        """Return what the text says of which topics; an answer that names none is about `asked`. Never raises."""
         return dict(self.understand(text, asked).facts)
 
     def understand(self, text: str, asked: str = "") -> Reading:
-        """What `read` gives, and what in the text it could not be sure of."""
+        """Return what `read` gives, and what in the text it could not be sure of."""
         answered: defaultdict[str, set[Stance]] = defaultdict(set)
         claimed: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
@@ -142,7 +142,7 @@ class Vocabulary:
         return Reading(facts, frozenset(self._strange(plain) | torn | (posed - facts.keys())))
 
     def _claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
-        """What a clause says: doubt is of all in it, denial of what follows, up to where it is taken back.
+        """Return what a clause says: doubt is of all in it, denial of what follows, up to where it is taken back.
 
         Who denies a topic twice may mean either.
         """
@@ -190,7 +190,7 @@ def _plain(text: str) -> str:
 
 
 def _bare(clause: str, alone: bool) -> set[Stance]:
-    """What a clause answers in the words before its first comma or, where it is `alone` and names nothing, in any.
+    """Return a clause's answers in the words before its first comma or, where it is `alone` and names nothing, in any.
 
     Any doubt in one that names nothing is about what was asked: "No, I'm not sure of that".
     """
@@ -203,7 +203,7 @@ def _bare(clause: str, alone: bool) -> set[Stance]:
 
 
 def _answer(words: list[str]) -> Stance | None:
-    """What these words answer if they begin with an answer and name nothing; None if they do not."""
+    """Return what these words answer if they begin with an answer and name nothing; None if they do not."""
     while words and words[0] in OPENERS:
         words = words[1:]
     sentence = f" {' '.join(words)} "

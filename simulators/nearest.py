@@ -37,7 +37,7 @@ def build(vectors: Vectors) -> Any:
 
 
 def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64], Vectors]:
-    """Which centroid each of the vectors [n, d] is nearest to [n], and the centroids [at most `clusters`, d]."""
+    """Return the nearest centroid of each of the vectors [n, d], as [n], and the centroids [at most `clusters`, d]."""
     faiss, (count, width) = _faiss(), vectors.shape
     found = faiss.Kmeans(width, min(clusters, count), niter=20, seed=seed, min_points_per_centroid=1)
     with _one_thread(faiss):

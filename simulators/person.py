@@ -16,14 +16,14 @@ import numpy as np
 from simulators.extractor import Reading
 
 Speech = Literal["script", "render", "free"]
-"""Who words what a person says: a template; the seat, checked against the act; the seat, by its own lights."""
+"""Source of a person's words: a template; the seat, checked against the act; the seat, as it likes."""
 SPEECHES: tuple[Speech, ...] = ("script", "render", "free")
 Kind = Literal["inform", "deny", "unknown", "confirm", "instruct", "end"]
 Manner = Literal["plain", "terse", "vague", "hurried"]
 
 
 class Act(NamedTuple):
-    """What a person says: of which topic, and with what stance or purpose."""
+    """An act of speech: what it is about, and with what stance or purpose."""
 
     kind: Kind
     topic: str = ""
@@ -34,7 +34,7 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class Persona:
-    """How somebody answers; shares are probabilities, drawn once for each fact of the record."""
+    """Persona: how somebody answers; shares are probabilities, drawn once for each fact of the record."""
 
     manner: Manner = "plain"
     volunteers: float = 0.3
@@ -42,7 +42,7 @@ class Persona:
     forgets: float = 0.05
     """Share of the facts that the person cannot tell."""
     slips: float = 1.0
-    """How often it is wrong about a fact, as a multiple of the simulator's own rate."""
+    """Rate at which it is wrong about a fact, as a multiple of the simulator's own rate."""
     patience: float = 1.0
     """Share of the questions that may be asked after which it has had enough; 1: it never has."""
 
@@ -92,7 +92,7 @@ def listed(things: Sequence[str]) -> str:
 
 
 def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
-    """Whether a person may end the talk: its goal holds or its patience is gone, and no write is pending."""
+    """Return whether a person may end the talk: its goal holds or its patience is gone, and no write is pending."""
     return (goal or patience <= 0) and not pending
 
 
@@ -114,7 +114,7 @@ class Renderings:
     asked_again: bool = field(default=False, repr=False)
 
     def accepts(self, said: Reading, due: Reading) -> bool:
-        """Whether a text, as it was read, says all that is due and nothing else."""
+        """Count a text and return whether, as it was read, it says all that is due and nothing else."""
         self.texts += 1
         wrong = any(said.facts[topic] != stance for topic, stance in due.facts.items() if topic in said.facts)
         extra, withheld = bool(said.facts.keys() - due.facts.keys()), bool(due.facts.keys() - said.facts.keys())

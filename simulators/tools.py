@@ -36,7 +36,7 @@ MOST_PROBLEMS = 3
 
 @dataclass(frozen=True)
 class Shape:
-    """What a tool's function says about itself, without the function."""
+    """Description of a tool by its function, without the function."""
 
     name: str
     description: str
@@ -50,7 +50,7 @@ class Shape:
 
 
 SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
-"""Of every function seen: many matches make their tools of the same methods."""
+"""Shapes of every function seen: many matches make their tools of the same methods."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """Return the name by which a model calls it."""
         return self.shape.name
 
 
@@ -97,7 +97,7 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
 
 
 def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
-    """What the call gives, as the model reads it: compact JSON, or a text as it is, cut after `most` characters.
+    """Run the call; return it as the model reads it: compact JSON, or a text as it is, cut after `most` characters.
 
     Whatever goes wrong is a text that starts with "Error: ".
     """
@@ -193,7 +193,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
 
 
 def _simple(hint: Any) -> bool:
-    """Whether a JSON value can be of this type, and a model can be told so in a word."""
+    """Return whether a JSON value can be of this type, and a model can be told so in a word."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType, list):
         return all(part is types.NoneType or _simple(part) for part in parts)

@@ -17,7 +17,7 @@ USUAL, OFTEN, AT_TIMES = 0.8, 0.3, 0.05
 
 
 def names(kind: str, table: Table) -> tuple[str, ...]:
-    """What there is to ask (a), to test (t) or to diagnose (d)."""
+    """Return the names of what can be asked about (a), tested (t) or diagnosed (d)."""
     return table.asked if kind == "a" else table.ordered if kind == "t" else table.names
 
 

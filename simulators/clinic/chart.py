@@ -1,4 +1,4 @@
-"""What a doctor knows of a patient so far."""
+"""The doctor's chart of a patient: complaint, answers and findings so far."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TOLD = "!"
 
 @dataclass
 class Chart:
-    """By index of the table."""
+    """A doctor's knowledge of one patient; symptoms, tests and findings by their index in the table."""
 
     complaint: tuple[int, ...] = ()
     answers: dict[int, Stance] = field(default_factory=dict)
     """By symptom, those of the complaint left out."""
     findings: dict[int, bool] = field(default_factory=dict)
     strain: int = 0
-    """How far the patient's patience was tried: 1 for a question, 2 for one that it has answered before."""
+    """Strain on the patient's patience: 1 for a question, 2 for one that it has answered before."""
     gone: bool = False
 
     def knows(self, symptom: int) -> bool:
-        """Whether the patient has told of it."""
+        """Return whether the patient has spoken of this symptom."""
         return symptom in self.answers or symptom in self.complaint
 
     def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:

@@ -109,7 +109,7 @@ class Clinic(Simulator):
 
     @property
     def solver(self) -> Inference:
-        """Who knows the exact posterior; shared by all matches, so a property: a clone copies none."""
+        """Return the solver of the exact posterior; shared by all matches, so a property: a clone copies none."""
         personas = self.personas if self.persona == MIXED else (str(self.persona),)
         return inference(self.key, personas, self.slip)
 
@@ -150,7 +150,7 @@ class Clinic(Simulator):
         return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book)
 
     def public(self) -> dict[str, Any]:
-        """How many questions and tests are left."""
+        """Return the number of questions and tests that are left."""
         return {"left": self.left}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Clinic(Simulator):
         return {"chart": self.chart.marks(self.table)} if self.terse else self.chart.facts(self.table)
 
     def legal(self, seat: str) -> list[str] | None:
-        """What is not known yet may be asked and tested, within the budget; every disease may be named."""
+        """Return the legal acts: ask and test what is not known yet, within the budget; name any disease."""
         if seat == PATIENT:
             return None if self.person == "render" else list(SHORT.values())
         open_acts = [("d", disease) for disease in range(self.diseases)]
@@ -189,7 +189,7 @@ class Clinic(Simulator):
         return acts.written(kind, which, self.table, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """What was found at what cost, and what could be known by then."""
+        """Return what was found, at what cost, and what could be known by then."""
         return figures(self)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:

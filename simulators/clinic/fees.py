@@ -1,4 +1,4 @@
-"""What a doctor's acts pay: for the outcome alone, or as in DoctorAgent-RL."""
+"""Rewards of a doctor's acts: for the outcome alone, or as in DoctorAgent-RL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fees:
     repeat: float
     """For what was asked or tested before, or told unasked."""
     invalid: float
-    """What an illegal act pays, unless the option `penalty` says otherwise."""
+    """Reward of an illegal act, unless the option `penalty` says otherwise."""
     answered: float = 0.0
     """For a new question that the patient can answer, part `question`."""
     unsure: float = 0.0

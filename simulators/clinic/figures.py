@@ -8,7 +8,7 @@ from simulators.clinic.visit import Visit
 
 
 def figures(game: Visit) -> dict[str, float | bool | str]:
-    """What was found at what cost, and what could be known by then; posteriors are exact.
+    """Return what was found, at what cost, and what could be known by then; posteriors are exact.
 
     `score` is 1 for the right disease less what questions, tests, repetitions and illegal acts cost, whatever the
     option `reward` pays; at least 0. `posterior` is the chance of the true disease given the doctor's chart,

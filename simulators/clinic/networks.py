@@ -28,7 +28,7 @@ DIGITS = 6
 
 
 class Network(NamedTuple):
-    """What of a network is a disease, what may be asked about and what is tested; nodes as `node=value,value`."""
+    """Parts of a network: its diseases, what may be asked about and what is tested; nodes as `node=value,value`."""
 
     diseases: Mapping[str, str]
     """From a disease's name to its node and value."""

@@ -53,7 +53,7 @@ SECRET = ("HP:0000708", "HP:0000078")
 """Branches that nobody tells of unasked: behaviour, and the genital system."""
 PHENOTYPE = "HP:0000118"
 PLAIN = re.compile(r"(?!Abnormal)[A-Za-z0-9][A-Za-z0-9 '/-]*")
-"""What can be listed between commas and read back, and says what it is."""
+"""Pattern of names that can be listed between commas and read back, and that say what they are."""
 LONGEST = 60
 """Characters of a disease's name."""
 

@@ -37,13 +37,13 @@ class Patient:
     table: Table
     renderings: Renderings = field(default_factory=Renderings)
     counts: dict[str, int] = field(default_factory=lambda: {"wrong": 0, "secret": 0, "unread": 0})
-    """Of a freely played seat."""
+    """Counts of a freely played seat, by kind of fine."""
     due: int | None = None
     """The symptom that was asked about and is not answered yet."""
     template: str = ""
 
     def opening(self) -> str:
-        """What it complains of, all at once."""
+        """Return the patient's first words: all that it complains of, at once."""
         things = [self.table.signs[sign].it for sign in self.record.complaint]
         wordings = OPENINGS if things else UNWELL
         return wordings[self.rng.integers(len(wordings))].format(them=listed(things))
@@ -61,7 +61,7 @@ class Patient:
         return Act(self.record.answers[self.due], self.table.asked[self.due])
 
     def facts(self) -> dict[str, Any]:
-        """What its seat sees: what it is due to say, as an act and in words; freely played, the record too."""
+        """Return what its seat sees: what it is due to say, as an act and in words; freely played, the record too."""
         answers = self.record.answers
         due = {"say": "", "template": "", "answer": ""}
         if self.due is not None:
@@ -76,7 +76,7 @@ class Patient:
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
-        """What a seat's text becomes: what the doctor hears, the facts in it, and what it costs; None: ask again."""
+        """Return what the doctor reads of a seat's text, the facts in it, and its cost to the seat; None: ask again."""
         assert self.due is not None
         asked, words = self.table.asked[self.due], self.table.words
         if self.person == "render":
@@ -98,7 +98,7 @@ class Patient:
         return text, facts, {name: -FINE * count for name, count in fines.items() if count}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """How its seat, where it has one, carried the facts."""
+        """Return how well the patient's seat, where there is one, carried the facts."""
         if self.person == "script":
             return {}
         if self.person == "render":

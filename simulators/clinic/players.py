@@ -1,4 +1,4 @@
-"""The clinic's yardsticks: who does nothing, who guesses, who knows, and who asks as well as can be worked out.
+"""The clinic's yardsticks: players that do nothing, guess, know the record, or ask as well as can be computed.
 
 At the patient's seat, where there is one, `oracle` says what the record says, `noop` nothing and all others a bare yes,
 no or not sure at random.
@@ -73,7 +73,7 @@ def random_asker(game: Visit, seed: int) -> Answer:
 
 
 def _solver(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
-    """Who asks what `choose` gives while it may and something is given, then names the likeliest disease."""
+    """Return a player that asks what `choose` gives, while it may and gets one, then names the likeliest disease."""
     patient = at_random(game, seed)
 
     def answer(view: View) -> str:

@@ -1,4 +1,4 @@
-"""How signs are worded, and what the invented clinic talks about: its symptoms, its tests, its diseases' names."""
+"""Words for signs, and what the invented clinic talks about: its symptoms, its tests, its diseases' names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ TESTS = {
     "xray": ("lung shadow", "large heart", "thin bones"),
     "scan": ("large spleen", "liver cyst", "gallstones"),
 }
-"""What each test shows, exactly. The patient knows nothing of these."""
+"""Findings that each test shows, exactly. The patient knows nothing of these."""
 FINDINGS = tuple(finding for shown in TESTS.values() for finding in shown)
 LETTERS = string.ascii_letters
 """Terse names of symptoms and of diseases, in their order."""

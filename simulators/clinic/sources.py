@@ -18,7 +18,7 @@ DISEASES = 20
 
 
 class Key(NamedTuple):
-    """What a table is a function of."""
+    """Key of a table: all that the table is a function of."""
 
     source: str
     seed: int = 0

@@ -13,7 +13,7 @@ from simulators.clinic.table import Floats, Table
 
 VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND = 0.9, 0.55, 0.2, 0.03
 SYMPTOM_CLASSES = (VERY_FREQUENT,) * 2 + (FREQUENT,) * 3 + (OCCASIONAL,) * 3
-"""Of one disease's own symptoms."""
+"""Frequency classes of one disease's own symptoms."""
 FINDING_CLASSES = (FREQUENT, OCCASIONAL)
 PREVALENCE = (4.0, 2.0, 1.0)
 """Weights of common, uncommon and rare diseases; a third of each."""

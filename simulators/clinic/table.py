@@ -1,4 +1,4 @@
-"""What a clinic knows: its diseases, the signs and tests it talks about, and who has which of them how often."""
+"""Table of a clinic: its diseases, the signs and tests it talks about, and how often each disease has which of them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Table:
     """Diseases by row. Given the disease all signs are independent, so naive Bayes is exact for every patient."""
 
     world: str
-    """What this is a simulation of, for the rules."""
+    """Name of what this simulates, for the rules."""
     names: tuple[str, ...]
     prior: Floats
-    """How often each disease is met; sums to 1."""
+    """Prior probability of each disease; sums to 1."""
     signs: tuple[Sign, ...]
     """The symptoms that may be asked about."""
     symptoms: Floats
     """(diseases, signs): the chance of each symptom."""
     tests: Mapping[str, tuple[str, ...]]
-    """What each test shows, exactly. The patient knows nothing of these."""
+    """Findings that each test shows, exactly. The patient knows nothing of these."""
     findings: Floats
     """(diseases, findings of all tests): the chance that a test shows it."""
 
@@ -50,7 +50,7 @@ class Table:
 
     @functools.cached_property
     def words(self) -> Vocabulary:
-        """What can be understood: the symptoms, and the diseases, which no patient should name."""
+        """Return the vocabulary that is understood: the symptoms, and the diseases, which no patient should name."""
         spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in self.signs}
         return vocabulary(spoken | {name: (name,) for name in self.names})
 

@@ -12,7 +12,7 @@ from simulators.clinic.table import Table
 
 
 class Visit(Protocol):
-    """What `simulators.clinic.clinic.Clinic` holds, as far as they need it."""
+    """Fields of `simulators.clinic.clinic.Clinic` that the figures and the yardsticks need."""
 
     seats: tuple[str, ...]
     terse: bool
@@ -31,7 +31,7 @@ class Visit(Protocol):
 
     @property
     def solver(self) -> Inference:
-        """Who knows the exact posterior."""
+        """Return the solver of the exact posterior."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What models write is run here, and nowhere else: SQL under an authorizer, Python in a cell of its own."""
+"""The only place where code of models is run: SQL under an authorizer, Python in a cell of its own."""
 
 from simulators.base import SimulatorFault
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOBODY = 65534
 BASE = "/proc"
-"""Where the new root is built: a directory that is always there, and that nothing else is needed from by then."""
+"""Path where the new root is built: a directory that is always there, and that nothing else is needed from by then."""
 SCRATCH = "/scratch"
 
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
@@ -110,7 +110,7 @@ def identify(warden: int) -> None:
 
 
 def holds(path: str, identity: int) -> bool:
-    """Whether this identity exists in the namespace that we are in ourselves."""
+    """Return whether this identity exists in the namespace that we are in ourselves."""
     with open(path) as ids:
         spans = [[int(number) for number in line.split()] for line in ids]
     return any(first <= identity < first + count for first, _, count in spans)
@@ -193,7 +193,7 @@ def imprison(job: dict[str, Any]) -> NoReturn:
 
 
 def gone(pipe: int) -> bool:
-    """Whether nobody holds the other end any more; nothing is ever written there."""
+    """Return whether nobody holds the other end of the pipe any more; nothing is ever written there."""
     os.set_blocking(pipe, False)
     try:
         return not os.read(pipe, 1)

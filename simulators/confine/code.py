@@ -33,7 +33,7 @@ SCRATCH_MB = 16
 OPEN_FILES = 64
 THREADS = 32
 START_SECONDS = 30.0
-"""How long a cell may take to be built; on a quiet machine it takes 0.05 s."""
+"""Most seconds that building a cell may take; on a quiet machine it takes 0.05 s."""
 MB = 1 << 20
 
 CELL = Path(__file__).with_name("cell.py")
@@ -58,7 +58,7 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went: what it printed, why it was stopped ("" if it ended by itself), how long it took on the clock."""
+    """Result of a run: what it printed, why it was stopped ("" if it ended by itself), and its seconds on the clock."""
 
     stdout: str
     stderr: str
@@ -94,7 +94,7 @@ def run_python(
 
 @functools.cache
 def available() -> str:
-    """Why generated code cannot be confined here and what to do; "" where it can: a run has tested the walls."""
+    """Return why generated code cannot be confined here and what to do; "" where it can: a run has tested the walls."""
     if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
     try:
@@ -235,7 +235,7 @@ def _end(cell: subprocess.Popen[bytes]) -> None:
 
 
 def _remedy() -> str:
-    """What to change about this system so that the cell can be built."""
+    """Return what to change about this system so that the cell can be built."""
     for setting, refusing, remedy in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),

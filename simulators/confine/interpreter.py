@@ -53,7 +53,7 @@ print(json.dumps([os.path.realpath(sys.executable), library, sys.platlibdir, nam
 
 
 class Interpreter(NamedTuple):
-    """What a cell shows, as (here, inside), and how it starts."""
+    """Folders and files that a cell shows, as (here, inside), and the command that starts its Python."""
 
     folders: list[tuple[str, str]]
     files: list[tuple[str, str]]
@@ -70,7 +70,7 @@ def base() -> str:
 
 @functools.cache
 def interpreter() -> Interpreter:
-    """What it takes to run this Python's standard library, without any installed package."""
+    """Find what it takes to run this Python's standard library, without any installed package."""
     try:
         survey = subprocess.run(
             [base(), "-I", "-S", "-c", SURVEY],

@@ -40,7 +40,7 @@ TOO_MUCH_MEMORY = "Error: the query takes too much memory"
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one statement: seconds of CPU, steps of SQLite's machine (the same everywhere), rows and characters shown."""
+    """Limits of a query: CPU seconds, steps of SQLite's machine (the same everywhere), shown rows and characters."""
 
     seconds: float = 2.0
     steps: int = 20_000_000
@@ -61,7 +61,7 @@ class Database:
             self.connection.executescript(script)
 
     def query(self, sql: str, *, write: bool = False) -> str:
-        """What one statement gives: {"columns": …, "rows": …} or {"changed": n} as compact JSON, else "Error: …".
+        """Run one statement; return {"columns": …, "rows": …} or {"changed": n} as compact JSON, else "Error: …".
 
         It reads tables, views and the schema; with `write` it also inserts, updates and deletes rows. ConfineError
         where this system cannot confine it.

@@ -34,7 +34,7 @@ NAMES = """
     unixepoch unlikely upper
 """
 FUNCTIONS = frozenset(NAMES.split())
-"""What may be called: no file, no chance, no secrets of this build (random, load_extension, sqlite_version, …)."""
+"""Functions allowed: no file, no chance, no secrets of this build (random, load_extension, sqlite_version, …)."""
 DATES = {"date": 0, "datetime": 0, "julianday": 0, "strftime": 1, "time": 0, "timediff": 0, "unixepoch": 0}
 """Functions of dates, and the place of the first one among what they are given."""
 PRESENT, ZONE = frozenset({"now", "subsec", "subsecond"}), frozenset({"localtime", "utc"})
@@ -107,7 +107,7 @@ class Guard:
         return sqlite3.SQLITE_DENY
 
     def date(self, name: str, dates: sqlite3.Connection, *values: Any) -> Any:
-        """What a function of dates gives, worked out on a connection beside, but for what a clock would have to say.
+        """Compute a function of dates on a connection of its own; ValueError where only a clock could say the result.
 
         Words come in any case, as blobs, and with more after a NUL, at which SQLite stops to read.
         """
@@ -123,7 +123,7 @@ class Guard:
             raise
 
     def exhausted(self) -> int:
-        """Whether the budget is used up; then SQLite stops the statement and undoes it."""
+        """Return whether the budget is used up; then SQLite stops the statement and undoes it."""
         self.steps -= STEPS_A_LOOK
         if self.steps < 0:
             self.refusal = "the query takes too many steps"
@@ -133,7 +133,7 @@ class Guard:
 
 
 def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
-    """What the statement gives, as text, and the changed database, if it was."""
+    """Run the statement; return its result as text, and the changed database, or b"" if nothing changed."""
     seconds, steps, rows, characters = bounds
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     if image:

@@ -1,4 +1,4 @@
-"""Which system calls a model's code may make: a seccomp filter that allows these and answers EPERM to all others.
+"""System calls that a model's code may make: a seccomp filter that allows these and answers EPERM to all others.
 
 What is not here cannot be reached: sockets but for a pair with itself, new processes, namespaces, mounts, tracing,
 keys, BPF, io_uring, shared memory, other people's limits, anything added to Linux later. Numbers:
@@ -60,7 +60,7 @@ COMPUTING = {
         "exit", "exit_group", "restart_syscall",
     )
 }  # fmt: skip
-"""What a process needs that has opened all it will ever open."""
+"""System calls of a process that has opened all it will ever open."""
 
 CLONE, CLONE3, PRLIMIT64, IOCTL, SOCKETPAIR = (56, 220), (435, 435), (302, 261), (16, 29), (53, 199)
 NEW_THREAD = 0x00010000

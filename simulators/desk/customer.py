@@ -59,20 +59,20 @@ class Customer:
     session: Session
     facts: Mapping[str, Fact]
     subject: str
-    """What numbers are of: order or booking."""
+    """Kind of thing that numbers are of: order or booking."""
     verbs: Mapping[str, Sequence[str]]
-    """How it speaks of each write."""
+    """Words that the customer has for each write."""
     at: int = 0
     """The goal that is being dealt with."""
     outcomes: list[Outcome] = field(default_factory=list)
     identity: dict[str, str] = field(default_factory=dict)
-    """What it has said of itself."""
+    """Facts that it has said of itself: email or name, and postcode."""
     fruitless: int = 0
     gone: str = ""
-    """Why it left: `served` or `left`; "" while it is here."""
+    """Reason why it left: `served` or `left`; "" while it is here."""
     insisted: bool = False
     acts: list[Act] = field(default_factory=list)
-    """What it said last, typed."""
+    """Acts that it said last, typed."""
     corrected: bool = False
     """Whether the number of the goal at hand was asked for."""
     said: str = ""
@@ -82,17 +82,17 @@ class Customer:
 
     @property
     def goal(self) -> Goal:
-        """What it wants now."""
+        """Return the goal that it asks for now."""
         return self.record.goals[self.at]
 
     @property
     def manner(self) -> Manner:
-        """How it speaks."""
+        """Return its manner of speaking."""
         return PERSONAS[self.record.persona].manner
 
     @property
     def pending(self) -> bool:
-        """Whether a write that it has agreed to is not done yet."""
+        """Return whether a write that it has agreed to is not done yet."""
         return self.session.granted is not None
 
     @property
@@ -102,7 +102,7 @@ class Customer:
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     def vocabulary(self) -> Vocabulary:
-        """What can be read from its words: its data and its wishes, each with its own words, and whether it agrees."""
+        """Return the words that can be read from it: its data and its wishes, and whether it agrees."""
         person, words = self.record.person, dict[str, list[str]]()
         own = (person.name, person.email, person.postcode, person.address)
         for value in (*own, *self.identity.values(), *self.known().values()):
@@ -129,7 +129,7 @@ class Customer:
         return right | {*self.record.wrong_numbers}
 
     def known(self) -> dict[str, str]:
-        """Who it would say that it is: its email or name, and its postcode; a slip only once."""
+        """Return who it would say that it is: its email or name, and its postcode; a slip only once."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
@@ -147,7 +147,7 @@ class Customer:
         }
 
     def consent(self, proposal: Proposal) -> Consent | None:
-        """What its yes to this permits; None where plain words named nothing that it wants."""
+        """Return what its yes to this permits; None where plain words named nothing that it wants."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
@@ -164,7 +164,7 @@ class Customer:
             self.outcomes[self.at].written = True
 
     def hear(self, speech: Speech) -> str:
-        """What it answers; afterwards `gone` says whether it has left."""
+        """Take in what the agent says and return the answer; afterwards `gone` says whether the customer has left."""
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.at], False
         facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
@@ -201,7 +201,7 @@ class Customer:
         return text
 
     def _it(self) -> str:
-        """How it speaks of the order or booking."""
+        """Return its words for the order or booking."""
         if self.goal.subject == ACCOUNT:
             return "it"
         return f"{self.subject} {self.number}" if self.number else self.goal.hint
@@ -239,7 +239,7 @@ class Customer:
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
-        """Whether that is what it asked for. Plain text need not name everything, but nothing else."""
+        """Return whether that is what it asked for. Plain text need not name everything, but nothing else."""
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}

@@ -147,8 +147,8 @@ class Desk(Simulator):
         return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Who is verified and what was agreed to; in terse mode notes of all that counts, and the same in short marks;
-        the customer's seat: what to say.
+        """Return who is verified and what was agreed to; in terse mode notes of all that counts, also as short marks;
+        for the customer's seat: what to say.
         """
         if seat == CUSTOMER:
             return self.seat.facts()
@@ -192,7 +192,7 @@ class Desk(Simulator):
         return "" if speech is None else speech.text
 
     def figures(self) -> dict[str, float | bool | str]:
-        """What was done, said and broken."""
+        """Return what was done, said and broken."""
         goals, world = self.customer.record.goals, self.world
         right = outcome.facts_right(goals, self.customer.outcomes)
         changes = world.changes()

@@ -1,4 +1,4 @@
-"""What a customer wants: a write that policy allows or forbids, facts that it wants to hear, or both."""
+"""Goals of a customer: a write that policy allows or forbids, facts that it wants to hear, or both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from games.base import one_line
 
 ACCOUNT = "account"
-"""What a write is about that is about no order or booking."""
+"""Subject of a write that is about no order or booking."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Write:
         return self.arguments.get("order") or self.arguments.get("booking") or ACCOUNT
 
     def alike(self, other: Write) -> bool:
-        """Whether the other means the same."""
+        """Return whether the other means the same."""
         mine, others = ({k: canonical(v) for k, v in one.arguments.items()} for one in (self, other))
         return self.tool == other.tool and mine == others
 
@@ -42,11 +42,11 @@ class Goal:
     subject: str = ACCOUNT
     """Its number, or ACCOUNT."""
     hint: str = ""
-    """What the customer says of it instead of a number that it forgot, such as "my order with the kettle"."""
+    """Words of the customer instead of a number that it forgot, such as "my order with the kettle"."""
     writes: tuple[Write, ...] = ()
     """Those that would do, the first the one to replay; none where it only asks for facts."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What it wants to be told, with the true values."""
+    """Facts that it wants to hear, with the true values."""
     reasons: frozenset[str] = frozenset()
     """Rules of the policy that forbid it: any of them is a true reason to deny it. None: it is to be done."""
     mentions: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from simulators.desk.world import World
 MOST = 8
 """Values of a fact that are listed, and numbers to look up."""
 LETTERS = "abcdefghij"
-"""Of the kinds of facts, in codes."""
+"""Letters for the kinds of facts, in codes."""
 AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
@@ -47,7 +47,7 @@ def short(words: Iterable[str]) -> str:
 
 
 def marks(world: World, customer: Customer, heard: str) -> list[str]:
-    """What is asked, who is known, what was agreed to and done, and, once it was looked up, what the rules look at."""
+    """Return what is asked, who is known, what was agreed to and done, and, once looked up, what the rules look at."""
     goal, outcome = customer.goal, customer.outcomes[customer.at]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),

@@ -1,4 +1,4 @@
-"""What came of a match at the desk: rows, words and rules, each judged on its own; and tau-bench's way to score."""
+"""Outcome of a match at the desk: rows, words and rules, each judged on its own; and tau-bench's way to score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
 
 
 def rows_right(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
-    """Whether the changes are those of one way to do every goal, and no others."""
+    """Return whether the changes are those of one way to do every goal, and no others."""
     return any(changes == _union(way) for way in itertools.product(*accepted))
 
 

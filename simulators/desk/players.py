@@ -1,4 +1,4 @@
-"""The desk's yardsticks: who does nothing, who picks any listed act, and who knows what is wanted and what is allowed.
+"""The desk's yardsticks: players that do nothing, pick any listed act, or know what is wanted and what is allowed.
 
 The oracle plays listed acts alone, and these hold nothing that the agent was not shown: so it also proves that every
 task can be done by what the tools show and the customer tells. A customer's seat is played by saying what it is to.
@@ -59,7 +59,7 @@ def refuser(game: Match, seed: int) -> Answer:
 
 
 def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
-    """Who knows what is wanted, and denies what `denies` says."""
+    """Return a player that knows what is wanted, and denies what `denies` says."""
     looked: set[str] = set()
 
     def answer(view: View) -> str:

@@ -1,4 +1,4 @@
-"""What a policy is made of: rules with predicates, the facts that may be told, and what happened at a desk."""
+"""Parts of a policy: rules with predicates, the facts that may be told, and what happened at a desk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rule:
     name: str
     text: str
     phrases: tuple[str, ...] = ()
-    """How people give it as a reason, folded; any of them counts."""
+    """Phrases by which people give it as a reason, folded; any of them counts."""
     tools: tuple[str, ...] = ()
     holds: Callable[[Any, Mapping[str, str]], bool] = lambda world, arguments: True
     """From the world before a write by one of `tools`, and its arguments, to whether the rule is kept."""
@@ -57,14 +57,14 @@ class Consent:
     """The very call; None where plain words named the tool and the subject alone."""
 
     def covers(self, write: Write) -> bool:
-        """Whether the yes was to this write."""
+        """Return whether the yes was to this write."""
         exact = self.write is None or self.write.alike(write)
         return exact and (self.tool, self.subject) == (write.tool, write.subject)
 
 
 @dataclass
 class Session:
-    """What happened at the desk."""
+    """Events at the desk so far: who was verified, what was agreed to, done, looked up and broken."""
 
     verified: str = ""
     """The customer's id."""

@@ -1,4 +1,4 @@
-"""What is hidden of a customer, and how its goals came out."""
+"""Hidden record of a customer, and how its goals came out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from simulators.desk.people import Person, draw_postcode
 from simulators.person import PERSONAS
 
 SLIP = 0.25
-"""How often a customer gets its own postcode or an order's number wrong at first, times its persona's factor."""
+"""Chance that a customer gets its own postcode or an order's number wrong at first, times its persona's factor."""
 
 
 @dataclass
 class Outcome:
-    """How a goal stands."""
+    """State of one goal: what was told, denied and written."""
 
     told: dict[str, str | None] = field(default_factory=dict)
     denied: frozenset[str] | None = None
@@ -25,7 +25,7 @@ class Outcome:
     closed: bool = False
 
     def as_policy_wants(self, goal: Goal) -> bool:
-        """Whether it came out as the policy wants, so far as that was said."""
+        """Return whether it came out as the policy wants, so far as that was said."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons
         return self.denied is None and self.told == dict(goal.facts)
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """What is hidden of a customer; drawn once, before a word is said."""
+    """Hidden record of a customer; drawn once, before a word is said."""
 
     person: Person
     persona: str
@@ -43,7 +43,7 @@ class Record:
     forgets_email: bool
     forgets_numbers: tuple[bool, ...]
     wrong_postcode: str
-    """What it says first, "" where it gets it right."""
+    """Wrong postcode that it says first, "" where it gets it right."""
     wrong_numbers: tuple[str, ...]
     insists: bool
     """Whether it asks again when it is denied something."""
@@ -52,7 +52,7 @@ class Record:
 def draw_record(
     rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], free: list[str]
 ) -> Record:
-    """How this persona is about these goals; `free` are numbers that no order or booking has, one for each goal."""
+    """Draw how this persona goes about these goals; `free`: numbers of no order or booking, one for each goal."""
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips

@@ -32,20 +32,20 @@ CODES: Mapping[str, str] = {
 
 @dataclass
 class Seat:
-    """What a customer's words go through, where a seat says them."""
+    """The seat that says a customer's words: checks them and lets them take effect."""
 
     customer: Customer
     person: Speech
     template: str = ""
-    """What is due, as the script would say it; "" when nothing is."""
+    """Words that are due, as the script would say them; "" when nothing is."""
     proposal: Proposal | None = None
-    """What the customer was just asked to agree to."""
+    """Proposal that the customer was just asked to agree to."""
     renderings: Renderings = field(default_factory=Renderings)
     counts: dict[str, int] = field(default_factory=lambda: {"wrong": 0, "secret": 0, "unread": 0})
-    """Of a freely played seat."""
+    """Counts of a freely played seat, by kind of fine."""
 
     def facts(self) -> dict[str, Any]:
-        """What the seat sees: what it is due to say; freely played, also what it knows and the short words for it."""
+        """Return what the seat sees: what it has to say; freely played, also what it knows and its short words."""
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
@@ -62,7 +62,7 @@ class Seat:
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """What of a text reaches the agent, None where it is asked for again; and its cost to the seat, by part."""
+        """Return what of a text reaches the agent, None: it is asked for again; and its cost to the seat, by part."""
         text, words = one_line(text, LONGEST), self.customer.vocabulary()
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: words.understand(spaced(said), AGREEMENT))
@@ -77,13 +77,13 @@ class Seat:
         return heard, fines
 
     def figures(self) -> dict[str, float | bool | str]:
-        """How its texts did."""
+        """Return how well its texts were read."""
         if self.person == "render":
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}
 
     def _counted(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
-        """What is to be paid for."""
+        """Count what the seat has to pay for, and return the counts by part."""
         customer, person = self.customer, self.customer.record.person
         own = {*customer.numbers(), customer.number, person.email}
         made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own

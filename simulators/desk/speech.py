@@ -1,4 +1,4 @@
-"""What the agent says to a customer, as acts: typed ones, and those that can be read from plain text.
+"""Words of the agent to a customer, as acts: typed ones, and those that can be read from plain text.
 
 Plain text is read by a closed vocabulary, sentence by sentence. Not understood: irony, what is said of others, and
 whatever has no word in the vocabulary.
@@ -59,7 +59,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Speech:
-    """What one message does; a message may do several things."""
+    """Acts of one message; a message may do several things."""
 
     text: str
     identity: bool = False
@@ -111,7 +111,7 @@ def canonical_fact(kind: str, value: str) -> str | None:
 
 
 def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Speech:
-    """What plain text does."""
+    """Read what plain text does."""
     sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
     asking = [sentence for sentence in sentences if REQUEST.search(sentence)]
     denies = any(REFUSAL.search(sentence) for sentence in sentences)

@@ -51,7 +51,7 @@ class World:
     verbs: ClassVar[Mapping[str, tuple[str, ...]]]
     """For every write tool how people speak of it, folded."""
     subject: ClassVar[str]
-    """What a number is of: `order` or `booking`, also the name of that argument."""
+    """Kind of thing that a number is of: `order` or `booking`, also the name of that argument."""
 
     def __init__(self, rng: np.random.Generator, others: np.random.Generator, name: str) -> None:
         self.database, self.session = Database(SCHEMA + self.schema), Session()
@@ -97,7 +97,7 @@ class World:
         raise NotImplementedError
 
     def marks(self, write: Write) -> list[str]:
-        """What the rules look at, for a write, in short words: for models that learn from nothing."""
+        """Return what the rules look at, for a write, in short words: for models that learn from nothing."""
         raise NotImplementedError
 
     # Tools that are the same everywhere.
@@ -241,7 +241,7 @@ class World:
         }
 
     def changes(self) -> Diff:
-        """What is otherwise than at the start."""
+        """Return what differs from the start."""
         now, changed = self.snapshot(), Diff()
         for (table, key), row in now.items():
             old = self.first.get((table, key), {})
@@ -268,7 +268,7 @@ class World:
             self.session = session
 
     def effect(self, write: Write) -> Diff:
-        """What a write of the owner changes, from how things are now."""
+        """Return what a write of the owner changes, from how things are now."""
         with self.trial():
             getattr(self, write.tool)(**write.arguments)
             return self.changes()

@@ -38,7 +38,7 @@ def tokens(text: str) -> list[str]:
 
 
 def value(parts: Sequence[str]) -> int:
-    """What the tokens come to, multiplication first; ValueError where they are no expression."""
+    """Compute the value of the tokens, multiplication first; ValueError where they are no expression."""
     rest = list(reversed(parts))
     result = _sum(rest, 0)
     if rest:

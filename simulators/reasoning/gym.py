@@ -56,13 +56,13 @@ READABLE: Mapping[str, re.Pattern[str]] = {
 HUGE = re.compile(r"[eE][+-]?\d{4}|\d{400}")
 """Numbers whose size alone keeps a scorer busy for hours; a reply with one is wrong."""
 BLANKS = ("?", "nan")
-"""What answers nothing, and must not score 1."""
+"""Texts that answer nothing, and must not score 1."""
 DRAWS = 100
 """Tasks drawn in a row before a family counts as unusable."""
 
 
 class Scored(NamedTuple):
-    """A scorer's word on an answer: the score in [0, 1], and whether it could read the answer at all."""
+    """A scorer's verdict on an answer: the score in [0, 1], and whether it could read the answer at all."""
 
     value: float
     readable: bool
@@ -99,7 +99,7 @@ class Task:
         raise SimulatorFault(f"the scorer of {self.family} fails: {type(failed).__name__}: {failed}")
 
     def fit(self) -> bool:
-        """Whether it can be scored: its answer is right, and saying nothing is not."""
+        """Return whether it can be scored: its answer is right, and saying nothing is not."""
         blank = (self.score(text).value for text in BLANKS)
         return bool(self.answer.strip()) and self.score(self.answer).value == 1.0 and max(blank) < 1.0
 
@@ -164,7 +164,7 @@ def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> 
 
 
 def is_test(question: str) -> bool:
-    """Whether a question belongs to the test split, wherever it is asked."""
+    """Return whether a question belongs to the test split, wherever it is asked."""
     return held_out(f"reasoning:{question}")
 
 

@@ -19,7 +19,7 @@ Pay = Literal["hard", "frontier"]
 PROPOSER = "proposer"
 CHALLENGE = "challenge"
 PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""What the proposer gets for a task that the share s of the solvers got right: as SSP does, and most where s = 1/2."""
+"""Reward of the proposer for a task that the share s of the solvers got right: as SSP does, or most where s = 1/2."""
 TRIES = 1000
 
 
@@ -156,15 +156,15 @@ class ProposerSolver(Simulator):
         return task
 
     def opens_so(self, task: Proposed) -> bool:
-        """Whether a task begins as this match asks for."""
+        """Return whether a task begins as this match asks for."""
         return not self.opening or task.parted(self.opens)[0] == self.opening
 
     def of_split(self, task: Proposed) -> bool:
-        """Whether a task may be asked in this split."""
+        """Return whether a task may be asked in this split."""
         return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
 
     def may_ask(self, task: Proposed) -> bool:
-        """Whether it does not hold its own answer, and is of the split."""
+        """Return whether a task does not hold its own answer, and is of the split."""
         return not task.trivial and self.of_split(task)
 
     def _exemplary(self, rng: np.random.Generator) -> Proposed:

@@ -74,7 +74,7 @@ def write_code(code: str, form: str) -> str:
 
 
 def _boxed(text: str) -> str | None:
-    """What stands in the last \\boxed{…} whose braces are balanced."""
+    """Return what stands in the last \\boxed{…} whose braces are balanced; None if there is none."""
     mark, end = "\\boxed{", len(text)
     while (start := text.rfind(mark, 0, end)) >= 0:
         depth = 1

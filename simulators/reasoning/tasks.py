@@ -28,7 +28,7 @@ CORRECT = (
 )
 TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "code": 5}
 SUM = re.compile(r"[0-9+*/() -]+")
-"""What Python reads as the question does."""
+"""Pattern of sums, which Python reads as the question does."""
 SAMPLES = 100
 """Tasks of a family; how often the answer to one is right for another tells the floor."""
 
@@ -105,7 +105,7 @@ class Reasoning(Simulator):
         return self.max_turns - self.turns
 
     def rules(self) -> str:
-        """How to answer, and how often; the question is a public fact."""
+        """Return how to answer, and how often; the question is a public fact."""
         says = f"Answer the question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.protocol == "retry":
             return f"{says} If it is wrong, you are told so and may answer again: {self.max_turns} answers in all."
@@ -180,7 +180,7 @@ class Reasoning(Simulator):
             self.end("turns", "No replies are left.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """How right the last answer was and the first; answers; code runs, and those that were stopped or wrote errors.
+        """Return how right the last and the first answer were; answers; code runs, and those stopped or with errors.
 
         `unreadable` answers are those that the family's scorer could not read, or may not be shown.
         """
@@ -204,7 +204,7 @@ class Reasoning(Simulator):
 
     @property
     def floor(self) -> float:
-        """How often the random player is right, worked out on tasks of its own."""
+        """Return the chance that the random player is right, estimated on tasks of its own."""
         rng, chances = np.random.default_rng(0), []
         attempts = self.max_turns if self.protocol == "retry" else 1
         for family, settings in self.tasks.items():

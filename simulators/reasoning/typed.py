@@ -38,11 +38,11 @@ class Proposed:
     terms: int
     """Numbers in it."""
     digits: int
-    """Of the largest of them."""
+    """Number of digits of the largest of them."""
 
     @property
     def trivial(self) -> bool:
-        """Whether its answer stands in it already."""
+        """Return whether its answer stands in it already."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def parted(self, numbers: int) -> tuple[str, str]:
@@ -56,11 +56,11 @@ class Family(ABC):
 
     name: ClassVar[str]
     form: ClassVar[str]
-    """What a proposal looks like, in words."""
+    """Form of a proposal, in words."""
     asks: ClassVar[tuple[str, str]]
     """The question's words before and after the task."""
     limits: ClassVar[Limits]
-    """Of each setting the default, the least and the most."""
+    """Default, least and most of each setting."""
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:
@@ -249,6 +249,6 @@ def bare(family: str, question: str) -> str:
 
 
 def same_number(text: str, answer: int) -> bool:
-    """Whether a text is this whole number: a sign, leading zeros, commas and ".00" make no difference."""
+    """Return whether a text is this whole number: a sign, leading zeros, commas and ".00" make no difference."""
     plain = text.strip().replace(",", "")
     return WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

@@ -1,4 +1,4 @@
-"""How well simulated users agree with real ones: `python -m simulators.recommender ratings.csv` prints JSON."""
+"""Agreement of simulated users with real ones: `python -m simulators.recommender ratings.csv` prints JSON."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ USAGE = "write SHOW and what to show, ASK genre, ASK price, ASK dislikes, or FIN
 
 
 class Act(NamedTuple):
-    """What a recommender does."""
+    """One act of a recommender: it shows items, asks, or finds other candidates."""
 
     kind: Literal["show", "ask", "find"]
     items: tuple[int, ...] = ()
@@ -72,7 +72,7 @@ def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
 
 
 def rules(slate: int, days: int, pages: int, terse: bool, codes: bool, free: bool) -> str:
-    """What may be done, and whether users are free to say anything; in terse mode the codes alone."""
+    """Return what may be done, and whether users are free to say anything; in terse mode the codes alone."""
     if terse:
         return f"show {slate} or {' '.join(TERSE)}"
     called = "code" if codes else "n"

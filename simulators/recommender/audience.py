@@ -1,4 +1,4 @@
-"""How a user takes a page: what it chooses and enjoys, what that does to its mindset, when it has had enough.
+"""Model of a user: what it chooses on a page and enjoys, how its mindset changes, when it has had enough.
 
 A page of items is taken item by item. With `a` the user's affinity to the item's genres (their mean), `f` its fatigue
 of them, q the item's quality, the chance of a click is, in the manner of RecSim's choice models (Ie et al. 2019),
@@ -20,7 +20,7 @@ from simulators.recommender.chance import uniform
 from simulators.recommender.record import Record
 
 CLICK, MOOD, RETURN = 0, 1, 3
-"""What is left to chance, as keys."""
+"""Keys of the random draws of a user."""
 LOW = 1.2
 """Patience under which a user says what is wrong."""
 ASKING = 0.3
@@ -37,7 +37,7 @@ RECOVERS = 0.9
 
 @dataclass
 class Mindset:
-    """What goes on in a user; it changes with every page."""
+    """Hidden state of mind of a user; it changes with every page."""
 
     patience: float
     mood: float
@@ -55,18 +55,18 @@ class Mindset:
 
 @dataclass(frozen=True)
 class Reaction:
-    """What came of a page."""
+    """Reaction to a page: what was clicked and enjoyed, how much was too dear or disliked."""
 
     clicked: tuple[int, ...]
     """Items by id."""
     joys: tuple[float, ...]
     dear: int
-    """How many items were over its price cap."""
+    """Number of items over its price cap."""
     disliked: int
 
     @property
     def joy(self) -> float:
-        """Of the whole page."""
+        """Return the joy of the whole page."""
         return sum(self.joys)
 
     @property
@@ -83,13 +83,13 @@ class Visitor:
     number: int
     record: Record
     key: int
-    """Of all its chance."""
+    """Key of all its chance."""
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
     """Finds of friends, and whose they are, that were not on a page of its own yet."""
     joy: float = 0.0
-    """Of all its pages: what a match is judged by."""
+    """Joy of all its pages: what a match is judged by."""
     day: int = 0
     here: bool = True
     """Whether it still comes."""
@@ -117,7 +117,7 @@ class Visitor:
         return self.interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
-        """Whether all its genres are ones that it never chooses."""
+        """Return whether all genres of an item are ones that it never chooses."""
         return not any(self.affinity[genre] for genre in item.genres)
 
     def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:

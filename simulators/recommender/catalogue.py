@@ -21,7 +21,7 @@ from simulators.recommender import tables
 from simulators.recommender.words import GENRES, LETTERS, TITLES, finder, hint, spellings, title
 
 LEAST, MOST = 20, 100_000
-"""How many items a catalogue may hold."""
+"""Least and greatest number of items in a catalogue."""
 SECOND = 0.3
 """The share of generated items that are of a second genre too."""
 DEAREST = 40
@@ -44,7 +44,7 @@ class Item:
     """In [0, 1]; the text only hints at it."""
     price: float
     text: str
-    """What a recommender reads of it, and what is embedded."""
+    """Text that a recommender reads of it, and that is embedded."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What a recommender was shown of a user so far: pages, clicks, and what the user said. Nothing that is hidden."""
+"""Chart of a user: the pages, clicks and words that a recommender was shown so far. Nothing that is hidden."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulators.recommender.wishes import Wish
 
 @dataclass
 class Chart:
-    """Of one user."""
+    """Observations of one user."""
 
     seen: dict[int, bool] = field(default_factory=dict)
     """By item that was on a page: whether it was clicked, the last time."""
@@ -39,11 +39,11 @@ class Chart:
         return counts
 
     def unwanted(self, item: Item) -> bool:
-        """Whether the user said that it does not want this: the genre, or the price."""
+        """Return whether the user said that it does not want this: the genre, or the price."""
         return any(not wish.fits(item) for wish in self.told if wish.kind != "more")
 
     def wanted(self, item: Item) -> bool:
-        """Whether the user said that it would like more of this."""
+        """Return whether the user said that it would like more of this."""
         return any(wish.fits(item) for wish in self.told if wish.kind == "more")
 
     def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
@@ -65,6 +65,6 @@ class Chart:
 
 
 def _same_matter(one: Wish, two: Wish) -> bool:
-    """Whether both are about prices, or about the same genre."""
+    """Return whether both are about prices, or about the same genre."""
     priced = (one.kind == "under", two.kind == "under")
     return all(priced) or (not any(priced) and one.what == two.what)

@@ -1,4 +1,4 @@
-"""How matches are dealt: users, their friends, and a deal in which knowing them is worth something."""
+"""Dealing of matches: users, their friends, and a deal in which knowing them is worth something."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Draw = Callable[[np.random.Generator, Floats, int], Record]
 
 @dataclass(frozen=True)
 class Table:
-    """What deals are drawn from."""
+    """Settings that deals are drawn from."""
 
     shelf: Shelf
     limits: Limits

@@ -16,11 +16,11 @@ from simulators.recommender.words import GENRES
 
 NEIGHBOURS = 32
 LEVELS, CODES = 3, 16
-"""Of semantic ids: residual k-means of this many levels, each of this many centroids."""
+"""Levels of semantic ids and centroids of each level: they come from residual k-means."""
 
 
 class Key(NamedTuple):
-    """What a shelf is a function of."""
+    """Key of a shelf: all that the shelf is a function of."""
 
     source: int | str
     """A size, or a CSV file."""
@@ -99,7 +99,7 @@ def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
 
 
 def _clusters(residual: Vectors, seed: int) -> NDArray[np.int64]:
-    """Which centroid each row is nearest to; subtracts it from the row."""
+    """Return the nearest centroid of each row; subtract it from the row, in place."""
     nearest, centroids = kmeans(residual, CODES, seed)
     residual -= centroids[nearest]
     return nearest

@@ -12,7 +12,7 @@ PRAISE = "wxyz"
 
 
 def names(service: Service, codes: bool) -> dict[int, str]:
-    """What the candidates are called: their numbers on the page, or their semantic ids."""
+    """Return the names of the candidates, by item: their numbers on the page, or their semantic ids."""
     ids = service.deal.shelf.codes if codes else ()
     return {item: ids[item] if codes else str(number) for number, item in enumerate(service.candidates, 1)}
 

@@ -1,4 +1,4 @@
-"""The recommender's yardsticks: chance, popularity, bandits that hear what is said or do not, and who knows the user.
+"""The recommender's yardsticks: chance, popularity, bandits that hear what is said or do not, one that knows the user.
 
 Bandits see what any recommender is shown (genres and prices of the candidates, clicks, and the user's words), and, as
 `popular` does, the exact quality of an item, at which a text only hints. At the user's seat, where there is one,
@@ -24,7 +24,7 @@ from simulators.recommender.wishes import TOPIC_OF, TOPICS
 PRIOR = (0.3, 0.7)
 """Clicks and misses that a bandit believes to have seen of each genre."""
 ASKS = ("genre", "price")
-"""What the listening bandit asks each user at first, unless it was told."""
+"""Topics that the listening bandit asks each user about at first, unless it was told."""
 HEARD = 3.0
 """Clicks that a wish for a genre is worth to a bandit that listens."""
 
@@ -37,7 +37,7 @@ class Match(Protocol):
     service: Service
 
     def names(self) -> dict[int, str]:
-        """What the candidates are called."""
+        """Return the names of the candidates, by item."""
         ...
 
 
@@ -130,7 +130,7 @@ def _best(service: Service, value: Callable[[Item], float], variety: float = 0.0
 
 
 def _player(game: Match, serve: Serve) -> Answer:
-    """Who serves so; at the user's seat, who says the truth."""
+    """Return a player that serves by `serve`; at the user's seat, one that says the truth."""
 
     def answer(view: View) -> str:
         if view.seat == game.seats[0]:

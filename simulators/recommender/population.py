@@ -26,7 +26,7 @@ ENJOYED = 0.4
 INSIDE, OUTSIDE = 6.0, 1.0
 """Friends that a user has on average, in its segment and beyond."""
 LIKENESS = 8.0
-"""How alike the tastes of a segment are: they are Dirichlet with this times the segment's own taste."""
+"""Likeness of tastes within a segment: they are Dirichlet with this times the segment's own taste."""
 
 Friends = tuple[tuple[int, ...], ...]
 
@@ -38,7 +38,7 @@ def segments_of(users: int) -> list[int]:
 
 
 def friendships(segments: Sequence[int], seed: int) -> Friends:
-    """Who is whose friend, by user; nobody's where there is one user. ValueError without networkx."""
+    """Draw the friends of each user; none where there is one user. ValueError without networkx."""
     users = len(segments)
     if users == 1:
         return ((),)

@@ -34,7 +34,7 @@ SHRINK_ITEM, SHRINK_USER, SHRINK_GENRE = 5.0, 5.0, 10.0
 SHOWN = 0.8
 """The share of a held-out user's ratings that its taste is read from; the others are predicted."""
 RANK = 10
-"""Of the matrix factorisation."""
+"""Rank of the matrix factorisation."""
 NO_GENRE = "(no genres listed)"
 
 
@@ -50,7 +50,7 @@ class Ratings:
     belongs: Floats
     """[items, genres]: each item's genres, in equal shares; rows sum to 1, or to 0 of an item without any."""
     names: tuple[str, ...]
-    """Of the users, as the file has them: by these they are held out."""
+    """Names of the users, as the file has them: by these they are held out."""
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -38,7 +38,7 @@ WORDING = 30
 MOST_USERS, MOST_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""What one of each pays, beside `satisfaction`, which pays the joy itself; recipes weigh them as they like."""
+"""Reward of one of each, beside `satisfaction`, which pays the joy itself; recipes weigh them as they like."""
 
 
 class Recommender(Simulator):
@@ -119,13 +119,13 @@ class Recommender(Simulator):
 
     @property
     def table(self) -> Table:
-        """What matches are dealt from."""
+        """Return the settings that matches are dealt from."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
         return Table(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
-        """Of plays at random of a few hundred deals, the share that reach a score of a half."""
+        """Return the share of random plays, of a few hundred deals, that reach a score of a half."""
         game, measured = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
@@ -145,10 +145,10 @@ class Recommender(Simulator):
         self.service, self.tally = Service(deal), Tally()
         self.seat = Seat(self.person, self.terse)
         self.standing: Wish | None = None
-        """What the user has instructed in this visit."""
+        """Instruction of the user in this visit."""
         self.instructed = self.binding = False
         self.uttered: set[Wish] = set()
-        """What any user has said."""
+        """Wishes that any user has said."""
         self._greet()
 
     def rules(self) -> str:
@@ -157,7 +157,7 @@ class Recommender(Simulator):
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.person == "free")
 
     def public(self) -> dict[str, Any]:
-        """Whose visit it is and how far it has come."""
+        """Return whose visit it is and how far it has come."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -207,7 +207,7 @@ class Recommender(Simulator):
         return acts.written(done, names, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """What users enjoyed, beside what chance and who knows them make of the same deal, and how they were served."""
+        """Return users' joy, beside chance and a player who knows them on the same deal, and how they were served."""
         return {**self.tally.figures(self.service, self.stick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -219,7 +219,7 @@ class Recommender(Simulator):
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """What the user did not say: its favourite, what it never chooses, its cap; in all words and as facts."""
+        """Return what the user did not say: favourite, what it never chooses, cap; in all wordings and as facts."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
@@ -256,7 +256,7 @@ class Recommender(Simulator):
             self._respond(reaction, items)
 
     def _judge(self, items: list[Item]) -> None:
-        """Whether a page keeps to what the user has instructed in this visit, where it can."""
+        """Count and pay whether a page keeps to what the user has instructed in this visit, where it can."""
         wish = self.standing
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
             kept = wish.satisfied_by(items)
@@ -264,7 +264,7 @@ class Recommender(Simulator):
             self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * kept)
 
     def _pay(self, reaction: Reaction, items: list[Item]) -> None:
-        """What a page earns."""
+        """Pay what a page earns."""
         spread = self.tally.note(reaction, items)
         self.pay(RECOMMENDER, "satisfaction", reaction.joy)
         self.pay(RECOMMENDER, "click", WEIGHTS["click"] * len(reaction.clicked))
@@ -280,7 +280,7 @@ class Recommender(Simulator):
             self._say(answer(self.service.visitor, topic))
 
     def _stays(self) -> bool:
-        """Whether the user goes on; else it leaves for the day, and another or the same one comes."""
+        """Return whether the user goes on; else end its day, and another or the same one comes."""
         visitor = self.service.visitor
         if self.service.leave_or_stay():
             return True
@@ -351,7 +351,7 @@ class Recommender(Simulator):
         return speech.worded(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
 
     def names(self) -> dict[int, str]:
-        """What the candidates are called."""
+        """Return the names of the candidates, by item."""
         return page.names(self.service, self.codes)
 
     def _drawn(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
@@ -367,7 +367,7 @@ class Recommender(Simulator):
 def _sources(
     catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
 ) -> tuple[Key, tuple[float, ...]]:
-    """Which shelf the options name, and how tastes are drawn where real ratings say so; ValueError for a bad one."""
+    """Return the key of the shelf, and how tastes are drawn where there are ratings; ValueError for a bad option."""
     source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
     choice("embedding", embedding, *EMBEDDINGS)
     key = Key(source, whole_number("edition", edition, 0), embedding)

@@ -29,7 +29,7 @@ class Record:
     patience: float
     """Pages without joy that it bears in a visit."""
     tires: float
-    """How much of a genre's appeal one item of it takes away for a while."""
+    """Part of a genre's appeal that one item of it takes away for a while."""
     loyalty: float
     """The chance of coming back tomorrow, if it is neither pleased nor displeased."""
     mood: float

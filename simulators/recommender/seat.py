@@ -22,14 +22,14 @@ FINE = 0.1
 
 @dataclass
 class Seat:
-    """What a user's words go through, where a seat says them."""
+    """The seat that says a user's words: reads them and says what the recommender hears."""
 
     person: Speech
     terse: bool
     template: str = ""
-    """What the script would say."""
+    """Words that the script would say."""
     wish: Wish | None = None
-    """What that wishes for."""
+    """Wish of these words."""
     due: bool = False
     before: dict[str, Any] = field(default_factory=dict)
     """The mindset before the latest page."""
@@ -43,7 +43,7 @@ class Seat:
         self.template, self.wish, self.due = template, wish, True
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """What it sees: what it is due to say; playing freely, also what it likes and how it feels."""
+        """Return what it sees: what it is due to say; playing freely, also what it likes and how it feels."""
         said = {"template": self.template, "answer": short(self.wish)}
         if self.person == "render":
             return said
@@ -52,7 +52,7 @@ class Seat:
         return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """What a free seat may wish for; its own words go as well."""
+        """Return what a free seat may wish for; its own words go as well."""
         if self.person == "render":
             return None
         if self.terse:
@@ -62,7 +62,7 @@ class Seat:
         return ["FINE", f"UNDER {cap}", *wishes]
 
     def hear(self, text: str, visitor: Visitor, catalogue: Catalogue) -> tuple[str, Wish | None, float] | None:
-        """What the recommender hears, what that wishes for, and what it costs the seat; None: ask once more."""
+        """Return what the recommender hears, what that wishes for, and what it costs the seat; None: ask once more."""
         if self.person == "render":
             heard = self.renderings.settled(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
@@ -73,7 +73,7 @@ class Seat:
         return text, wish, 0.0
 
     def figures(self) -> dict[str, float | bool | str]:
-        """How its words did."""
+        """Return figures of its words: how they were read, or how many wishes they told and how many were untrue."""
         if self.person == "render":
             return self.renderings.figures()
         return {"steered": self.steered, "untrue": self.untrue} if self.person == "free" else {}
@@ -86,7 +86,7 @@ class Seat:
 
 
 def true_of(wish: Wish, visitor: Visitor) -> bool:
-    """Whether a wish is true of a user: a genre that it chooses, one that it does not, the most that it can pay."""
+    """Return whether a wish is true of a user: a genre that it chooses, one that it does not, the most it can pay."""
     if wish.kind == "under":
         return wish.what == visitor.record.cap
     return bool(visitor.affinity[wish.what]) == (wish.kind == "more")

@@ -21,7 +21,7 @@ STOCK = 20
 FINDS = 2
 """Searches that a page may take."""
 FINDS_OF_FRIENDS = 2
-"""Of a page's candidates, at most."""
+"""Most candidates of a page that are finds of friends."""
 TRIES = 200
 
 
@@ -39,14 +39,14 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """All that a match is, but what is done in it."""
+    """All that is given in a match before it is played."""
 
     shelf: Shelf
     limits: Limits
     records: tuple[Record, ...]
     friends: Friends
     key: int
-    """Of all chance in it."""
+    """Key of all chance in it."""
 
     def with_manner(self, persona: str) -> Deal:
         """The same, all users being of this persona."""
@@ -59,7 +59,7 @@ class Deal:
 
 @dataclass
 class Service:
-    """A match at some point."""
+    """State of a match at some point."""
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
@@ -89,12 +89,12 @@ class Service:
 
     @property
     def visitor(self) -> Visitor:
-        """Who is served."""
+        """Return the user who is served."""
         return self.audience[self.at]
 
     @property
     def chart(self) -> Chart:
-        """What is known of who is served."""
+        """Return what is known of the user who is served."""
         return self.charts[self.at]
 
     @property
@@ -137,7 +137,7 @@ class Service:
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:most]
 
     def leave_or_stay(self) -> bool:
-        """Whether the visit goes on; else the user sleeps on it, and the next one comes."""
+        """Return whether the visit goes on; else the user sleeps on it, and the next one comes."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1

@@ -36,14 +36,14 @@ UNSURE: Mapping[Manner, str] = {
 }  # fmt: skip
 DEAR, DULL = "Some of that is too dear for me.", "That is not for me."
 FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
-"""What a wish is called where facts are listed."""
+"""Names of wishes where facts are listed."""
 PLAINER = {
     r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
     r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
     r"likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
     r"under|read|books?|show|me|stuff|can": " ",
 }
-"""What words are replaced before a text is read, one after the other, unless they are of a genre's name."""
+"""Words that are replaced before a text is read, one after the other, unless they are of a genre's name."""
 NUMBER = re.compile(r"[1-9][0-9]{0,6}")
 MOST_CROWNS = 1000
 """Prices from here on are understood where a catalogue has such."""
@@ -69,7 +69,7 @@ def all_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def fact(wish: Wish, catalogue: Catalogue) -> str:
-    """What would tell a wish among facts."""
+    """Return the words that would tell a wish among facts."""
     return FACTS[wish.kind].format(it=called(wish, catalogue))
 
 
@@ -98,12 +98,12 @@ def _plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]
 
 
 def _genre_or(instead: str, found: re.Match[str]) -> str:
-    """What stands for a match of a pattern of `_plainer`."""
+    """Return the replacement for a match of a pattern of `_plainer`."""
     return found[1] or instead
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
-    """What a text says of genres (wanted or not) and of prices, and the words in it that are not understood."""
+    """Read what a text says of genres (wanted or not) and of prices, and the words in it that are not understood."""
     for pattern, instead in _plainer(catalogue.genres):
         text = pattern.sub(functools.partial(_genre_or, instead), text)
     most = max(MOST_CROWNS, catalogue.caps[1] + 1)
@@ -112,7 +112,7 @@ def read(text: str, catalogue: Catalogue) -> Reading:
 
 
 def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
-    """What a text wishes for: a short code (`+a`, `-a`, `<`), or the first thing that it says of a genre or a price."""
+    """Return the wish of a text: a short code (`+a`, `-a`, `<`), or the first thing it says of a genre or a price."""
     code = text.strip()
     if code == "<":
         return Wish("under", cap)

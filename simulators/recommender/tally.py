@@ -1,4 +1,4 @@
-"""What is counted of a match, and its figures."""
+"""Counts of a match, and its figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tally:
     clicks: int = 0
     shown: int = 0
     genres: int = 0
-    """Of each page how many first genres it held."""
+    """Number of first genres on each page, summed."""
     asked: int = 0
     judged: int = 0
     """Pages that could keep to an instruction, and those that did."""
@@ -41,7 +41,7 @@ class Tally:
         self.judged, self.kept = self.judged + 1, self.kept + kept
 
     def figures(self, service: Service, stick: Yardstick) -> dict[str, float | bool | str]:
-        """What users enjoyed, beside what chance and who knows them make of the same deal, and how they were served."""
+        """Return users' joy, beside chance and a player who knows them on the same deal, and how they were served."""
         score, minds = stick.score(service.worth), [visitor.mindset for visitor in service.audience]
         return {
             "score": score,

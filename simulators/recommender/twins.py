@@ -32,7 +32,7 @@ def twins_of(record: Record, prices: tuple[float, float], coded: bool, rng: np.r
 
 
 def _averse(record: Record) -> Twins:
-    """What is disliked is never chosen, however little or less it is liked: they differ in that."""
+    """Return twins that differ in which of two disliked genres they like less: neither is ever chosen."""
     one, two = sorted(range(len(record.taste)), key=record.taste.__getitem__)[:2]
     tastes = []
     for low, lower in ((0.08, 0.02), (0.02, 0.08)):

@@ -1,4 +1,4 @@
-"""What a user says it wants: one instruction a visit, true, when its patience is low (RecoWorld), or answers."""
+"""Wishes that a user says: one instruction a visit, true, when its patience is low (RecoWorld), or answers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Wish:
     """A genre's index, or a price."""
 
     def fits(self, item: Item) -> bool:
-        """Whether an item is what is wished for, or not what is unwanted."""
+        """Return whether an item is what is wished for, or not what is unwanted."""
         if self.kind == "under":
             return item.price <= self.what
         return (self.what in item.genres) == (self.kind == "more")
 
     def satisfied_by(self, slate: Sequence[Item]) -> bool:
-        """Whether a page keeps to it: some of what is wished for; nothing of what is not wanted."""
+        """Return whether a page keeps to it: some of what is wished for; nothing of what is not wanted."""
         return any(map(self.fits, slate)) if self.kind == "more" else all(map(self.fits, slate))
 
 
 def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
-    """What was most wrong with a page: prices over the cap, else a genre it never chooses, else none of its best.
+    """Return the wish about a page's worst: prices over the cap, else a genre it never chooses, else none of its best.
 
     Always true, and one hidden constraint: the cap, a dislike, or the genre that it would like most now.
     """
@@ -52,9 +52,9 @@ def likes_now(visitor: Visitor) -> int:
 
 
 TOPICS = ("genre", "price", "dislikes")
-"""What may be asked."""
+"""Topics that may be asked about."""
 TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "dislikes"}
-"""What has to be asked for a wish of each kind."""
+"""Topic that has to be asked about for a wish of each kind."""
 
 
 def answer(visitor: Visitor, topic: str) -> Wish | None:

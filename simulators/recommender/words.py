@@ -1,4 +1,4 @@
-"""What the invented bookshop is about: its genres, how texts paraphrase them, and what titles are made of."""
+"""Words of the invented bookshop: its genres, how texts paraphrase them, and what titles are made of."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLACES = tuple(
 )
 TITLES = len(ADJECTIVES) * len(NOUNS) * len(PLACES)
 HINTS = ("Few finish it.", "Readers differ.", "Well liked.", "Much praised.")
-"""What a text says of quality, by its quarter of the range."""
+"""Hints that a text gives of quality, by its quarter of the range."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 """Terse names of genres, in their order."""
 
@@ -52,12 +52,12 @@ def title(number: int) -> str:
 
 
 def hint(quality: float) -> str:
-    """What a text says of a quality in [0, 1]."""
+    """Return the hint that a text gives of a quality in [0, 1]."""
     return HINTS[min(len(HINTS) - 1, int(quality * len(HINTS)))]
 
 
 def spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """What each of these genres may be called; one that is not of the bookshop has its name alone.
+    """Return the names that each of these genres may have; one that is not of the bookshop has its name alone.
 
     A name is its own genre's: where comedy and satire are two genres, no comedy is called a satire.
     """

@@ -1,4 +1,4 @@
-"""What a deal is worth to who knows the user, and to chance: the ends of the scale that a score is read on."""
+"""Worth of a deal to a player who knows the user, and to chance: the ends of the scale that a score is read on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulators.recommender.service import Deal, Service
 PLAYS = 8
 """Plays at random of a deal with one user; with several, fewer say as much."""
 MARGIN = 0.5
-"""What knowing a user must at least be worth, of joy a user: other deals are drawn again."""
+"""Least gain of joy a user that knowing the users must be worth: other deals are drawn again."""
 SUCCESS = 0.5
 """The score that counts as a success."""
 
@@ -21,14 +21,14 @@ Choose = Callable[[Service], tuple[list[int], frozenset[int]]]
 
 @dataclass(frozen=True)
 class Yardstick:
-    """Joys in a deal."""
+    """Joys in a deal: of the player who knows the users, and of random plays."""
 
     oracle: float
     randoms: tuple[float, ...]
 
     @property
     def random(self) -> float:
-        """Of who shows anything, on average."""
+        """Return the mean joy of random plays."""
         return sum(self.randoms) / len(self.randoms)
 
     def score(self, worth: float) -> float:

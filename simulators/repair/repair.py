@@ -20,7 +20,7 @@ VISIBLE, HIDDEN, LARGEST = 2, 6, 9
 
 
 class Function(NamedTuple):
-    """What a function is to do, the expression that does it, and others that do not."""
+    """A function to repair: what it is to do, the expression that does it, and others that do not."""
 
     says: str
     right: str
@@ -103,7 +103,7 @@ class Repair(Simulator):
         return self.max_turns - self.turns
 
     def rules(self) -> str:
-        """What there is to do, and how often."""
+        """Return what there is to do, and how often."""
         return (
             "Every function of this repository fails. EDIT name: expression changes what it returns, RUN shows how "
             f"the tests go, SUBMIT ends: then tests that you have not seen decide. {self.max_turns} turns in all."
@@ -207,17 +207,17 @@ class Repair(Simulator):
 
     @property
     def floor(self) -> float:
-        """How often the random player has written all that is right."""
+        """Return the chance that the random player has written all that is right."""
         return float(len(CANDIDATES)) ** -self.count
 
 
 def _value(name: str, case: Case) -> int:
-    """What a function is to return."""
+    """Return what a function has to return in this case."""
     return _worth(BANK[name].right, case)
 
 
 def _worth(expression: str, case: Case) -> int:
-    """What an expression of the bank, never one of a model's, is worth."""
+    """Return the value of an expression of the bank, never one of a model's."""
     return int(WORKED[expression](*case))
 
 

@@ -1,4 +1,4 @@
-"""What customers of the airline ask for."""
+"""Goals of the airline's customers: all that they may ask for."""
 
 from __future__ import annotations
 

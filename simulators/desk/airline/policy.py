@@ -31,7 +31,7 @@ def _changeable(air: AirlineTables, call: Mapping[str, str]) -> bool:
 
 
 def same_route(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    """Whether a flight goes where the booked one goes, from the same airport."""
+    """Return whether a flight goes where the booked one goes, from the same airport."""
     _, old = _row(air, call)
     new = air.flight(call["flight"]) or {}
     return bool(old) and all(old[end] == new.get(end) for end in ("origin", "destination"))

@@ -16,7 +16,7 @@ LATE = 180
 """Minutes of delay from which a compensation is paid."""
 AIRPORTS = TOWNS[:10]
 UPGRADE = 40.0
-"""What each step from one fare to the next costs."""
+"""Price of each step from one fare to the next."""
 AHEAD = 30
 """Days ahead for which flights are sold."""
 ALTERNATIVES = 3

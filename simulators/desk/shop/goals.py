@@ -1,4 +1,4 @@
-"""What customers of the shop ask for."""
+"""Goals of the shop's customers: all that they may ask for."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.rando
 
 
 def _payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
-    """Where the money is to go: the id, and how it is asked for; one in four wants it elsewhere."""
+    """Draw where the money is to go: the id, and how it is asked for; one in four wants it elsewhere."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
     other = _other(shop, order["payment"])

@@ -26,7 +26,7 @@ STATES: tuple[tuple[str, int, int], ...] = (
     ("pending", 0, 3), ("pending", 0, 3), ("sent", 2, LOST_DAYS), ("sent", LOST_DAYS + 1, 25),
     ("delivered", 3, RETURN_DAYS), ("delivered", 3, RETURN_DAYS), ("delivered", RETURN_DAYS + 5, 200),
 )  # fmt: skip
-"""Of the orders of the customer at the desk: how they stand, and since how many days, at least and at most."""
+"""States of orders of the customer at the desk: how they stand, and since how many days, at least and at most."""
 
 SCHEMA = """
 CREATE TABLE variants (id TEXT PRIMARY KEY, product TEXT, options TEXT, price REAL, stock INTEGER);
@@ -64,7 +64,7 @@ class ShopTables(World):
         )
 
     def total(self, order: str) -> float:
-        """What an order cost."""
+        """Return the price of an order: the sum of its items."""
         return round(float(sum(item["price"] for item in self.items(order))), 2)
 
     def numbers_of(self, customer: str) -> list[str]:
