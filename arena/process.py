@@ -8,7 +8,9 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -39,6 +41,22 @@ def trim_memory() -> None:
     """Return freed memory to the system instead of keeping it for the next step: slower, but a lower peak."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+
+
+def command_line(words: Sequence[str]) -> list[str]:
+    """Return what starts `arena` as a child process, which imports nothing from the working directory.
+
+    A `json.py` there, out of somebody's archive, is no code that anyone named.
+    """
+    return [sys.executable, "-P", "-m", "arena", *words]
+
+
+def environment_of_children() -> dict[str, str]:
+    """Return this process's environment, by which children find Arena where the working directory is its checkout."""
+    home, paths = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
+    if home != os.path.realpath(os.curdir):
+        return dict(os.environ)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([home, paths] if paths else [home])}
 
 
 def end_with(parent: int) -> None:

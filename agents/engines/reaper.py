@@ -21,7 +21,7 @@ MARK = "ARENA_REAPED_WITH"
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
     """Start one for this process, before whatever is to end with it; terminate it when that has ended by itself."""
-    command = [sys.executable, "-m", "agents.engines.reaper", str(os.getpid()), str(folder)]
+    command = [sys.executable, "-I", str(Path(__file__)), str(os.getpid()), str(folder)]
     quiet = subprocess.DEVNULL
     # a session of its own: Ctrl-C is for the owner
     started = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)

@@ -93,6 +93,7 @@ class VLLMEngine:
         self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_in_memory()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
+        os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing from the working directory
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

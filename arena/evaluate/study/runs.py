@@ -7,7 +7,6 @@ committed yet is lost. Children end when the study does; where one lingers, its 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import sleep
@@ -15,7 +14,7 @@ from time import sleep
 from arena.config.arms import with_arm
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
-from arena.process import end_with
+from arena.process import command_line, end_with, environment_of_children
 from arena.store import checkpoints
 from arena.store.contents import METRICS
 from arena.store.files import CONFIG
@@ -76,11 +75,11 @@ class Runner:
         warm = warm_settings(self.plan, run, self._first(run))
         with run.log.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "arena", *command(self.plan, run, warm)],
+                command_line(command(self.plan, run, warm)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={"OMP_NUM_THREADS": "1", **os.environ},
+                env={"OMP_NUM_THREADS": "1", **environment_of_children()},
                 process_group=0,  # Ctrl-C is for the study, which then ends them
                 preexec_fn=partial(end_with, os.getpid()),  # a system call, nothing that could wait for a lock
             )

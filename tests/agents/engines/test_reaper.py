@@ -26,12 +26,14 @@ time.sleep(999)
 
 
 def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
+    """A file of the working directory is not what is started."""
     folder = tmp_path / "scratch"
     folder.mkdir()
+    (tmp_path / "agents.py").write_text("open('taken', 'w')")
     shared = f"arena-test-{os.getpid()}"
     other = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
     with subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(folder), shared], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", OWNER, str(folder), shared], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as owner:
         assert owner.stdout is not None
         child = psutil.Process(int(owner.stdout.readline()))
@@ -42,6 +44,7 @@ def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
         owner.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=20)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] and not folder.exists()
+    assert not (tmp_path / "taken").exists()
     deadline = time.monotonic() + 20
     while Path("/dev/shm", shared).exists():
         assert time.monotonic() < deadline, "what they shared is cleared away by Python's own tracker"

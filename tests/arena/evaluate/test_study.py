@@ -132,6 +132,20 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_no_file_of_the_working_directory_runs_in_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is refused, by Arena itself: its experiment's file is empty."""
+    of = planned(tmp_path / "study")
+    (of.folder / EXPERIMENT).write_text("")
+    for name in ("json", "typing", "arena"):
+        (tmp_path / f"{name}.py").write_text("from pathlib import Path\nPath('taken').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    runner = Runner(replace(of, arms=["mars"], seeds=1), 1)
+    runner.run(lambda run, more: None, lambda line: None)
+    assert not (tmp_path / "taken").exists()
+    (line,) = runner.failures
+    assert "mars, seed 0 failed (" in line and "Traceback" not in of.runs[0].log.read_text()
+
+
 def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None:
     of = planned(tmp_path / "study")
     warm = Plan(
