@@ -54,15 +54,17 @@ def study(
     from arena.evaluate.study.plot import plot
     from arena.evaluate.study.record import RESULT
     from arena.evaluate.study.runs import Runner, cores
+    from arena.store.run import locked
 
     experiment = _experiment(recipe)
     folder = out or Path("runs") / f"study-{experiment.name}"
     if redraw and not any((folder / name).exists() for name in (EXPERIMENT, RESULT)):
         raise ConfigError(f"--redraw: there is no study in {folder}: name its folder with --out")
-    planned = plan(experiment, folder, _chosen(experiment, arms), seeds, _fitted)
+    planned = plan(experiment, folder, _chosen(experiment, arms), seeds, _fitted, note)
     runner = Runner(planned, jobs or cores())
     if not redraw:
-        _run(runner, as_json)
+        with locked(folder):
+            _run(runner, as_json)
     results = found.collected(planned)
     data = found.write(planned, results, _about())
     if any(results.curves.values()) and not plot(results, folder / "study.png"):

@@ -59,6 +59,11 @@ def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> N
         note(f"nothing tells whether this is as it was written: no checkpoint is whole ({torn[0]})")
 
 
+def check_committed(run: Path, iteration: int) -> None:
+    """As `check`, for the checkpoint of this iteration; weights are not looked at."""
+    check(run, _listed(checkpoints.folder_of(run, iteration), iteration))
+
+
 def _listed(folder: Path, number: int) -> Checkpoint:
     """The checkpoint in a folder whose list of contents is as it was written."""
     expected = described(folder)["files"].get(CONTENTS)

@@ -61,7 +61,7 @@ class RunFolder:
             raise StoreError(f"{folder} is a file: choose another --out")
         _refuse_taken(folder)
         make_folder(folder)
-        with _locked(folder):
+        with locked(folder):
             _refuse_taken(folder)
             for place, data in files.items():
                 make_folder(inside(folder, place).parent)
@@ -78,7 +78,7 @@ class RunFolder:
 
     def lock(self) -> AbstractContextManager[None]:
         """A context in which this process alone writes; StoreError naming the one that already does."""
-        return _locked(self.path)
+        return locked(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
         """Commit the state after `iteration`, and with it the logs and metrics so far; see `checkpoints.write`."""
@@ -162,7 +162,8 @@ def _refuse_taken(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """A context in which this process alone writes in the folder; StoreError naming the one that already does."""
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         with explained(folder / LOCK):

@@ -65,14 +65,20 @@ class Plan:
 
 
 def plan(
-    experiment: Experiment, folder: Path, arms: Sequence[str], seeds: int, fitted: Callable[[Experiment], Experiment]
+    experiment: Experiment,
+    folder: Path,
+    arms: Sequence[str],
+    seeds: int,
+    fitted: Callable[[Experiment], Experiment],
+    note: Callable[[str], None] = lambda why: None,
 ) -> Plan:
     """A study in its folder, begun or gone on with; `fitted` settles what is left to the machine, once for all runs.
 
-    ConfigError where its arms are no experiments or not of one budget, or where the folder has something else.
+    `note` is called where nobody can tell whether what was recorded is as it was written. ConfigError where its arms
+    are no experiments or not of one budget, or where the folder has something else.
     """
     check_arms(experiment)
-    wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder)
+    wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder, note)
     told = _same(_whole(record), wanted, folder / RESULT) if record else None
     if place.exists():
         layer = file_layer(place)

@@ -1,5 +1,7 @@
 """study.json: what a study's runs have shown, and enough to go on with the study where no run's folder is left."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -7,6 +9,9 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from arena.config.study import StudySpec
 from arena.errors import StoreError
+from arena.store.files import explained
+from arena.store.manifest import digest
+from arena.store.reader import SEAL
 
 RESULT = "study.json"
 Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
@@ -53,19 +58,31 @@ class Record(BaseModel):
         return self
 
 
-def read_record(place: Path) -> Record:
-    """A study.json; StoreError where it is none."""
+def read_record(place: Path, note: Callable[[str], None] = lambda why: None) -> Record:
+    """A study.json; StoreError where it is none, or was edited.
+
+    `note` is called where it has no hash of itself: then nobody can tell.
+    """
+    with explained(place, "reading"):
+        text = place.read_bytes()
     try:
-        return Record.model_validate_json(place.read_bytes())
-    except (OSError, ValidationError) as error:
+        body = json.loads(text)
+        seal = body.pop(SEAL, None) if isinstance(body, dict) else None
+        record = Record.model_validate(body)
+    except (ValueError, RecursionError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise StoreError(f"{place} cannot be read as a study's results: {said}") from None
+    if seal is None:
+        note(f"{place} is of an older Arena: nothing tells whether it is as it was written")
+    elif seal != digest(body):
+        raise StoreError(f"{place} is not as it was written: restore it from a copy")
+    return record
 
 
-def recorded(folder: Path) -> Record | None:
-    """Read what a study's folder has recorded, None where it has nothing yet; StoreError for a damaged file."""
+def recorded(folder: Path, note: Callable[[str], None] = lambda why: None) -> Record | None:
+    """Read what a study's folder has recorded, None where it has nothing yet; errors and `note` as above."""
     place = folder / RESULT
-    return read_record(place) if place.exists() else None
+    return read_record(place, note) if place.exists() else None
 
 
 def kept_runs(record: Record | None) -> dict[tuple[str, int], KeptRun]:

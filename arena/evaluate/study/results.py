@@ -18,10 +18,11 @@ from arena.evaluate.study.record import RESULT, KeptRun, kept_runs, read_record,
 from arena.evaluate.study.runs import is_done
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, Verdict, figure_in, judged
 from arena.plain import plain
-from arena.store.contents import METRICS
+from arena.store.contents import METRICS, check_committed
 from arena.store.evaluations import of_latest, read_evaluations
 from arena.store.files import write_atomic
-from arena.store.reader import read_metrics
+from arena.store.manifest import digest
+from arena.store.reader import SEAL, read_metrics
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,12 @@ def collected(plan: Plan) -> Results:
 
 
 def _ended(plan: Plan, run: Run) -> KeptRun:
-    spec, seconds = plan.spec, _seconds(run)
-    also = {figure: curve(run, figure) for figure in spec.also}
-    return KeptRun(arm=run.arm, seed=run.seed, seconds=seconds, curve=curve(run, spec.figure), also=also)
+    """A whole run, up to its last commit; StoreError where its files are not what was committed."""
+    spec, most = plan.spec, plan.iterations(run.arm)
+    check_committed(run.path, most)
+    also = {figure: curve(run, figure, most) for figure in spec.also}
+    found = curve(run, spec.figure, most)
+    return KeptRun(arm=run.arm, seed=run.seed, seconds=_seconds(run, most), curve=found, also=also)
 
 
 def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: Iterable[KeptRun]) -> Results:
@@ -90,15 +94,18 @@ def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: 
     return Results(name, spec, seeds, curves, also)
 
 
-def curve(run: Run, figure: str) -> list[float]:
-    """The figure of a run, iteration by iteration; one of its evaluation before and after learning, one of its panel
-    before, after, and as often as it judged between."""
+def curve(run: Run, figure: str, most: int | None = None) -> list[float]:
+    """The figure of a run, iteration by iteration, of so many at most.
+
+    One of its evaluation is told before and after learning, one of its panel before, after, and as often as it judged
+    between.
+    """
     if figure.startswith(PANEL):
         judged = of_latest(read_evaluations(run.path))
         return [figure_in({"panel": figures(evaluation)}, figure) for evaluation in judged]
     if figure.startswith(EVALUATED):
         return evaluated(run.path, figure.removeprefix(EVALUATED))
-    return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)]
+    return [figure_in(row, figure) for row in read_metrics(run.path / METRICS)[:most]]
 
 
 def evaluated(run: Path, figure: str) -> list[float]:
@@ -118,9 +125,11 @@ def evaluated(run: Path, figure: str) -> list[float]:
 def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the results in the plan's folder, with what is said about command and machine; what is written.
 
-    Runs of other arms and seeds that were kept there before stay.
+    The file ends with the hash of all else in it, so that no change of it goes unseen. Runs of other arms and seeds
+    that were kept there before stay.
     """
     data: dict[str, Any] = plain({"name": results.name, **about, **_as_json(plan, results)}, "study", gaps=True)
+    data[SEAL] = digest(data)
     write_atomic(plan.folder / RESULT, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return data
 
@@ -165,9 +174,9 @@ def _budget(plan: Plan, arm: str) -> dict[str, Any]:
     return {"set": settings, "iterations": iterations, "matches": matches}
 
 
-def _seconds(run: Run) -> float:
-    """Return the seconds of play, credit and learning, all iterations together."""
-    rows = read_metrics(run.path / METRICS)
+def _seconds(run: Run, most: int) -> float:
+    """Return the seconds of play, credit and learning, so many iterations together."""
+    rows = read_metrics(run.path / METRICS)[:most]
     return round(sum(sum(v for k, v in row["seconds"].items() if k != "play_model") for row in rows), 1)
 
 

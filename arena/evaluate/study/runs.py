@@ -59,7 +59,7 @@ class Runner:
         """Start what may start while there is room."""
         for run in [run for run in self.due if self._may_begin(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
-            if not is_done(self.plan, run):  # as it may be by now where the same study runs twice
+            if not is_done(self.plan, run):  # as it may be by now where a child of before lingered
                 self._running[run] = self._child(run)
 
     def _may_begin(self, run: Run) -> bool:

@@ -47,6 +47,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     child = Child(tmp_path / "first", *words)
     assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
     assert in_use(folder / "mars-0")
+    assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
     told = Child(tmp_path / "second", *words).end(400)

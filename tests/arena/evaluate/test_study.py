@@ -16,13 +16,16 @@ from arena.config.sources import Layer, recipe_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
-from arena.evaluate.study.plan import EXPERIMENT, Plan, plan
+from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
 from arena.evaluate.study.plot import drawn
-from arena.evaluate.study.record import KeptRun
+from arena.evaluate.study.record import KeptRun, recorded
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, is_done, warm_settings
 from arena.evaluate.study.summary import Ends, figure_in, judged
 from arena.statistics import paired_ci
+from arena.store.reader import SEAL
+from arena.store.run import RunFolder
+from tests.factories.store import write_state
 from tests.legible import complaints
 
 SPEC: dict[str, Any] = {
@@ -198,6 +201,52 @@ def test_what_another_process_has_recorded_meanwhile_is_kept(tmp_path: Path) -> 
     assert [run["arm"] for run in data["runs"]] == ["mars", "zero", "shuffled"]
 
 
+def played(of: Plan, run: Run) -> RunFolder:
+    """A whole run of a plan, of rows of metrics alone."""
+    folder = RunFolder.create(run.path, "seed: 0\n", {"commands": []})
+    for k in range(1, of.iterations(run.arm) + 1):
+        figures = dict.fromkeys((of.spec.figure, *of.spec.also), 0.5)
+        folder.metrics.append({"iteration": k, "seconds": {"play": 1.0}, **figures})
+    folder.checkpoint(of.iterations(run.arm), write_state)
+    return folder
+
+
+def test_only_what_was_committed_of_a_run_is_told(tmp_path: Path) -> None:
+    of = experiment_plan(tmp_path / "study", ["mars"], 1)
+    (run,) = of.runs
+    folder = played(of, run)
+    folder.metrics.append({"iteration": 21, "seconds": {"play": 9.0}, of.spec.figure: 9.0})
+    (told,) = kept.write(of, kept.collected(of), {})["runs"]
+    assert told["curve"] == [0.5] * 20 and told["seconds"] == 20.0
+    metrics = run.path / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace("0.5", "5.5"))
+    with pytest.raises(StoreError, match=r"mars-0/metrics\.jsonl is not as it was written"):
+        kept.collected(of)
+
+
+def test_an_edited_record_is_refused(tmp_path: Path) -> None:
+    of = experiment_plan(tmp_path / "study", ["mars"], 1)
+    played(of, of.runs[0])
+    data, place = kept.write(of, kept.collected(of), {}), tmp_path / "study" / "study.json"
+    assert kept.read(place).curves["mars"][0] == [0.5] * 20
+    data["runs"][0]["curve"] = [5.5] * 20
+    place.write_text(json.dumps(data))
+    with pytest.raises(StoreError, match=r"study\.json is not as it was written: restore it from a copy"):
+        experiment_plan(tmp_path / "study", ["mars"], 1)
+
+
+def test_a_record_of_an_older_arena_is_read_with_a_note(tmp_path: Path) -> None:
+    of, notes = experiment_plan(tmp_path / "study", ["mars"], 1), list[str]()
+    played(of, of.runs[0])
+    data, place = kept.write(of, kept.collected(of), {}), tmp_path / "study" / "study.json"
+    assert recorded(of.folder, notes.append) is not None and notes == []
+    del data[SEAL]
+    place.write_text(json.dumps(data))
+    assert recorded(of.folder, notes.append) is not None
+    (note,) = notes
+    assert note.startswith(f"{place} is of an older Arena: nothing tells whether")
+
+
 def test_damaged_results_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
     with pytest.raises(StoreError, match="cannot be read as a study's results"):
@@ -253,6 +302,7 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, damage: Callable[[Any], An
     known = {("mars", s): KeptRun(arm="mars", seed=s, seconds=1.0, curve=[0.5] * 20) for s in range(2)}
     whole = replace(first, kept=known)
     data = kept.write(whole, kept.collected(whole), {})
+    del data[SEAL]  # as an older Arena wrote it
     damage(data)
     (tmp_path / "one" / "study.json").write_text(json.dumps(data))
     with pytest.raises(StoreError, match="cannot be read as a study's results: "):
