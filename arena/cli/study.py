@@ -145,10 +145,12 @@ def _show(console: Console, planned: Plan, results: Results) -> None:
     """A table of arms, the verdict, and what is missing."""
     from arena.cli.show_evaluate import interval
     from arena.cli.tables import print_table
+    from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import missing
 
     spec = results.spec
-    title = f"{results.name}: {spec.figure}, {results.seeds} seeds, last {spec.last} iterations (95 % intervals)"
+    last = "before and after" if spec.figure.startswith((EVALUATED, PANEL)) else f"last {spec.last} iterations"
+    title = f"{results.name}: {spec.figure}, {results.seeds} seeds, {last} (95 % intervals)"
     for heading, arms in {title: results.arms, **results.beside}.items():
         console.print(Text(heading, style="bold"), soft_wrap=True)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

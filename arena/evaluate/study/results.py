@@ -97,8 +97,7 @@ def _results(name: str, spec: StudySpec, seeds: int, arms: Iterable[str], runs: 
 def curve(run: Run, figure: str, most: int | None = None) -> list[float]:
     """The figure of a run, iteration by iteration, of so many at most.
 
-    One of its evaluation is told before and after learning, one of its panel before, after, and as often as it judged
-    between.
+    One of its evaluation has two values, before and after learning; one of its panel as many as it judged.
     """
     if figure.startswith(PANEL):
         judged = of_latest(read_evaluations(run.path))
