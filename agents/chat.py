@@ -8,6 +8,7 @@ concatenation: a stream is never rendered or tokenised again.
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -81,6 +82,11 @@ class ChatFrame:
         """Ends a reply as the template does."""
         self.stop_ids: frozenset[int] = frozenset({stop, tokenizer.eos_token_id} - {None})
         """Sampling one of these ends a reply: the template's own end of a turn, or the end of text."""
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Largest number of characters that a token stands for."""
+        return max(map(len, self._plain.get_vocab()))
 
     @property
     def forgeable(self) -> bool:

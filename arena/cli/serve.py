@@ -40,8 +40,7 @@ def serve(
     from arena.play.contenders import ModelContender
 
     try:
-        import uvicorn
-
+        from arena.serve.connections import server
         from arena.serve.service import Served, Service, roles_of
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
@@ -66,16 +65,18 @@ def serve(
     most = spec.max_model_len if engine == "vllm" else sys.maxsize
     served = {
         name or Path(contender).name: Served(
-            held, min(most, positions_in(base_folder(held.source))), roles_of(cast.experiment, name)
+            held,
+            min(most, positions_in(base_folder(held.source))),
+            held.frame.longest_token,
+            roles_of(cast.experiment, name),
         )
         for name, held in cast.policies.items()
     }
     service = Service(loaded.engine, served, key)
     hosts = ["*"] if not _is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
-    config = uvicorn.Config(service.app(hosts), log_level="warning", access_log=False, lifespan="off")
     note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
     try:
-        wait(uvicorn.Server(config).serve(sockets=[listening]), by_signal=False)
+        wait(server(service.app(hosts)).serve(sockets=[listening]), by_signal=False)
     finally:
         wait(loader.close())
 

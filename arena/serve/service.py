@@ -9,12 +9,14 @@ Replies are sampled a few tokens at a time, so that long ones do not keep others
 is not finished. What is not supported is refused in the API's own form of an error.
 """
 
+import asyncio
 import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,9 +34,12 @@ from agents.policy import Policy
 from agents.role import Role, Sampling, load_role
 from arena.config.experiment import Experiment
 from arena.play.settings import TableSpec
+from arena.serve.connections import BODY_SECONDS
 from games.contracts import Deal, View
 
 BODY_BYTES = 4 << 20
+LARGEST = 2**31 - 1
+"""Of whole numbers in a request: engines have 32 bits for them."""
 PIECE = 16
 """Tokens sampled between two looks at who else waits and whether the client is still there."""
 MOST_TOKENS = 1024
@@ -53,6 +58,10 @@ class Refused(Exception):
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
         error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return JSONResponse({"error": error}, self.status)
+
+
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Stop = Annotated[str, Field(max_length=256)]
 
 
 class TextPart(BaseModel):
@@ -83,14 +92,14 @@ class ChatRequest(BaseModel):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=LARGEST)] | None = None
     n: Annotated[int, Field(ge=1, le=16)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
-    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
 
     @property
     def stops(self) -> list[str]:
@@ -123,6 +132,8 @@ class Served:
     policy: Policy
     positions: int
     """The longest context that its model can have."""
+    longest: int
+    """Characters of the longest token: no text of more than `positions` times as many fits."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
     """By name, with the game and the seat."""
 
@@ -145,6 +156,7 @@ class Service:
         self.started = int(time.time())
         self._count = 0
         self._chance = np.random.SeedSequence()
+        self._tokenizing = asyncio.Lock()
 
     def app(self, hosts: Sequence[str]) -> Starlette:
         """The application; requests that name other hosts, as pages of other sites make browsers do, are refused."""
@@ -181,8 +193,9 @@ class Service:
         try:
             if refusal := self._answered(asked):
                 return refusal
-            request = await _read(asked)
-            requests, role = self._requests(request)
+            request = await self._read(asked)
+            async with self._tokenizing:  # off the loop, where others are answered meanwhile; one text after the other
+                requests, role = await asyncio.to_thread(self._requests, request)
         except Refused as refused:
             return refused.response()
         except ClientDisconnect:
@@ -269,6 +282,8 @@ class Service:
         if request.model not in self.names():
             raise self._unknown(request.model)
         held = self.served[own]
+        if (length := sum(len(message.text) for message in request.messages)) > held.positions * held.longest:
+            raise _too_long(f"{length} characters", held.positions)
         role: Role | None = None
         system, exchanges, last = _turns(request.messages)
         sampling = Sampling(max_tokens=PIECE)
@@ -285,11 +300,7 @@ class Service:
         most = request.max_completion_tokens or request.max_tokens or (sampling.max_tokens if role else MOST_TOKENS)
         room = held.positions - len(ids)
         if room < 1:
-            raise Refused(
-                f"the messages are {len(ids)} tokens, and the model's context is {held.positions}",
-                code="context_length_exceeded",
-                param="messages",
-            )
+            raise _too_long(f"{len(ids)} tokens", held.positions)
         given = request.temperature
         self._count += 1
         common: dict[str, Any] = {
@@ -313,6 +324,23 @@ class Service:
             return None
         return Refused("the API key is missing or wrong", 401, "invalid_api_key").response()
 
+    async def _read(self, asked: Asked) -> ChatRequest:
+        """Read and check the body.
+
+        Without a key, no page of another site gets a browser to ask: such a request has a foreign origin, or a content
+        type that browsers send without asking first.
+        """
+        origin = asked.headers.get("origin")
+        if self.key is None and origin is not None and urlsplit(origin).netloc != asked.headers.get("host"):
+            raise Refused(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
+        if asked.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused("the body is JSON: say so, with the header content-type: application/json", 415)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                return await _body(asked)
+        except TimeoutError:
+            raise Refused(f"the body was not there within {BODY_SECONDS:g} s", 408) from None
+
     def _unknown(self, name: str) -> Refused:
         known = ", ".join(self.names())
         return Refused(f"there is no model '{name[:80]}' (there are: {known})", 404, "model_not_found", "model")
@@ -327,15 +355,22 @@ def _failed(asked: Asked, error: Exception) -> Response:
     return JSONResponse({"error": message}, 500)
 
 
-async def _read(asked: Asked) -> ChatRequest:
-    """The body, checked."""
-    body = b""
+def _too_long(length: str, positions: int) -> Refused:
+    return Refused(
+        f"the messages are {length}, and the model's context is {positions} tokens",
+        code="context_length_exceeded",
+        param="messages",
+    )
+
+
+async def _body(asked: Asked) -> ChatRequest:
+    body = bytearray()
     async for chunk in asked.stream():
         body += chunk
         if len(body) > BODY_BYTES:
             raise Refused(f"the body is larger than {BODY_BYTES >> 20} MB", 413)
     try:
-        return ChatRequest.model_validate_json(body)
+        return ChatRequest.model_validate_json(bytes(body))
     except ValidationError as error:
         worst = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, worst["loc"]))

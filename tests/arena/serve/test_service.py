@@ -1,6 +1,7 @@
 """The endpoint as clients meet it: OpenAI's own library, over a socket, with policies behind."""
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -14,7 +15,6 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-import uvicorn
 
 from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
@@ -23,9 +23,13 @@ from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
+from arena.serve import connections
+from arena.serve import service as serving
+from arena.serve.connections import server
 from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
 from tests.factories.commands import arena, refused
 
+JSON = {"content-type": "application/json"}
 ASK: Any = [{"role": "user", "content": "your turn"}]
 RECIPE = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])
 
@@ -38,11 +42,11 @@ class Running:
         self.engine = InProcessEngine()
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
-        service = Service(self.engine, {"shared": Served(policy, 256, roles_of(RECIPE, "shared"))}, key)
+        held = Served(policy, 256, policy.frame.longest_token, roles_of(RECIPE, "shared"))
+        service = Service(self.engine, {"shared": held}, key)
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        config = uvicorn.Config(service.app(["127.0.0.1"]), log_level="warning", lifespan="off")
-        self.server = uvicorn.Server(config)
+        self.server = server(service.app(["127.0.0.1"]))
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve(sockets=[listening])))
         self.thread.start()
 
@@ -153,7 +157,12 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     ),
     "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the user is last"),
     "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
-    "too long": ({"messages": [{"role": "user", "content": "x" * 9000}]}, 400, "context is 256"),
+    "too long": ({"messages": [{"role": "user", "content": "x" * 900}]}, 400, "tokens, and the model's context is 256"),
+    "far too long": ({"messages": [{"role": "user", "content": "x" * 10**6}]}, 400, "1000000 characters, and"),
+    "a number beyond all": ({"extra_body": {"top_k": 10**40}}, 400, "top_k"),
+    "tokens beyond all": ({"max_tokens": 10**40}, 400, "max_tokens"),
+    "a long stop": ({"stop": "x" * 240_000}, 400, "stop"),
+    "many stops": ({"stop": ["x"] * 17}, 400, "stop"),
 }  # fmt: skip
 
 
@@ -169,14 +178,78 @@ def test_what_it_cannot_do_is_refused_in_the_apis_form(bad: str, client: openai.
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"model": 3}', b"\xff\xfe", b'{"a":' * 5000])
 def test_any_body_is_answered(body: bytes, running: Running) -> None:
-    answer = httpx2.post(f"{running.url}/chat/completions", content=body)
+    answer = httpx2.post(f"{running.url}/chat/completions", content=body, headers=JSON)
     assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_bodies_routes_and_hosts(running: Running) -> None:
-    assert httpx2.post(f"{running.url}/chat/completions", content=b"x" * (5 << 20)).status_code == 413
+    assert httpx2.post(f"{running.url}/chat/completions", content=b"x" * (5 << 20), headers=JSON).status_code == 413
     assert httpx2.get(f"{running.url}/nothing").json()["error"]["message"].startswith("no such route")
     assert httpx2.get(f"{running.url}/models", headers={"host": "evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "text/plain"}, 415),
+        ({}, 415),
+        ({**JSON, "origin": "https://evil.example"}, 403),
+        ({**JSON, "origin": "null"}, 403),
+        ({**JSON, "origin": "http://{host}"}, 200),
+        ({"content-type": "application/json; charset=utf-8"}, 200),
+    ],
+)
+def test_no_page_of_another_site_gets_a_browser_to_ask(running: Running, headers: dict[str, str], status: int) -> None:
+    host = running.url.removeprefix("http://").removesuffix("/v1")
+    headers = {name: value.format(host=host) for name, value in headers.items()}
+    body = json.dumps({"model": "shared", "messages": ASK, "max_tokens": 2})
+    answer = httpx2.post(f"{running.url}/chat/completions", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+
+
+def test_others_are_answered_while_a_long_text_is_read(
+    running: Running, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave, read = threading.Event(), threading.Event(), serving._turns
+
+    def slow(messages: Any) -> Any:
+        entered.set()
+        assert leave.wait(20)
+        return read(messages)
+
+    monkeypatch.setattr(serving, "_turns", slow)
+    long = threading.Thread(target=lambda: client.chat.completions.create(model="shared", messages=ASK, max_tokens=2))
+    long.start()
+    assert entered.wait(20)
+    assert len(client.models.list().data) == 3
+    leave.set()
+    long.join()
+
+
+def test_who_never_ends_a_request_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(serving, "BODY_SECONDS", 0.3)
+    running = Running()
+    try:
+        place = ("127.0.0.1", int(running.url.rpartition(":")[2].partition("/")[0]))
+        with socket.create_connection(place) as silent, socket.create_connection(place) as half:
+            half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n")
+            for held in (silent, half):
+                held.settimeout(20)
+                assert held.recv(100) == b"", "it was closed"
+        with socket.create_connection(place) as bodiless:
+            head = "POST /v1/chat/completions HTTP/1.1", "host: 127.0.0.1", "content-length: 9", *_lines(JSON)
+            bodiless.sendall("\r\n".join([*head, "", ""]).encode())
+            bodiless.settimeout(20)
+            assert b" 408 " in bodiless.recv(1000).partition(b"\r\n")[0]
+        client = openai.OpenAI(base_url=running.url, api_key="none")
+        assert len(client.models.list().data) == 3, "others are served"
+    finally:
+        running.stop()
+
+
+def _lines(headers: dict[str, str]) -> list[str]:
+    return [f"{name}: {value}" for name, value in headers.items()]
 
 
 def test_without_the_key_nothing() -> None:
