@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,11 @@ _SEALED = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "temp_directory": "",
+    "memory_limit": "50%",
 }
-"""No file, no network, no extension, no variable of this process is within a query's reach."""
+"""No file, no network, no extension, no variable of this process is within a query's reach; half of the memory is."""
+SECONDS = 600.0
+"""Time that a query may take."""
 
 
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
@@ -47,8 +51,8 @@ def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.Data
     return frame
 
 
-def answer(log: Frames, query: str) -> Any:
-    """The same as an Arrow table.
+def answer(log: Frames, query: str, seconds: float = SECONDS) -> Any:
+    """The same as an Arrow table; ConfigError, too, for a query that takes longer, or half of the memory.
 
     >>> answer(log, "select count(*) as matches from matches").to_pylist()
     [{'matches': 12}]
@@ -63,9 +67,27 @@ def answer(log: Frames, query: str) -> Any:
             database.register(name, log.among(name, columns))
         database.execute("set lock_configuration = true").fetchall()
         try:
-            return _plain(database.sql(query).to_arrow_table())
+            return _plain(_run(database, query, seconds))
+        except duckdb.OutOfMemoryException:
+            raise ConfigError("the query needs more than half of this machine's memory: ask for less") from None
         except duckdb.Error as error:
             raise ConfigError(_explained(str(error), log, tree)) from None
+
+
+def _run(database: Any, query: str, seconds: float) -> Any:
+    """Run a query in a thread, as Python hears no signal while DuckDB works; ConfigError when its time is up."""
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: database.sql(query).to_arrow_table())
+        try:
+            return found.result(seconds)
+        except TimeoutError:
+            raise ConfigError(
+                f"the query was stopped after {seconds:g} s: ask for less (does it recur for ever?)"
+            ) from None
+        finally:
+            while not found.done():  # an interrupt that comes before DuckDB has begun says nothing to it
+                database.interrupt()
+                wait([found], 0.05)
 
 
 def _plain(table: Any) -> Any:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +16,7 @@ from analysis import commands, query
 from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.store.reader import LogReader
+from tests.factories.children import Child
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run
 
@@ -241,3 +244,28 @@ def test_without_duckdb_it_says_what_to_install(run: Path, monkeypatch: pytest.M
 def test_a_damaged_run_is_no_query_of_ours(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a run folder"):
         analysis.sql(tmp_path, "select 1")
+
+
+ENDLESS = "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) from t"
+
+
+def test_a_query_without_an_end_is_stopped_when_its_time_is_up(run: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ConfigError, match=r"stopped after 0\.5 s"):
+        query.answer(analysis.load(run), ENDLESS, seconds=0.5)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_query_without_an_end_is_stopped_by_a_signal(run: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    child = Child(tmp_path / "out", "sql", run, ENDLESS)
+    time.sleep(4)
+    child.signal(sent)
+    told = child.end(30)
+    assert told.code in (130, 143, -sent) and "Traceback" not in told.err and told.err.count("\n") <= 1
+
+
+def test_a_query_that_needs_too_much_memory_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(query._SEALED, "memory_limit", "50MB")
+    with pytest.raises(ConfigError, match="half of this machine's memory"):
+        query.answer(analysis.load(run), "select list(a.range) from range(100000000) a")
