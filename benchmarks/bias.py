@@ -6,7 +6,7 @@ In each world a policy takes at most three turns. The gradient of its expected r
 and the expectation of what learning from a batch of four would add to the weights over all batches of four, with the
 estimators and aggregates that runs use. That expectation is c · (∇J + something else): `scale` is c = <E g, ∇J> /
 |∇J|², `astray` the length of the something else over that of c ∇J (0: the direction is right), `noise` the deviation of
-one batch, √E|g - E g|², over |E g|. Writes results/bias.json and prints the table of docs/credit.md.
+one batch, √E|g - E g|², over |E g|. Writes results/bias.json and prints the table of docs/gradients.md.
 """
 
 import itertools
@@ -181,7 +181,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """As it stands in docs/credit.md."""
+    """As it stands in docs/gradients.md."""
     lines = [
         "| estimator | aggregate | policy chooses to stop | chance stops it | always two turns | astray with 2, 4, 6 |",
         "|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What of the site is made when it is built: the first page from the README, the reference from the code, the figures.
+"""What of the site is made when it is built: pages from the top of the repository, the reference, the figures.
 
 mkdocs calls `on_files` once and `on_page_markdown` for every page (mkdocs.yml, `hooks`).
 """
@@ -18,6 +18,9 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parents[1]
 FIGURES = "benchmarks/results"
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
+TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
+TOP |= {"changelog.md": "CHANGELOG.md"}
+"""Pages of the site that stand at the top of the repository."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -30,13 +33,25 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Shorten links to figures by one step up: in the repository they are outside of docs/, in the site inside."""
-    return re.sub(rf"\]\(\.\./((?:\.\./)*{FIGURES}/)", r"](\1", markdown)
+    """Shorten links that leave docs/ by one step up: figures and the pages of the top are inside of the site."""
+    shorter = re.sub(rf"\]\(\.\./((?:\.\./)*{FIGURES}/)", r"](\1", markdown)
+    return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|SECURITY|CHANGELOG)\.md", lower, shorter)
+
+
+def lower(link: re.Match[str]) -> str:
+    """A link to a page of the top, as the site calls it."""
+    return f"]({link[1]}{link[2].lower()}.md"
+
+
+def within_docs(page: str) -> str:
+    """A page of the top of the repository with links as from inside of docs/."""
+    return re.sub(r"\]\(()(CONTRIBUTING|SECURITY|CHANGELOG)\.md", lower, page.replace("](docs/", "]("))
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Each made page: its place in the site, and its Markdown."""
-    yield "index.md", (ROOT / "README.md").read_text("utf-8").replace("](docs/", "](")
+    for uri, name in TOP.items():
+        yield uri, within_docs((ROOT / name).read_text("utf-8"))
     yield "reference/commands.md", commands()
     yield "reference/experiment.md", experiment()
     yield "reference/parts.md", parts()

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HISTORY = ("glossary.md", "changelog.md")
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+HISTORY = ("glossary.md", "CHANGELOG.md", "negotiation_before.md")
 """Pages which say how things were called."""
 KINDS = ("setting", "module", "name", "function", "phrase")
 

@@ -22,7 +22,7 @@ def token_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Every token weighs the same, 1 / tokens: DAPO's token-level loss (Yu et al. 2025).
 
     Of the whole optimiser step, as TRL's `dapo`; its `bnpo` counts each micro-batch's own. Where policies decide how
-    much they say it leads a little astray of the gradient, less in larger steps (docs/credit.md).
+    much they say it leads a little astray of the gradient, less in larger steps (docs/gradients.md).
     """
     return learned / np.float64(max(1, learned.sum()))
 
@@ -48,7 +48,7 @@ def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
 
     A token of a short wrong answer is pushed down harder than one of a long. Streams without a token in the loss are
     not counted, as in verl; TRL counts them. Where policies decide how much they say, the gradient of the return is
-    missed whatever the batch (docs/credit.md).
+    missed whatever the batch (docs/gradients.md).
     """
     return _mean_of_means(streams, learned)
 

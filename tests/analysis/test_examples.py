@@ -13,7 +13,7 @@ from tests.factories.made_run import make_run
 
 MODULES = [f"analysis.{m.name}" for m in pkgutil.iter_modules(analysis.__path__) if m.name != "notebooks"]
 ELSEWHERE = {"analysis.calibration", "analysis.commands", "analysis.flatten", "analysis.panels", "analysis.stats"}
-"""Shown in docs/simulators.md, as commands, by `frames`, by all pictures, and by the notebook."""
+"""Shown in docs/simulators/clinic.md, as commands, by `frames`, by all pictures, and by the notebook."""
 
 
 @pytest.mark.parametrize("name", ["analysis", *(name for name in MODULES if name != "analysis.calibration")])

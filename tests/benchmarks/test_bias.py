@@ -7,7 +7,7 @@ import bias
 import numpy as np
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs" / "credit.md"
+DOCS = Path(__file__).parents[2] / "docs" / "gradients.md"
 EXACT = 1e-9
 
 

@@ -15,7 +15,7 @@ def grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
     """GRPO: return of the trajectory standardised in its group, on all turns, (R - mean) / (std + 1e-6).
 
     Mean and sample deviation (n - 1) over the trajectories of a group; the deviation leads a little astray of the
-    gradient (docs/credit.md). Zero for groups of one and where all returns
+    gradient (docs/gradients.md). Zero for groups of one and where all returns
     are equal. Source: GRPO (Shao et al. 2024); verl and TRL divide by the same deviation (TRL adds 1e-4), but verl
     gives a group of one its bare return.
     """
@@ -60,7 +60,7 @@ def reinforce_pp(
     the same policy. With `baseline` R_k gives way to the trajectory's return minus its group's mean (`by`; `gamma` is
     1 then), which is 0 for groups of one before it is whitened. Zero where a turn's value is the mean, and
     everywhere if all are equal. A little astray where policies decide how many turns there are, less in larger batches
-    (docs/credit.md). Source: Hu et al. 2025. OpenRLHF (`reinforce`, `reinforce_baseline`) whitens over
+    (docs/gradients.md). Source: Hu et al. 2025. OpenRLHF (`reinforce`, `reinforce_baseline`) whitens over
     tokens, so long replies weigh more, and takes the KL into the reward; `dr_grpo` with the transform `whiten` is its
     baseline variant as released.
     """
@@ -74,7 +74,7 @@ def at_grpo(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, by: lis
     What is compared is the return-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' of turns of the same deal, role and number;
     `gamma: 0` compares the turns' own rewards. Sample deviation (n - 1). Zero where fewer than two trajectories got
     as far as turn k, and where all of their R_k are equal. Where policies decide how many turns there are, later turns
-    are divided by the deviation of those who got there: astray of the gradient whatever the batch (docs/credit.md).
+    are divided by the deviation of those who got there: astray of the gradient whatever the batch (docs/gradients.md).
 
     Source: AT-GRPO (PettingLLMs, ICLR 2026). There, K replies are drawn to one and the same history and all go on
     from the best, so that turn k's candidates share a prompt and only their own reward can be compared. Here matches

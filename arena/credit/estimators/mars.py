@@ -21,7 +21,7 @@ def mars(
 
     A_k = R_k - mean(R), R_k = Σ_{k' ≥ k} γ^(k'-k) r_k', the mean turn-weighted over the group; with `std` divided by
     the group's deviation. Zero where a turn's return is its group's mean. Where policies decide how many turns there
-    are, the mean with its own samples leads a little astray of the gradient, less in larger batches (docs/credit.md
+    are, the mean with its own samples leads a little astray of the gradient, less in larger batches (docs/gradients.md
     has the table for all estimators). Source: MARSHAL (ICLR 2026), the paper's
     formula; the released code computes another one, `mars_released`.
     """
@@ -46,7 +46,7 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
     game, `by: [seat]` tells them apart. Distinct means by more than 1e-6: with that the numbers are those of the
     release's own functions, which compare float32 exactly, to 3e-7.
 
-    Where policies decide how many turns there are, it is astray of the gradient whatever the batch (docs/credit.md).
+    Where policies decide how many turns there are, it is astray of the gradient whatever the batch (docs/gradients.md).
     Zero for all tokens alike when every R_k of a policy is the same, and without sampled tokens. Source: MARSHAL's
     repository, commit 2db0222, `reward_postprocess_agentic` and `compute_advantage`.
     """

@@ -32,7 +32,7 @@ def gigpo(
     that were taken in the same situation (`situations`): an anchor. `mean_norm` only subtracts the mean, and without
     repeated anchors equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
 
-    Its mean has its own samples: a little astray of the gradient, less in larger batches (docs/credit.md).
+    Its mean has its own samples: a little astray of the gradient, less in larger batches (docs/gradients.md).
     A_step is zero for an anchor met once and among equal G_k, A_episode as for `grpo`; the sum also where they cancel.
     Source: GiGPO (Feng et al. 2025), the paper's formula; verl-agent by default takes the episode's mean over turns,
     not trajectories, and gives a group of one its bare return.

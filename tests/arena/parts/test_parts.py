@@ -163,7 +163,8 @@ def test_a_ramp_stays_between_its_ends_and_arrives(name: str, start: float, end:
 
 
 def test_what_the_docs_show_works() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "credit.md").read_text("utf-8")
+    docs = Path(__file__).parents[3] / "docs"
+    text = "".join((docs / f"{page}.md").read_text("utf-8") for page in ("credit", "estimators", "rewards", "losses"))
     (shown,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
     found = compose([recipe_layer("negotiation-nano"), text_layer("docs", shown)])
     assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
