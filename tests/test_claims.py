@@ -1,13 +1,14 @@
-"""docs/claims.md says what the kept results of studies say, judged anew by the rule that each states.
+"""docs/claims.md and docs/claims/ say what the kept results of studies say, judged by the rule that each states.
 
-python -m tests.test_claims             # writes the page from benchmarks/results/study-*.json
+python -m tests.test_claims             # writes the pages from benchmarks/results/study-*.json
 python -m tests.test_claims commands    # what runs all of them again, a line each
 """
 
 import json
+import re
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -17,30 +18,49 @@ from arena.config.layers import compose
 from arena.config.sources import recipe_layer
 from arena.evaluate.study.plot import drawn
 from arena.evaluate.study.results import Results, read
-from arena.evaluate.study.summary import ArmSummary
+from arena.evaluate.study.summary import ArmSummary, paired
+from arena.statistics import Interval
 from tests.legible import complaints
 
 ROOT = Path(__file__).parents[1]
-PAGE, KEPT = ROOT / "docs" / "claims.md", ROOT / "benchmarks" / "results"
+DOCS, KEPT = ROOT / "docs", ROOT / "benchmarks" / "results"
 HEAD = """\
-# Published mechanisms, in real games
+# Published claims, judged in small games
 
-A row for each recipe whose study was run, made from `benchmarks/results/study-*.json` by
-`python -m tests.test_claims`, never typed. *In tables* is the verdict on the same claim where tables of logits stand in
-for models ([credit](results/credit.md#published-claims-in-small-worlds)).
-
-The rule stands in the recipe, written before the runs: in each comparison the interval of the difference, paired by
-seed, has to lie above what is asked for; *contradicted* where it lies below, *not shown* otherwise. First and last are
-means over seeds with 95 % intervals. Minutes are the runs, added up; a core does one at a time. How a study is run:
-[experiments](experiments.md#a-study-arms-seeds-a-verdict).
+Which published mechanisms work here, and which do not?
 
 {sum}
 
-| claim | published | in tables | ours | verdict | minutes | command |
-|---|---|---|---|---|---|---|
+Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. Effect is where
+the mechanism's arm begins and ends (means over seeds), then the control that it beats by least, with the difference
+paired by seed. The recipe states the rule before the runs: every difference must lie above what is asked for, with its
+whole interval. *Contradicted* means that one lies below; *not shown* is everything else. `zero` learns from advantages of zero,
+`shuffled` from its own dealt to random turns. The pages are made from `benchmarks/results/study-*.json` by
+`python -m tests.test_claims`. How to run one: [studies](studies.md).
+
+| claim | effect | verdict | command |
+|---|---|---|---|
 """
 FOOT = """
-`make studies` runs them all again, {hours:.1f} hours of runs, and goes on where it was stopped.
+`make studies` runs them all again ({hours:.1f} hours of runs) and goes on where it was stopped.
+"""
+FAMILY = """\
+# Claims in {family}
+
+What did each study of this family show, arm by arm? All of them: [claims](../claims.md).
+"""
+SECTION = """
+## {name}
+
+Claim: {claim} ({source}). Verdict: **{verdict}**.
+
+- Published: {published}
+- In tables of logits: {tables}
+- Rule: {because}
+- {seeds} seeds, {minutes:.0f} minutes of runs in all; [picture](../../benchmarks/results/study-{name}.png); `{command}`
+
+| figure | arm | first | last |
+|---|---|---|---|
 """
 TABLES = {
     "dart-nano": ["truncated"], "gra-nano": ["gated"], "igpo-nano": ["igpo"], "maze-nano": ["gigpo"],
@@ -51,11 +71,22 @@ TABLES = {
 FILES = sorted(KEPT.glob("study-*.json"))
 
 
-def page() -> str:
-    """The page, from what is kept."""
-    rows = "".join(f"| {' | '.join(cell(text) for text in row(file))} |\n" for file in FILES)
-    total = summed_up([read(file) for file in FILES])
-    return HEAD.format(sum=total) + rows + FOOT.format(hours=sum(map(minutes, FILES)) / 60)
+def pages() -> Iterator[tuple[Path, str]]:
+    """Each page with its text, from what is kept."""
+    found = [read(file) for file in FILES]
+    rows = "".join(f"| {' | '.join(cell(text) for text in row(of))} |\n" for of in found)
+    foot = FOOT.format(hours=sum(map(minutes, FILES)) / 60)
+    yield DOCS / "claims.md", HEAD.format(sum=summed_up(found)) + rows + foot
+    families = defaultdict(list)
+    for file, of in zip(FILES, found, strict=True):
+        families[of.spec.family].append(section(of, minutes(file)))
+    for family, sections in families.items():
+        yield DOCS / address(family), FAMILY.format(family=family) + "".join(sections)
+
+
+def address(family: str) -> str:
+    """A family's page, seen from docs/."""
+    return f"claims/{family.replace(' ', '_')}.md"
 
 
 def summed_up(found: Sequence[Results]) -> str:
@@ -80,40 +111,69 @@ def command(of: Results) -> str:
     return f"arena study {of.name} --seeds {of.seeds}{some}"
 
 
-def row(file: Path) -> tuple[str, ...]:
-    """What one study claims, what was published, what was seen, and what that means."""
-    of = read(file)
-    figure = f"[{of.spec.figure}](../benchmarks/results/study-{of.name}.png)"
-    ours = f"{figure}: {seen(of.arms)}; {of.seeds} seeds"
-    ours += "".join(f"; {name}: {seen(arms)}" for name, arms in of.beside.items())
-    said = of.verdict
-    claim = f"{of.spec.claim} ({of.spec.replicates})"
-    return (
-        claim,
-        of.spec.published,
-        ", ".join(map(in_tables, TABLES.get(of.name, ()))),
-        ours,
-        f"**{said.verdict}**: {said.because}",
-        f"{minutes(file):.0f}",
-        f"`{command(of)}`",
+def row(of: Results) -> tuple[str, ...]:
+    """A study in one line: claim, effect, verdict, command."""
+    source = "ours" if of.spec.replicates.startswith("none") else re.sub(r"\), .*", ")", of.spec.replicates)
+    return f"{of.spec.claim} ({source})", effect(of), f"**{of.verdict.verdict}**", f"`{command(of)}`"
+
+
+def effect(of: Results) -> str:
+    """Where the study's arm begins and ends, beside the control that it beats by least."""
+    arms = {arm.arm: arm for arm in of.arms}
+    own, (name, gain) = arms[of.spec.arm], narrowest(of)
+    ends = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {name} {arms[name].last.estimate:.2f}"
+    return f"[{of.spec.figure}]({address(of.spec.family)}#{of.name}) {ends}: {signed(gain)}"
+
+
+def narrowest(of: Results) -> tuple[str, Interval]:
+    """The compared arm whose difference decides, and that difference, positive where the study's arm is better."""
+    rule, ends = of.spec.verdict, of.ends
+    differences = {arm: paired(ends.last, arm, of.spec.arm, ends.bounds, rule.interval) for arm in rule.better_than}
+    if rule.less_is_better:
+        differences = {arm: Interval(-d.estimate, -d.high, -d.low) for arm, d in differences.items()}
+    return min(differences.items(), key=lambda item: item[1].low)
+
+
+def section(of: Results, took: float) -> str:
+    """A study in full: what was published, the rule, every arm of every figure."""
+    head = SECTION.format(
+        name=of.name,
+        claim=of.spec.claim,
+        source=of.spec.replicates,
+        published=of.spec.published,
+        tables=", ".join(map(in_tables, TABLES.get(of.name, ()))) or "no study",
+        verdict=of.verdict.verdict,
+        because=of.verdict.because,
+        seeds=of.seeds,
+        minutes=took,
+        command=command(of),
     )
+    figures = {of.spec.figure: of.arms, **of.beside}
+    lines = (line(figure, arm) for figure, arms in figures.items() for arm in arms)
+    return head + "".join(lines)
+
+
+def line(figure: str, arm: ArmSummary) -> str:
+    """An arm's first and last values, in a table."""
+    return f"| {cell(figure)} | {arm.arm} | {arm.first.estimate:.2f} | {bounded(arm.last)} |\n"
 
 
 def in_tables(study: str) -> str:
     """The verdict of a study in tables, with its figure."""
     verdict = json.loads((KEPT / f"claims-{study}.json").read_text("utf-8"))["verdict"]
-    return f"[{verdict}](../benchmarks/results/claims-{study}.png)"
+    return f"[{verdict}](../../benchmarks/results/claims-{study}.png)"
 
 
-def seen(arms: Sequence[ArmSummary]) -> str:
-    """Where the arms begin, on the mean, and where they end."""
-    return "; ".join(f"{a.arm} {a.first.estimate:.2f} → {told(a.last)}" for a in arms)
-
-
-def told(interval: tuple[float, float, float]) -> str:
+def bounded(interval: Interval) -> str:
     """A mean with its interval."""
     mean, low, high = (value + 0.0 for value in interval)
     return f"{mean:.2f} [{low:.2f}, {high:.2f}]" if low == low else f"{mean:.2f}"
+
+
+def signed(interval: Interval) -> str:
+    """A difference with its interval."""
+    mean, low, high = (value + 0.0 for value in interval)
+    return f"{mean:+.2f} [{low:.2f}, {high:.2f}]"
 
 
 def cell(text: str) -> str:
@@ -121,8 +181,11 @@ def cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-def test_the_page_is_what_the_results_say() -> None:
-    assert PAGE.read_text("utf-8") == page(), "renew it: python -m tests.test_claims"
+def test_the_pages_are_what_the_results_say() -> None:
+    made = dict(pages())
+    assert made.keys() == {DOCS / "claims.md", *(DOCS / "claims").glob("*.md")}, "delete those of no family"
+    for page, text in made.items():
+        assert page.read_text("utf-8") == text, "renew it: python -m tests.test_claims"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -146,4 +209,6 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["commands"]:
         print(*(command(read(file)) for file in FILES), sep="\n")
     else:
-        PAGE.write_text(page(), "utf-8")
+        for page, text in pages():
+            page.parent.mkdir(exist_ok=True)
+            page.write_text(text, "utf-8")
