@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 Status = Literal["finished", "failed"]
 MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "demonstration"]
-"""Origin of a match: played from its deal, branched off another, with turns put into it, taken over from another
-run's log, brought back by replay, or a demonstration to be imitated."""
+"""Origin of a match: played from its deal; branched off another; the same with a turn put into it (a fork); taken over
+from another run's log; recalled by replay (a trajectory's alone: the log has its match as it was played); or played to
+be imitated (no run logs those)."""
 
 
 class RecordError(StoreError, ValueError):
@@ -77,10 +78,8 @@ class Trajectory:
     streams: tuple[Stream, ...]
     seed: int = 0
     """The deal; matches of one group share it."""
-    replayed: bool = False
-    """Whether it was played in an earlier iteration and is learned from once more."""
-    logged: bool = False
-    """Whether another run played it, with other weights."""
+    source: MatchSource = "played"
+    """Origin: of other weights than the present ones where it is `replayed` or `recalled`."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """Report of the game on the ended match; no seat ever sees it."""
     parent: str = ""
@@ -292,7 +291,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
-            logged=record.source == "replayed",
+            source=record.source,
             parent=str(record.identity.parent or ""),
             parent_turn=-1 if record.identity.turn is None else record.identity.turn,
         )
