@@ -15,7 +15,7 @@ from agents.player import PREFIXES
 from agents.stream import Stream
 from arena.errors import StoreError
 from arena.plain import clean_text, finite, plain
-from arena.rows import identity_of, identity_row, message, message_row, stream_row
+from arena.rows import identity_of, identity_row, known, message, message_row, stream_row
 from games.contracts import MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
@@ -246,19 +246,14 @@ class MatchRecord:
         """The record of a row that `to_json` made; RecordError when it is not one."""
         try:
             return cls(
-                identity_of(row),
-                **{name: row[name] for name in _SCALARS},
-                **{name: row[name] for name in _USUAL if name in row},
-                seconds=row["seconds"],
-                options=dict(row["options"]),
-                seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
-                payoffs=dict(row["payoffs"]),
-                report=dict(row["report"]),
-                turns=tuple(_turn(turn) for turn in row["turns"]),
-                streams={
-                    seat: tuple(Stream(**stream) for stream in streams) for seat, streams in row["streams"].items()
-                },
-            )
+                identity_of(row), row["game"], dict(row["options"]), row["seed"],
+                {seat: Seating(**seating) for seat, seating in row["seats"].items()},
+                row["status"], row["reason"], dict(row["payoffs"]), dict(row["report"]),
+                tuple([_turn(turn) for turn in row["turns"]]),
+                {seat: tuple([Stream(**s) for s in streams]) for seat, streams in row["streams"].items()},
+                row["started"], row["seconds"], row["rules"],
+                row.get("group", -1), row.get("stage", ""), known(row.get("source", "played"), MatchSource),
+            )  # fmt: skip
         except KeyError as missing:
             raise _unreadable(row, f"it has no {missing}") from None
         except (ValueError, TypeError, AttributeError) as error:
@@ -326,6 +321,8 @@ def _checked_row(turn: Turn) -> dict[str, Any]:
 
 def _turn(row: Mapping[str, Any]) -> Turn:
     messages = tuple([message(line) for line in row["messages"]])
+    if "source" in row:
+        known(row["source"], TurnSource)
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
 
 
