@@ -25,8 +25,8 @@ class Stream:
 
     def __post_init__(self) -> None:
         """Refuse lists of unequal length with ValueError."""
-        lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
-        if len(lengths) != 1:
+        if not len(self.ids) == len(self.mask) == len(self.logprobs) == len(self.turns):
+            lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
             raise ValueError(f"a stream's four lists must be equally long, not {sorted(lengths)}")
         if self.entropy and len(self.entropy) != len(self.ids):
             raise ValueError(f"{len(self.entropy)} entropies are not of {len(self.ids)} tokens")

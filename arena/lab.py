@@ -135,13 +135,13 @@ class Lab:
         return Credit(credited, recalled, recalls)
 
     def _keep_credit(self, k: int, credited: Sequence[Credited], tokens: TokenFigures | None = None) -> None:
-        fresh = [c for c in credited if not c.trajectory.replayed]
+        fresh = [c for c in credited if c.trajectory.source != "recalled"]
         kept = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
         self.run_folder.log.write_credit(k, kept, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
         """Fit the critic, where there is one, to the turns' returns: after its predictions were used, never before."""
-        fresh = [c for c in credited if not c.trajectory.replayed]
+        fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
             return await self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
         except DivergedError as error:
@@ -155,7 +155,7 @@ class Lab:
         credited, learned, tokens = list(credited), {}, TokenFigures()
         for name in self.trainers:
             await self.engine.release(name)
-            own = [c for c in credited if c.trajectory.policy == name and not c.trajectory.replayed]
+            own = [c for c in credited if c.trajectory.policy == name and c.trajectory.source != "recalled"]
             before = await self._scores(name, own)
             demonstrations = await self.parts.demonstrations.samples(name, self._clock(k))
             learned[name] = await self._update(k, name, credited, "learn", demonstrations)

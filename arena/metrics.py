@@ -97,7 +97,7 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
     `dropped` counts trajectories played that credit does not hold, one that a replayed one replaces included;
     `out_of_loss` counts turns.
     """
-    replayed = sum(item.trajectory.replayed for item in credited)
+    replayed = sum(item.trajectory.source == "recalled" for item in credited)
     return {
         "deals": len({(record.game, record.seed) for record in records}),
         "trajectories": len(credited),
@@ -113,7 +113,7 @@ def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, floa
     roles: dict[str, list[float]] = {}
     for item in credited:
         of = item.trajectory
-        if of.replayed or of.parent:
+        if of.source == "recalled" or of.parent:
             continue
         roles.setdefault(f"{of.game}.{of.role}" if several else of.role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}

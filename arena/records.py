@@ -15,7 +15,7 @@ from agents.player import PREFIXES
 from agents.stream import Stream
 from arena.errors import StoreError
 from arena.plain import clean_text, finite, plain
-from arena.rows import identity_of, identity_row, message, message_row, stream_row
+from arena.rows import identity_of, identity_row, known, message, message_row, stream_row
 from games.contracts import MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 Status = Literal["finished", "failed"]
 MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "demonstration"]
-"""Origin of a match: played from its deal, branched off another, with turns put into it, taken over from another
-run's log, brought back by replay, or a demonstration to be imitated."""
+"""Origin of a match: played from its deal; branched off another; the same with a turn put into it (a fork); taken over
+from another run's log; recalled by replay (a trajectory's alone: the log has its match as it was played); or played to
+be imitated (no run logs those)."""
 
 
 class RecordError(StoreError, ValueError):
@@ -77,10 +78,8 @@ class Trajectory:
     streams: tuple[Stream, ...]
     seed: int = 0
     """The deal; matches of one group share it."""
-    replayed: bool = False
-    """Whether it was played in an earlier iteration and is learned from once more."""
-    logged: bool = False
-    """Whether another run played it, with other weights."""
+    source: MatchSource = "played"
+    """Origin: of other weights than the present ones where it is `replayed` or `recalled`."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """Report of the game on the ended match; no seat ever sees it."""
     parent: str = ""
@@ -247,19 +246,14 @@ class MatchRecord:
         """The record of a row that `to_json` made; RecordError when it is not one."""
         try:
             return cls(
-                identity_of(row),
-                **{name: row[name] for name in _SCALARS},
-                **{name: row[name] for name in _USUAL if name in row},
-                seconds=row["seconds"],
-                options=dict(row["options"]),
-                seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
-                payoffs=dict(row["payoffs"]),
-                report=dict(row["report"]),
-                turns=tuple(_turn(turn) for turn in row["turns"]),
-                streams={
-                    seat: tuple(Stream(**stream) for stream in streams) for seat, streams in row["streams"].items()
-                },
-            )
+                identity_of(row), row["game"], dict(row["options"]), row["seed"],
+                {seat: Seating(**seating) for seat, seating in row["seats"].items()},
+                row["status"], row["reason"], dict(row["payoffs"]), dict(row["report"]),
+                tuple([_turn(turn) for turn in row["turns"]]),
+                {seat: tuple([Stream(**s) for s in streams]) for seat, streams in row["streams"].items()},
+                row["started"], row["seconds"], row["rules"],
+                row.get("group", -1), row.get("stage", ""), known(row.get("source", "played"), MatchSource),
+            )  # fmt: skip
         except KeyError as missing:
             raise _unreadable(row, f"it has no {missing}") from None
         except (ValueError, TypeError, AttributeError) as error:
@@ -292,7 +286,7 @@ def trajectories(record: MatchRecord) -> list[Trajectory]:
             streams=record.streams.get(seat, ()),
             seed=record.seed,
             report=record.report,
-            logged=record.source == "replayed",
+            source=record.source,
             parent=str(record.identity.parent or ""),
             parent_turn=-1 if record.identity.turn is None else record.identity.turn,
         )
@@ -327,6 +321,8 @@ def _checked_row(turn: Turn) -> dict[str, Any]:
 
 def _turn(row: Mapping[str, Any]) -> Turn:
     messages = tuple([message(line) for line in row["messages"]])
+    if "source" in row:
+        known(row["source"], TurnSource)
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
 
 

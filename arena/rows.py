@@ -1,7 +1,7 @@
 """Parts of a match as rows of plain values, and back: its identity, messages, streams."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -23,6 +23,13 @@ def identity_of(row: Mapping[str, Any]) -> MatchId:
     if str(match) != row["id"]:
         raise ValueError(f"its id {str(row['id'])[:80]!r} is not that of {match}")
     return match
+
+
+def known(source: Any, sources: Any) -> Any:
+    """The source of a match or turn itself, where it is one of the literals; ValueError otherwise."""
+    if source not in get_args(sources):
+        raise ValueError(f"its source {str(source)[:80]!r} is none of {', '.join(get_args(sources))}")
+    return source
 
 
 def message_row(message: Message) -> dict[str, Any]:

@@ -118,9 +118,10 @@ class View(NamedTuple):
         )
 
 
-TurnSource = Literal["policy", "patch", "summary", "tool", "demonstration"]
-"""Who writes a turn: the policy that sits there, somebody who puts another act in its place, a summary of the past, a
-tool, or a player whose play is imitated."""
+TurnSource = Literal["policy", "patch", "demonstration", "summary", "tool"]
+"""Writer of a turn: the policy that sits there; somebody who puts another act in its place (a fork); a player whose
+play is imitated. Reserved, as nothing writes them yet: `summary`, in which a policy sums up its past, and `tool`, for
+what acts in a policy's place. (A call of a tool is its policy's own turn, and the result is a message.)"""
 
 
 class Act(NamedTuple):

@@ -10,7 +10,7 @@ from agents.memory import plan
 from agents.player import ScriptedPolicy
 from agents.role import Role
 from agents.stream import Stream
-from games.contracts import Act, View
+from games.contracts import Act, TurnSource, View
 
 
 class Writer(Protocol):
@@ -39,8 +39,16 @@ class ChatPlayer:
     """
 
     def __init__(
-        self, role: Role, frame: ChatFrame, policy: str, key: str, seed: tuple[int, ...], write: Writer
+        self,
+        role: Role,
+        frame: ChatFrame,
+        policy: str,
+        key: str,
+        seed: tuple[int, ...],
+        write: Writer,
+        source: TurnSource = "policy",
     ) -> None:
+        self.source = source
         self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -75,7 +83,8 @@ class ChatPlayer:
         raw = self.frame.decode(completion.ids)
         self._history.append(self._exchange(prompt, completion, raw))
         reply = self.role.parse(raw)
-        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, len(completion.ids))
+        count = len(completion.ids)
+        return Act(reply.game_text, raw, reply.public, reply.private, completion.finish, count, self.source)
 
     def _exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """The exchange as later turns are to see it."""

@@ -85,7 +85,9 @@ def show_match(console: Console, path: Path, match: str) -> None:
     credit = {(c.match, c.turn): c for c in reader.credit(row["iteration"])}
     seats = ", ".join(f"{seat} = {_holder(s)} as {s['role']}" for seat, s in row["seats"].items())
     branch = f", a branch of {row['parent']} from turn {row['parent_turn'] + 1} on" if row.get("parent") else ""
-    console.print(_plain(f"{row['game']} {row['id']} (seed {row['seed']}{branch}): {seats}", "bold"), soft_wrap=True)
+    source = "" if (of := row.get("source", "played")) in ("played", "branched") else f", {of}"
+    head = f"{row['game']} {row['id']} (seed {row['seed']}{source}{branch}): {seats}"
+    console.print(_plain(head, "bold"), soft_wrap=True)
     for turn in row["turns"]:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"] or message.get("images"):
@@ -117,6 +119,8 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     line.append(printable(turn["raw"].strip() or "(nothing)"), style="default" if turn["valid"] else "red")
     console.print(line, soft_wrap=True)
     notes = [] if turn["valid"] else ["not a legal act"]
+    if (source := turn.get("source", "policy")) != "policy":
+        notes.append(f"a {source}, not the policy's own")
     if turn["private"]:
         notes.append(f"thought: {turn['private']}")
     earned = ", ".join(f"{name} {value:+g}" for name, value in turn["rewards"].items()) or "nothing"

@@ -242,7 +242,11 @@ def recalls(
     played: Sequence[Trajectory], heard: Sequence[Trajectory], credited: Sequence[Credited], besides: Sequence[Credited]
 ) -> list[Recall]:
     """Replayed trajectories: those in place of what was played, and those added to it."""
-    worth = {(c.trajectory.match, c.trajectory.seat): c.advantages.tolist() for c in credited if c.trajectory.replayed}
+    worth = {
+        (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()
+        for c in credited
+        if c.trajectory.source == "recalled"
+    }
     found = [
         Recall(new.match, new.seat, (own.match, own.seat), worth.get((new.match, new.seat), []))
         for own, new in zip(played, heard, strict=True)
@@ -261,7 +265,7 @@ def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: Lo
 
 
 def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
-    """The trajectories of these entries, marked as replayed: of those that are held, or from the run's match log."""
+    """The trajectories of these entries, marked as recalled: of those that are held, or from the run's match log."""
     by_seat = {(t.match, t.seat): t for t in held}
     absent = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
     for iteration in sorted({entry.iteration for entry in absent}):
@@ -270,7 +274,7 @@ def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory
     for entry in absent:
         if (entry.match, entry.seat) not in by_seat:
             raise StoreError(f"{log.folder} has no match {entry.match}, which is to be replayed: it was removed")
-    return [replace(by_seat[entry.match, entry.seat], replayed=True) for entry in entries]
+    return [replace(by_seat[entry.match, entry.seat], source="recalled") for entry in entries]
 
 
 def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:

@@ -138,7 +138,7 @@ def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selecti
     Without it they count, as in ARPO-GUI. An estimator that divides by the group's deviation finds none in a group of
     equal failures, so that the replayed success beside them is worth 0.
     """
-    return selection.out_of_statistics(np.array([t.replayed for t in batch.trajectories], bool))
+    return selection.out_of_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
 
 
 # -- dropped -----------------------------------------------------------------------------------------------

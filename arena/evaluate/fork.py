@@ -186,6 +186,7 @@ async def _play(
             MatchId(table, i), record.game, record.options, record.seed,
             {seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
             draws=(number("fork"), parting.turn, i),
+            source="patched" if parting.act and table == len(tables) - 1 else "branched",
         )
         for table in range(len(tables))
         for i in range(n)

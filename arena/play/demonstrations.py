@@ -46,7 +46,7 @@ class _Demonstrator(ModelContender):
         place = chance(seed, plan, seat)
         script = make_scripted(talking(self.script, game), number(place), game)
         writer = demonstrator(script, role, policy.frame)
-        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", place, writer)
+        return ChatPlayer(role, policy.frame, policy.name, f"{plan.id}/{seat}", place, writer, "demonstration")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Demonstrations:
         acts = RecordedActs({turn["index"]: turn["action"] for turn in turns})
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(acts) for seat in kept.plan.seats}
         key = f"{kept.plan.id}/{kept.seat}"
-        players[kept.seat] = ChatPlayer(role, policy.frame, policy.name, key, (), recalled(replies))
+        players[kept.seat] = ChatPlayer(role, policy.frame, policy.name, key, (), recalled(replies), "demonstration")
         return await play_match(kept.plan, table.make_game(), players, Limits())
 
     async def _replayed(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
@@ -175,7 +175,8 @@ class Demonstrations:
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
         temperatures = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
         credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in demonstrated]
-        return [replace(sample, source="demonstration") for sample in samples_of(credited, temperatures)]
+        samples = samples_of(credited, temperatures, sources=("demonstration",))
+        return [replace(sample, source="demonstration") for sample in samples]
 
 
 def check_demonstrations(spec: DemonstrationsSpec | None, tables: Sequence[Table], learners: Iterable[str]) -> None:

@@ -48,7 +48,9 @@ class Parting:
 def _put(turn: Turn, act: str) -> Turn:
     """The turn with another act, of no role."""
     public = act.partition("|")[2].strip()
-    return turn._replace(role="", raw=act, action=act, public=public, private="", finish="script", tokens=0, version=0)
+    return turn._replace(
+        role="", raw=act, action=act, public=public, private="", finish="script", tokens=0, version=0, source="patch"
+    )
 
 
 def strayed(parting: Parting, game: Game) -> str:
@@ -146,7 +148,7 @@ class _Joined:
         else:
             await self.player.act(view)
         self.version = turn.version
-        return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens)  # type: ignore[arg-type]
+        return Act(turn.action, turn.raw, turn.public, turn.private, turn.finish, turn.tokens, turn.source)  # type: ignore[arg-type]
 
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:

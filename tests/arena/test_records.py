@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 
 from agents.stream import Stream
 from arena.plain import plain, printable
-from arena.records import MatchRecord, RecordError, Seating, Turn, trajectories
+from arena.records import MatchRecord, MatchSource, RecordError, Seating, Turn, trajectories
 from arena.rows import message as message_of
 from arena.rows import message_row
 from arena.store.arrow import match_rows, match_table
-from games.contracts import Image, MatchId, Message
+from games.contracts import Image, MatchId, Message, TurnSource
 
 HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]
 text = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=[]), max_size=20))
@@ -68,7 +69,7 @@ turns = st.builds(
     finish=st.sampled_from(["stop", "length", "script"]),
     tokens=st.integers(0, 1000),
     seconds=number,
-    source=st.sampled_from(["policy", "patch", "summary", "tool", "demonstration"]),
+    source=st.sampled_from(get_args(TurnSource)),
     reward=st.just(0.0),
     advantage=st.just(0.0),
 )
@@ -98,7 +99,7 @@ records = st.builds(
     seconds=number,
     group=st.integers(-1, 9),
     stage=st.sampled_from(["", "train"]),
-    source=st.sampled_from(["played", "branched", "patched", "replayed", "shown"]),
+    source=st.sampled_from(get_args(MatchSource)),
 )
 
 

@@ -73,7 +73,7 @@ def test_injection_into_a_group_of_failures_by_hand(tmp_path: Path, seal: bool) 
     replay = Success({KEY: [KNOWN]}, logged(tmp_path, OLD, seal=seal), by=ANY_DEAL)
     found = groups([0.0] * 8)
     heard = replay.inject(*fresh(found))
-    assert heard[0] == replace(OLD, seed=0, replayed=True) and heard[1:] == found[1:]
+    assert heard[0] == replace(OLD, seed=0, source="recalled") and heard[1:] == found[1:]
     rule = CreditSpec.model_validate(dict(estimator="grpo", select=["zero_variance"]))
     assert assign(TurnBatch(found), rule) == [], "without it nothing is learned"
     values = [c.advantages.tolist() for c in assign(TurnBatch(heard), rule)]
@@ -88,7 +88,7 @@ def test_a_success_in_another_deal_is_no_success_of_the_task(tmp_path: Path) -> 
     replay = Success(memory, logged(tmp_path, OLD))
     replay.extra_trajectories(*fresh([replace(OLD, seed=5)]), [])
     batch, rewards = fresh([*groups([0.0, 0.0]), *(replace(t, seed=5) for t in groups([0.0, 0.0]))])
-    assert [t.replayed for t in replay.inject(batch, rewards)] == [False, False, True, False]
+    assert [t.source == "recalled" for t in replay.inject(batch, rewards)] == [False, False, True, False]
 
 
 def test_out_of_the_statistics_the_failures_stay_worth_nothing(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_only_failed_groups_get_one(tmp_path: Path) -> None:
     batch, rewards = fresh(found + sellers + others)
     heard = Success(known, logged(tmp_path, OLD), by=ANY_DEAL).inject(batch, rewards)
     # deal 1 varies, deal 2 is no failure, deal 4 is alone, and nobody else's success is theirs
-    assert [i for i, t in enumerate(heard) if t.replayed] == [0, 6]
+    assert [i for i, t in enumerate(heard) if t.source == "recalled"] == [0, 6]
     assert [t.seed for t in heard] == [t.seed for t in batch.trajectories]
     assert known == {KEY: [KNOWN]}, "asking changes nothing"
     assert Success({}, logged(tmp_path / "other")).inject(batch, rewards) == list(batch.trajectories)
@@ -137,9 +137,9 @@ def test_a_named_reward_can_be_the_score(tmp_path: Path) -> None:
         Success(memory, logged(tmp_path, OLD), by=ANY_DEAL),
         Success(memory, logged(tmp_path), by=ANY_DEAL, of="deal"),
     )
-    assert not any(t.replayed for t in by_sum.inject(batch, np.array([1.0, 1.0])))
+    assert not any(t.source == "recalled" for t in by_sum.inject(batch, np.array([1.0, 1.0])))
     by_deal = replace(by_deal, log=by_sum.log)
-    assert [t.replayed for t in by_deal.inject(batch, np.array([1.0, 1.0]))] == [True, False]
+    assert [t.source == "recalled" for t in by_deal.inject(batch, np.array([1.0, 1.0]))] == [True, False]
 
 
 def test_a_match_that_was_removed_is_told_in_one_line(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_is_recalled_is_what_was_played(tmp_path: Path) -> None:
     found = [*groups([0.0, 1.0, 2.0], turns=3), scored(5.0, match="0002-0000")]
     entries = [Entry(t.match, t.seat, t.policy, "", 0.0) for t in (found[3], found[1], found[1])]
     assert recalled(logged(tmp_path, *found), entries) == [
-        replace(t, replayed=True) for t in (found[3], found[1], found[1])
+        replace(t, source="recalled") for t in (found[3], found[1], found[1])
     ]
 
 
@@ -170,7 +170,7 @@ def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Tr
     gaps = np.array(scores) - np.mean(scores)
     told = [Credited(t, np.zeros(1), np.array([gap])) for t, gap in zip(found, gaps, strict=True)]
     again = replay.extra_trajectories(batch, rewards, told)
-    assert all(c.trajectory.replayed for c in again)
+    assert all(c.trajectory.source == "recalled" for c in again)
     return [(c.trajectory.match, *c.advantages.tolist()) for c in again]
 
 
@@ -288,9 +288,13 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
         brought = [Recall(**one) for one in row.get("recalled", [])]
         played = trained(MatchRecord.from_json(one) for one in run.log.read(k))
         found = assign(TurnBatch(as_credited(played, brought, run.reader.log), Clock(k, 3)), given.credit)
-        fresh = [a for c in found if not c.trajectory.replayed for a in c.advantages.tolist()]
+        fresh = [a for c in found if c.trajectory.source != "recalled" for a in c.advantages.tolist()]
         assert fresh == pytest.approx([one.advantage for one in run.log.credit(k)])
-        again = {(c.trajectory.match, c.trajectory.seat): c.advantages.tolist() for c in found if c.trajectory.replayed}
+        again = {
+            (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()
+            for c in found
+            if c.trajectory.source == "recalled"
+        }
         kept = {(one.match, one.seat): one.advantages for one in brought if one.instead}
         assert again.keys() == kept.keys()
         for place, advantages in kept.items():

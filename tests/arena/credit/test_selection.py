@@ -47,7 +47,7 @@ def test_out_of_the_loss_keeps_the_statistics() -> None:
 def test_out_of_the_statistics_keeps_the_loss() -> None:
     """A replayed success learns, and the others' baseline does not know of it."""
     found = groups([0.0, 3.0, 9.0])
-    object.__setattr__(found[2], "replayed", True)
+    object.__setattr__(found[2], "source", "recalled")
     told, silent = credited(found, **GROUPED), credited(found, "replayed", **GROUPED)
     # all three: mean 4.  Without the replayed one: mean 1.5, and 9 is worth 7.5
     assert [c.advantages.tolist() for c in told] == [[-4], [-1], [5]]

@@ -180,6 +180,26 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
         assert getattr(new, field)[:parted] == getattr(own, field)[:parted], field
 
 
+def test_a_fork_says_which_turn_was_put_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, seen = long_match(), list[MatchRecord]()
+
+    async def kept(*given: Any) -> MatchRecord:
+        seen.append(await play_one(*given))
+        return seen[-1]
+
+    monkeypatch.setattr("arena.evaluate.fork.play_one", kept)
+    other = "BET" if record.turns[1].action == "PASS" else "PASS"
+    wait(fork(logged(tmp_path / "run", record), record.id, 1, act=other, n=2))
+    assert [r.source for r in seen] == ["branched", "branched", "patched", "patched"]
+    for one in seen:
+        sources = [turn.source for turn in one.turns]
+        assert sources == ["policy", "patch" if one.source == "patched" else "policy", *["policy"] * (len(sources) - 2)]
+        assert one.source == "branched" or one.turns[1].action == other
+    for seat in ("first", "second"):
+        wait(fork(tmp_path / "run", record.id, 1, {seat: "nash"}, n=1))
+    assert {r.source for r in seen[4:]} == {"branched"}, "somebody else at a seat is no patch"
+
+
 def long_match() -> MatchRecord:
     """One in which the first seat moves twice."""
     records = (played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))

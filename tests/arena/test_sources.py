@@ -1,0 +1,133 @@
+"""Origins of matches and turns: who writes which, and that a policy learns by reward from its own turns alone."""
+
+import json
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import analysis
+from arena.cli.loop import wait
+from arena.config.layers import to_yaml
+from arena.credit.credited import Credited
+from arena.credit.replay import Entry, recalled
+from arena.credit.samples import OWN, samples_of
+from arena.lab import Lab
+from arena.play.demonstrations import Demonstrations
+from arena.records import MatchRecord, MatchSource, RecordError, Trajectory, trained
+from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from games.contracts import TurnSource
+from tests.factories.commands import arena
+from tests.factories.labs import Quiet, experiment, finished
+from tests.factories.trajectories import trajectory
+
+TURN_SOURCES: tuple[TurnSource, ...] = get_args(TurnSource)
+MATCH_SOURCES: tuple[MatchSource, ...] = get_args(MatchSource)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources") / "run"
+    finished(folder, experiment("iterations=1"))
+    return folder
+
+
+def edited(run: Path, folder: Path, turns: tuple[TurnSource, ...]) -> Path:
+    """The run's matches in a log of their own, with all sources of matches and these of turns, one after the other."""
+    matches, sources = cycle(MATCH_SOURCES), cycle(turns)
+    records = [
+        replace(r, source=next(matches), turns=tuple(turn._replace(source=next(sources)) for turn in r.turns))
+        for r in map(MatchRecord.from_json, RunReader(run).log.read(1))
+    ]
+    other = RunFolder.create(folder, to_yaml(experiment("iterations=1")), {})
+    other.log.extend(records)
+    other.log.seal(1)
+    return folder
+
+
+def moved(run: Path) -> bool:
+    """Whether an iteration changed the weights."""
+    before, after = (run / f"checkpoints/{k:04d}/policies/shared/model.safetensors" for k in (0, 1))
+    return before.read_bytes() != after.read_bytes()
+
+
+@pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "tool")], ids=str)
+def test_a_policy_learns_from_its_own_turns_alone(
+    played: Path, tmp_path: Path, sources: tuple[TurnSource, ...]
+) -> None:
+    log = edited(played, tmp_path / "log", sources)
+    settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
+    finished(tmp_path / "run", experiment(*settings, "checkpoint.keep=9", "learn.regularisers={}"))
+    assert moved(tmp_path / "run") == ("policy" in sources)
+    assert len(RunReader(tmp_path / "run").credit(1)) > 5, "all of them have credit"
+
+
+def test_turns_of_others_are_context() -> None:
+    """Of each source one turn; what is left are its own, with their own tokens' advantages and log-probabilities."""
+    found = trajectory([1.0] * len(TURN_SOURCES))
+    turns = tuple(t._replace(source=s) for t, s in zip(found.turns, TURN_SOURCES, strict=True))
+    (stream,) = found.streams
+    stream.logprobs = [-float(i) for i in range(len(stream))]
+    count = len(turns)
+    item = Credited(replace(found, turns=turns), np.ones(count), np.arange(count) + 0.0, np.arange(2 * count) + 0.0)
+    for tokens in (item.tokens, None):
+        (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
+        own = [i for i, turn in enumerate(turns) if turn.source in ("policy", "summary")]
+        assert len(own) == 2 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
+        assert sample.advantages.tolist() == [2 * p + k if tokens is not None else p for p in own for k in (0, 1)]
+        assert sample.behaviour.tolist() == [-float(5 * p + 3 + k) for p in own for k in (0, 1)]
+        assert sample.stream.ids == stream.ids and sample.stream.sampled == 4 and stream.sampled == 2 * count
+    assert samples_of([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
+    assert set(OWN) == {"policy", "summary"}
+
+
+def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: Path) -> None:
+    run = edited(played, tmp_path / "log", TURN_SOURCES)
+    rows = RunReader(run).log.read(1)
+    assert {row["source"] for row in rows} == set(MATCH_SOURCES)
+    assert {turn["source"] for row in rows for turn in row["turns"]} == set(TURN_SOURCES)
+    records = [MatchRecord.from_json(row) for row in rows]
+    assert {t.source for t in trained(records)} == set(MATCH_SOURCES)
+    for record in records:
+        shown = arena("show", run, record.id)
+        assert shown.code == 0
+        notes = [turn.source for turn in record.turns if turn.source != "policy"]
+        assert [word for word in TURN_SOURCES for _ in range(shown.out.count(f"a {word}, not the policy's own"))] == [
+            word for word in TURN_SOURCES for _ in range(notes.count(word))
+        ]
+        quiet = record.source in ("played", "branched")
+        assert (f", {record.source}" in shown.out.splitlines()[0]) != quiet
+    assert arena("credit", run, "--estimators", "mars,reinforce").code == 0
+    frames = analysis.load(run)
+    assert frames.matches["source"].tolist() == [record.source for record in records]
+    assert frames.turns["source"].tolist() == [turn.source for record in records for turn in record.turns]
+
+
+@pytest.mark.parametrize("place", ["match", "turn"])
+def test_a_source_that_is_none_is_refused_in_one_line(played: Path, place: str) -> None:
+    row = RunReader(played).log.read(1)[0]
+    (row if place == "match" else row["turns"][0])["source"] = "divine\n"
+    with pytest.raises(RecordError, match=r"its source 'divine\\n' is none of p.*: restore the log from a copy$"):
+        MatchRecord.from_json(json.loads(json.dumps(row)))
+
+
+def test_demonstrations_say_so_and_replay_recalls(
+    played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By scripted policies, and of a log; a recalled trajectory is the one that was played, but for its source."""
+    seen: list[Trajectory] = []
+    whole = Demonstrations._samples
+    monkeypatch.setattr(Demonstrations, "_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
+    given = experiment("iterations=1", f"learn.demonstrations={{run: {played}, matches: 3}}")
+    lab: Lab = finished(tmp_path / "run", given, Quiet())
+    samples = wait(lab.parts.demonstrations.by_scripted("shared", 0, ["random"], 4))
+    assert samples and all(sample.learned.all() for sample in samples)
+    assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}
+    log = RunReader(played).log
+    one = trained(map(MatchRecord.from_json, log.read(1)))[0]
+    (again,) = recalled(log, [Entry(one.match, one.seat, "shared", "", 0.0)])
+    assert again == replace(one, source="recalled") and one.source == "played"
