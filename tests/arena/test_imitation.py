@@ -12,7 +12,7 @@ import arena.lab
 from arena.cli.loop import wait
 from arena.store import manifest, warm_start
 from arena.store.run import RunFolder
-from tests.factories.commands import TINY, refused
+from tests.factories.commands import TINY
 from tests.factories.commands import arena as command
 from tests.factories.labs import Quiet, experiment, finished
 from tests.factories.traces import assert_same, flip_a_byte, left
@@ -113,4 +113,5 @@ def test_what_is_of_another_imitation_is_refused(tmp_path: Path) -> None:
     for change in ({"total": 11}, {"steps": 12}):
         (run / warm_start.FOLDER / "manifest.json").unlink()
         manifest.seal(run / warm_start.FOLDER, {**body, **change})
-        assert "is of another imitation" in refused("resume", run)
+        told = command("resume", run)
+        assert told.code == 2 and "is of another imitation" in told.err, told
