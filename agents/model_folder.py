@@ -92,7 +92,9 @@ def load_model(path: Path, dtype: Any = None) -> Any:
     faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if faults:
         raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
+        if not all(end.isfinite() for end in torch.aminmax(parameter.detach())):  # 0.02 s for 135 million numbers
+            raise WeightsError(f"{path}: {name} holds numbers that are not finite (NaN or infinite): fetch it again")
         # what is mapped from the file would be copied page by page at the first update, and hold all of it until then
         parameter.data = parameter.data.clone()
     return model.eval()

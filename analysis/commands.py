@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import sys
@@ -14,7 +15,7 @@ import typer
 
 from arena.cli.console import PlainConsole
 from arena.errors import ConfigError
-from arena.store.files import explained, write_atomic
+from arena.store.outputs import PICTURE, REPORT, require_output, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,8 +77,7 @@ def compare(
     """
     from analysis.comparison import compare as found
 
-    if plot:
-        _require_place("--plot", plot)
+    require_output("--plot", plot, PICTURE)
     comparison = found(runs, last, figure or ())
     if plot:
         _draw(comparison, plot)
@@ -148,13 +148,13 @@ def report(
     from analysis.report import report as written
     from arena.plain import printable
 
-    if out:
-        _require_place("--out", out)
+    require_output("--out", out, REPORT)
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
-    page = written(log, "minilm" if meaning else "hashed")
-    write_atomic(path, page)
-    _console().print(f"{printable(str(path))}: {len(page.encode()) // 1000} kB")
+    require_output("--out", path, REPORT)
+    page = REPORT.mark + b"\n" + written(log, "minilm" if meaning else "hashed").encode()
+    write_output("--out", path, REPORT, page)
+    _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 
 
 def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
@@ -178,13 +178,6 @@ def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
         console.print(Text("nothing found"))
 
 
-def _require_place(option: str, path: Path) -> None:
-    """ConfigError where no file can be at the path: what is written belongs to no run that could be resumed."""
-    if path.is_dir() or not path.parent.is_dir():
-        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise ConfigError(f"{option} {path} cannot be written: {why}")
-
-
 def _draw(comparison: Comparison, path: Path) -> None:
     try:
         from analysis.panels import written
@@ -193,8 +186,9 @@ def _draw(comparison: Comparison, path: Path) -> None:
         figure = compared(comparison)
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    with explained(path):
-        written(figure, path)
+    kept = io.BytesIO()
+    written(figure, kept)
+    write_output("--plot", path, PICTURE, kept.getvalue())
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:

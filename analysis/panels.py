@@ -133,7 +133,7 @@ def curve(
     points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
 
 
-def written(figure: Figure, path: Path) -> None:
+def written(figure: Figure, path: Path | io.BytesIO) -> None:
     """As PNG in 256 colours, a fifth of the size, whatever the file is called."""
     from PIL import Image
 

@@ -40,10 +40,11 @@ from arena.play.tables import Table
 from arena.play.watchers import Watcher
 from arena.policies import Policies
 from arena.records import Trajectory
-from arena.store import checkpoints
+from arena.store import checkpoints, warm_start
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
+from arena.store.warm_start import Imitated
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Parts:
     """Iterations that are committed."""
     restored: bool
     """Whether the run's parts, or the warm start alone, came from a checkpoint."""
+    imitated: Imitated | None
+    """How far a warm start was that is gone on with."""
     tables: Sequence[Table]
     roles: Mapping[str, Role]
     """By name: a role's name is the same role at every table."""
@@ -102,9 +105,13 @@ async def build(
 
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
-    with restoring(checkpoint):
+    if checkpoint:
+        warm_start.discard(run.path)
+    source, imitated = _warm_start(run, watcher) or (checkpoint, None)
+    kept = imitated.states() if imitated else state.get("policies", {})
+    with restoring(source):
         policies = _policies(experiment, engine, make_trainer)
-        await policies.load(checkpoint, state.get("policies", {}), lambda what: watcher.phase(0, what))
+        await policies.load(source, kept, lambda what: watcher.phase(0, what))
 
     pool = _pool(run, experiment, league.get("pool"))
     if checkpoint and experiment.league and not pool.versions:
@@ -124,9 +131,18 @@ async def build(
     play = Play(run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher)
     source = _logged(run, experiment, watcher) or play
     return Parts(
-        done, checkpoint is not None, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker, critic,
-        crediting, lineup, demonstrations, source,
+        done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
+        critic, crediting, lineup, demonstrations, source,
     )  # fmt: skip
+
+
+def _warm_start(run: RunFolder, watcher: Watcher) -> tuple[Checkpoint, Imitated] | None:
+    """What is kept of an imitation that is not over; None where nothing is, or nothing whole."""
+    try:
+        return warm_start.kept(run.path)
+    except StoreError as error:
+        watcher.note(f"{error}: the imitation begins again")
+        return None
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:

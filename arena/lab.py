@@ -24,8 +24,9 @@ from arena.credit.credited import Credited
 from arena.credit.figures import TokenFigures, sampled_streams, token_figures
 from arena.credit.iteration import Credit
 from arena.credit.samples import samples_of
-from arena.errors import DivergedError
+from arena.errors import DivergedError, StoreError
 from arena.league.pool import version_name
+from arena.learn.plan import Plan
 from arena.learn.samples import Sample
 from arena.metrics import iteration_metrics
 from arena.parts.chance import generator
@@ -33,10 +34,16 @@ from arena.parts.schedules import Clock
 from arena.play.source import Played
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.records import MatchRecord
-from arena.store import checkpoints
+from arena.store import checkpoints, warm_start
 from arena.store.run import RunFolder
 from arena.store.state import STATE
 from arena.store.tensorboard import Board
+from arena.store.warm_start import Imitated
+
+KEPT_EVERY = 300.0
+"""Seconds from one checkpoint of an imitation to the next."""
+KEPT_AT = 100
+"""Places of an imitation, in equal distance, at which it may be kept."""
 
 
 class Examiner(Protocol):
@@ -232,7 +239,10 @@ class Lab:
     async def imitate(self) -> None:
         """Warm start: policies with `imitate` learn to write as scripted policies play; a checkpoint follows."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
-        for name, spec in specs.items():
+        begun = self.parts.imitated
+        if begun and begun.policy not in specs:
+            raise self._another_imitation(begun)
+        for name, spec in itertools.dropwhile(lambda item: bool(begun and item[0] != begun.policy), specs.items()):
             self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.scripted)}")
             ended = self._counted(spec.matches)
             samples = await self.parts.demonstrations.by_scripted(
@@ -240,18 +250,49 @@ class Lab:
             )
             self.watcher.phase(0, f"imitate ({name}): learning from them")
             plan = self.trainers[name].plan_imitation(samples, spec, self._rng(0, "imitate", name))
-            told = await self.trainers[name].update(plan, self._counted(len(plan.steps)))
-            if skipped := told["skipped"]:
-                self.watcher.note(f"policy '{name}', imitation: {skipped} steps left out, their gradient is not finite")
+            await self._learn_imitation(name, plan, begun if begun and begun.policy == name else None)
             await self.policies.serve(name)
         await self.admit(0)
         if specs:
             await self._checkpoint(0)
+            warm_start.discard(self.run_folder.path)
             await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
-    def _counted(self, total: int) -> Callable[[], None]:
+    async def _learn_imitation(self, name: str, plan: Plan, begun: Imitated | None) -> None:
+        """Carry the plan out from the step on that is reached; a long one is kept now and then."""
+        total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
+        if begun:
+            done = begun.steps
+            if not done < total == begun.total:
+                raise self._another_imitation(begun)
+            self.watcher.note(f"policy '{name}' goes on with its imitation after step {done} of {total}")
+        stepped = self._counted(total, done)
+        for part in plan.parts(max(1, total // KEPT_AT), done):
+            skipped += int((await self.trainers[name].update(part, stepped))["skipped"])
+            done += len(part.steps)
+            if part.goes_on and perf_counter() - kept >= KEPT_EVERY:
+                await self._keep_imitation(name, done, total)
+                kept = perf_counter()
+        if skipped:
+            self.watcher.note(f"policy '{name}', imitation: {skipped} steps left out, their gradient is not finite")
+
+    def _another_imitation(self, begun: Imitated) -> StoreError:
+        folder, of = self.run_folder.path / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
+        return StoreError(f"{folder} is of another imitation ({of}): remove it to begin again")
+
+    async def _keep_imitation(self, name: str, done: int, total: int) -> None:
+        policies = await self.policies.snapshot()
+        about = {"policy": name, "steps": done, "total": total}
+        about |= {"policies": {each: one.state for each, one in policies.items()}}
+
+        def fill(folder: Path) -> None:
+            self.policies.save(folder / "policies", policies)
+
+        await compute(warm_start.keep, self.run_folder.path, about, fill)
+
+    def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
         """A callback that reports one more of so many done to the watcher, if it follows progress."""
-        count = itertools.count(1)
+        count = itertools.count(done + 1)
         watcher = self.watcher
         return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
 

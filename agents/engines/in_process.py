@@ -22,6 +22,7 @@ from agents.computing import compute
 from agents.engines.base import Completion, Request
 from agents.engines.kv import KV, BatchKV, KVStore, empty_kv
 from agents.engines.lanes import Lanes
+from agents.errors import WeightsError
 from agents.half import half, refresh
 from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
@@ -400,6 +401,11 @@ def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:
     temperatures = torch.tensor([r.request.temperature for r in rows], device=logits.device)
     greedy = temperatures == 0
     logprobs = torch.log_softmax(logits / temperatures.masked_fill(greedy, 1.0)[:, None], -1)
+    if wrong := logprobs.amax(-1).isnan().nonzero().flatten().tolist():
+        name = rows[wrong[0]].request.policy
+        raise WeightsError(
+            f"policy '{name}': its weights give logits that are not finite (NaN): nothing can be sampled"
+        )
     if any(r.request.top_k or r.request.top_p < 1 for r in rows):
         logprobs = truncate(logprobs, [r.request.top_k for r in rows], [r.request.top_p for r in rows])
     if bool(greedy.any()):

@@ -6,12 +6,15 @@ import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from arena.store.outputs import results, write_output
 
 
 class PlainConsole(Console):
@@ -54,3 +57,12 @@ def _harmless(text: str) -> str:
 
     kept = (c for c in clean_text(text) if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Co"))
     return "".join(kept)
+
+
+def close(command: str, data: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Write and print what scripts read; `by` says which command's it is."""
+    data = {"by": f"arena {command}", **data}
+    if out:
+        write_output("--out", out, results(command), (json.dumps(data, indent=1) + "\n").encode())
+    if as_json:
+        print(json.dumps(data))

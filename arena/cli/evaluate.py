@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from arena.cli import panel as panels
-from arena.cli.console import PlainConsole, note
+from arena.cli.console import PlainConsole, close, note
 from arena.cli.progress import progress
 from arena.errors import ConfigError
-from arena.store.files import write_atomic
+from arena.store.outputs import PICTURE, require_output, results
 
 if TYPE_CHECKING:
     from agents.players.servers import Endpoints
@@ -104,6 +103,7 @@ def eval_(
     from arena.cli.loop import wait
     from arena.evaluate import specs
 
+    require_output("--out", out, results("eval"))
     asked = panels.Asked(contender, before, trust, out, as_json)
     if panel:
         given = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
@@ -170,7 +170,7 @@ async def _judge(asked: panels.Asked, games: _Games, loader: Contenders) -> None
     data = {"contender": asked.who, "seed": games.seed, "results": [r.to_json() for r in after]}
     if old:
         data |= {"before": [r.to_json() for r in old[0]], "changes": changes(old[0], after)}
-    close(data, asked.out, asked.as_json)
+    close("eval", data, asked.out, asked.as_json)
     if asked.as_json:
         return
     console = PlainConsole()
@@ -208,6 +208,8 @@ def tournament_(
     from arena.play.settings import GameSpec
 
     console = PlainConsole()
+    require_output("--plot", plot, PICTURE)
+    require_output("--out", out, results("tournament"))
     make_known(GameSpec(name=game))
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
     loaded = wait(loader.load(*contenders, games=[game]))
@@ -218,7 +220,7 @@ def tournament_(
         from arena.evaluate.tournament_plot import plot as draw
 
         draw(standings, plot)
-    close({"seed": seed, **standings.to_json()}, out, as_json)
+    close("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_standings
 
@@ -253,6 +255,7 @@ def exploit(
     from arena.play.settings import GameSpec
 
     console, known = PlainConsole(), Known()
+    require_output("--out", out, results("exploit"))
     make_game(GameSpec(name=game))
     names = [each for name in contenders for each in (specs.history(name, trust) if history else [name])]
     loader, exploitabilities = specs.Contenders(role, doing(), note=note, trust=trust), dict[str, Exploitability]()
@@ -268,7 +271,7 @@ def exploit(
          "value": e.value, "legal_mass": e.legal_mass, "states": e.states}
         for n, e in exploitabilities.items()
     ]  # fmt: skip
-    close({"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
+    close("exploit", {"game": spec.name, "options": spec.options, "contenders": rows}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_exploitabilities
 
@@ -351,11 +354,3 @@ def doing() -> Callable[[str], None]:
     return lambda what: (
         terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
     )
-
-
-def close(data: dict[str, Any], out: Path | None, as_json: bool) -> None:
-    """Write and print what scripts read."""
-    if out:
-        write_atomic(out, json.dumps(data, indent=1) + "\n")
-    if as_json:
-        print(json.dumps(data))

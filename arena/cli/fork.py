@@ -11,10 +11,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.console import PlainConsole, note
-from arena.cli.evaluate import Endpoint, Json, Out, Trust, close, doing, servers
+from arena.cli.console import PlainConsole, close, note
+from arena.cli.evaluate import Endpoint, Json, Out, Trust, doing, servers
 from arena.cli.progress import progress
 from arena.errors import ConfigError
+from arena.store.outputs import require_output, results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,12 +60,13 @@ def fork(
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender
 
+    require_output("--out", out, results("fork"))
     others = _others(seat or [])
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
     with progress(2 * n, as_json or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
         forked = wait(play(run, match, turn - 1, others, act, n, loader, person, step))
-    close(_data(forked), out, as_json)
+    close("fork", _data(forked), out, as_json)
     if not as_json:
         show(PlainConsole(), forked)
 

@@ -1,8 +1,9 @@
 """`arena init`: a commented start of a role, a game, a simulator or an experiment, which its check passes."""
 
 import keyword
+import os
 import re
-import shutil
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from agents.names import nearest
 from arena.errors import ConfigError
 from arena.store.files import write_atomic
+from arena.store.outputs import require_output, schema, write_output
 
 STARTS: dict[str, tuple[dict[str, str], list[str]]] = {
     "role": ({"{name}.yaml": "role.yaml"}, ["arena check role {name}.yaml --game negotiation"]),
@@ -53,23 +55,26 @@ def init(
     places = {to / place.format(name=name): start for place, start in starts.items()}
     if not to.is_dir():
         raise ConfigError(f"--to {to}: there is no such folder")
+    texts = {file: (files("arena.cli") / "starts" / start).read_text("utf-8") for file, start in places.items()}
+    schemas = _schemas(texts.values())
     for file in places:
-        if file.exists():
+        if os.path.lexists(file):
             raise ConfigError(f"{file} is there already: choose another name")
-    for file, start in places.items():
-        text = (files("arena.cli") / "starts" / start).read_text("utf-8")
-        if schema := re.search(r"\$schema=(\w+)\.schema\.json", text):
-            _write_schema(schema[1], to)
+    for shipped in schemas:
+        require_output("--to", to / shipped.name, schema(shipped.name))
+    for shipped in schemas:
+        write_output("--to", to / shipped.name, schema(shipped.name), shipped.read_bytes())
+        print(f"{to / shipped.name}: its schema, for editors")
+    for file, text in texts.items():
         write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_)", name, text)))
         print(f"{file}: written, to be changed")
     for command in commands:
         print(f"next: {command.format(name=to / name, title=title)}")
 
 
-def _write_schema(kind: str, folder: Path) -> None:
-    """Write the schema that the file's first line names, as it is in this version."""
+def _schemas(texts: Iterable[str]) -> list[Path]:
+    """The schemas, as they are in this version, that the first lines of the texts name."""
     from arena.config.schema import FILES
 
-    shipped = FILES[kind]
-    shutil.copyfile(shipped, folder / shipped.name)
-    print(f"{folder / shipped.name}: its schema, for editors")
+    named = [re.search(r"\$schema=(\w+)\.schema\.json", text) for text in texts]
+    return list(dict.fromkeys(FILES[found[1]] for found in named if found))

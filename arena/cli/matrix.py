@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.console import PlainConsole, note
+from arena.cli.console import PlainConsole, close, note
 from arena.cli.evaluate import (
     Endpoint,
     Json,
@@ -22,7 +22,6 @@ from arena.cli.evaluate import (
     Seed,
     Split,
     Trust,
-    close,
     doing,
     game_spec,
     listed,
@@ -30,6 +29,7 @@ from arena.cli.evaluate import (
 )
 from arena.cli.progress import progress
 from arena.errors import ConfigError, Interrupted
+from arena.store.outputs import PICTURE, require_output, results
 
 if TYPE_CHECKING:
     from arena.evaluate.matrix import Cell
@@ -79,6 +79,8 @@ def matrix_(
     from arena.evaluate.specs import Contenders
     from arena.play.settings import GameSpec
 
+    require_output("--plot", plot, PICTURE)
+    require_output("--out", out, results("matrix"))
     console, deepest = PlainConsole(), trials if k is None else k
     if deepest > trials:
         raise ConfigError(f"--k {deepest} needs at least as many --trials, not {trials}")
@@ -112,7 +114,7 @@ def matrix_(
             from arena.evaluate.matrix_plot import plot as draw
 
             draw(cells, title, plot)
-        close(_data(cells, spec, seed), out, as_json)
+        close("matrix", _data(cells, spec, seed), out, as_json)
         if not as_json:
             _show(console, title, cells)
     if stopped:

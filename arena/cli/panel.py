@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arena.cli.console import PlainConsole, note
+from arena.cli.console import PlainConsole, close, note
 from arena.cli.progress import progress
 from arena.errors import ConfigError
-from arena.store.files import write_atomic
 
 if TYPE_CHECKING:
     from arena.evaluate.panel import Sitting
@@ -66,10 +64,8 @@ async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
         "met": sorted(known.met),
         "demonstrated": sorted(known.demonstrated),
     }
-    if asked.out:
-        write_atomic(asked.out, json.dumps(data, indent=1) + "\n")
+    close("eval", data, asked.out, asked.as_json)
     if asked.as_json:
-        print(json.dumps(data))
         return
     console = PlainConsole()
     show_panel_table(console, after, old, known, who)

@@ -16,6 +16,7 @@ from agents.names import nearest
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Endpoint, Trust, servers
 from arena.errors import ConfigError
+from arena.store.outputs import RECORDS, append_output, require_output
 
 if TYPE_CHECKING:
     from arena.evaluate.specs import Contenders
@@ -65,8 +66,7 @@ def play(
     settings = trained_options(game, seat or [], trust) | given
     table = make_game(game, settings)
     who = holders(table, seat or [])
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise ConfigError(f"--out {out}: give a file in a folder that exists")
+    require_output("--out", out, RECORDS)
     loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
     others = seat_others(game, table, who, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
@@ -80,8 +80,7 @@ def play(
     _show_end(console, table, [s for s in who if s not in others], record)
     row = record.to_json()
     if out is not None:
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        append_output("--out", out, RECORDS, json.dumps(row))
     if as_json:
         print(json.dumps(row))
     if record.status == "failed" and len(others) == len(who):

@@ -18,6 +18,7 @@ from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.rows import message as read_message
 from arena.statistics import Interval
+from arena.store import checkpoints, warm_start
 from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
 
@@ -29,7 +30,10 @@ def show_run(console: Console, path: Path) -> None:
     """A run's iterations, what changed, and which matches to read."""
     reader = RunReader(path)
     rows, judged = reader.metrics(), read_evaluations(path)
-    console.print(iteration_table(rows, rows[-1]["iteration"] if rows else 0))
+    if rows:
+        console.print(iteration_table(rows, rows[-1]["iteration"]))
+    else:
+        console.print(_plain(_begun(path), ""), soft_wrap=True)
     if judged:
         from arena.cli.show_panel import show_run_panel  # which loads what plays
         from arena.config.kept import experiment_of
@@ -42,6 +46,21 @@ def show_run(console: Console, path: Path) -> None:
         show_changes(console, changes(path), rows)
     if (best := best_match(path)) is not None:
         console.print(Text(f"\na match to read: arena show {path} {best}"), soft_wrap=True)
+
+
+def _begun(path: Path) -> str:
+    """How far a run is that has committed no iteration."""
+    again = f"arena resume {path}"
+    try:
+        imitated = warm_start.told(path)
+    except StoreError as error:
+        return f"no iteration is committed yet, and {error}: {again} begins the imitation again"
+    if checkpoints.iterations(path):
+        return f"the warm start is over, and no iteration is committed yet: {again} goes on with the first"
+    if imitated:
+        kept = f"step {imitated.steps} of {imitated.total} of the imitation by policy '{imitated.policy}'"
+        return f"no iteration is committed yet; kept is {kept}: {again} goes on from there"
+    return f"nothing is committed yet: {again} begins"
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """A matrix of agents and persons as a picture."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
 from arena.evaluate.matrix import Cell
-from arena.store.files import explained
+from arena.store.outputs import PICTURE, write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,8 +20,9 @@ def plot(cells: Sequence[Cell], title: str, path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    with explained(path):
-        drawn(cells, title).savefig(path, dpi=85, format="png")
+    kept = io.BytesIO()
+    drawn(cells, title).savefig(kept, dpi=85, format="png")
+    write_output("--plot", path, PICTURE, kept.getvalue())
 
 
 def drawn(cells: Sequence[Cell], title: str) -> "Figure":

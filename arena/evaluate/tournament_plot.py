@@ -1,5 +1,6 @@
 """A tournament as a picture: who gets what against whom, and how strong everybody is."""
 
+import io
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import numpy as np
 
 from arena.errors import ConfigError
 from arena.evaluate.tournament import Standings
-from arena.store.files import explained
+from arena.store.outputs import PICTURE, write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +21,9 @@ def plot(standings: Standings, path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    with explained(path):
-        drawn(standings).savefig(path, dpi=110, format="png")
+    kept = io.BytesIO()
+    drawn(standings).savefig(kept, dpi=110, format="png")
+    write_output("--plot", path, PICTURE, kept.getvalue())
 
 
 def drawn(standings: Standings) -> "Figure":

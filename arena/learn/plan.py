@@ -69,6 +69,15 @@ class Plan:
     counted: bool
     """Whether its steps count in the policy's life: then a step that is left out leaves its rate to the next. Those of
     imitation do not, and the optimiser forgets them."""
+    goes_on: bool = False
+    """Whether another part of the same imitation follows, for which the optimiser remembers."""
+
+    def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
+        """Cut the plan of an imitation, from step `start` on, into parts of so many steps that do the same together."""
+        for at in range(start, len(self.steps), size):
+            end = at + size
+            steps, rates = self.steps[at:end], self.rates[at:end]
+            yield replace(self, steps=steps, rates=rates, goes_on=end < len(self.steps))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class PolicyTrainer:
         self.model: Any = model
         self.steps = 0
         """Optimiser steps taken in the life of this policy."""
+        self.imitated = 0
+        """Those of an imitation that is not over."""
         self.memory: dict[str, Any] = {}
         """Memory of regularisers from update to update, as JSON."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
@@ -88,7 +90,7 @@ class PolicyTrainer:
 
     def state(self) -> dict[str, Any]:
         """State for a checkpoint, as JSON."""
-        return {"steps": self.steps, "memory": self.memory}
+        return {"steps": self.steps, "memory": self.memory} | ({"imitated": self.imitated} if self.imitated else {})
 
     async def weights(self) -> ModuleWeights:
         """The module that is trained: the engine serves the same parameters."""
@@ -117,7 +119,10 @@ class PolicyTrainer:
         self.memory = updated_memory(self.memory, plan, over_ranks(gradients.seen, _both))
         if plan.counted:
             self.steps += taken
+        elif plan.goes_on:
+            self.imitated += taken
         else:
+            self.imitated = 0
             self.optimiser.moments.forget()
         return over_ranks(watch, Watch.plus).means()
 
@@ -132,8 +137,8 @@ class PolicyTrainer:
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
         """`load`, in the thread that computes."""
-        self.steps, self.memory = state["steps"], dict(state["memory"])
-        self.optimiser.moments.load(load_file(folder / "optimizer.safetensors"), self.steps)
+        self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
+        self.optimiser.moments.load(load_file(folder / "optimizer.safetensors"), self.steps + self.imitated)
 
     def gathered(self) -> AbstractContextManager[Any]:
         """Context in which every parameter is whole, also under ZeRO-3."""

@@ -49,11 +49,15 @@ def made(to: Path) -> Iterator[Path]:
 
     StoreError where something is there already, or the disk does not take it.
     """
+    if to.is_symlink():
+        raise StoreError(f"{to} is a link: give --to the name of a new folder")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise StoreError(f"{to} already holds something: choose another --to")
     to = to.resolve()
     beside = to.with_name(f".{to.name}.exporting")
     with explained(to):
+        if beside.is_symlink():
+            beside.unlink()
         shutil.rmtree(beside, ignore_errors=True)
         try:
             yield beside

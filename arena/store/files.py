@@ -71,7 +71,8 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     beside = path.with_name(f".{path.name}{TEMPORARY}")
     with explained(path):
         try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            beside.unlink(missing_ok=True)  # left by a crash, or a link put there
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 write_all(descriptor, data.encode() if isinstance(data, str) else data)
                 os.fsync(descriptor)

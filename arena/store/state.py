@@ -46,6 +46,7 @@ class PolicyState(_Part):
 
     version: Count
     steps: Count
+    imitated: Count = 0
     memory: Learned
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
 from agents.errors import WeightsError
+from tests.factories.commands import arena
 from tests.factories.models import SIZES
 
 
@@ -265,3 +267,30 @@ def test_importing_weights_and_chat_is_light() -> None:
     code = "import sys, agents.weights, agents.chat; print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("half", [False, True])
+def test_numbers_that_are_not_finite_are_refused_by_the_name_of_their_tensor(
+    model: Path, value: float, half: bool
+) -> None:
+    tensors = load_file(model / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    tensors[name] = tensors[name].bfloat16() if half else tensors[name]
+    tensors[name][-1, -1] = value
+    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+    assert f"{name} holds numbers that are not finite" in refusal(model)
+
+
+def test_weights_that_overflow_end_a_run_at_once(model: Path, tmp_path: Path) -> None:
+    """Finite numbers whose logits are not: the first match says so, and none is played again."""
+    tensors = load_file(model / "model.safetensors")
+    save_file(
+        {n: t * 1e30 if "norm" in n else t for n, t in tensors.items()}, model / "model.safetensors", {"format": "pt"}
+    )
+    run = tmp_path / "run"
+    settings = ["--set", f"policies.shared.model={model}", "--set", "policies.shared.imitate=null"]
+    told = arena("run", "selfplay", "--recipe", "negotiation-nano", *settings, "--out", run, "--json")
+    assert told.code != 0
+    assert "policy 'shared': its weights give logits that are not finite" in told.err.splitlines()[-1]
+    assert "Traceback" not in told.err and "3 times" not in told.err

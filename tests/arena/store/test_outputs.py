@@ -1,0 +1,122 @@
+"""What a command writes goes where its user says, over nothing that is not Arena's, and through no link."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from arena.cli.console import close
+from arena.errors import ConfigError, StoreError
+from arena.store.export import made
+from arena.store.files import write_atomic
+from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results, write_output
+from tests.factories.commands import arena, refused
+
+
+def test_new_and_own_files_are_written(tmp_path: Path) -> None:
+    page = REPORT.mark + b"<p>"
+    for _ in range(2):
+        write_output("--out", tmp_path / "a.html", REPORT, page)
+    assert (tmp_path / "a.html").read_bytes() == page
+    close("eval", {"seed": 1}, tmp_path / "a.json", False)
+    close("eval", {"seed": 2}, tmp_path / "a.json", False)
+    assert json.loads((tmp_path / "a.json").read_text()) == {"by": "arena eval", "seed": 2}
+
+
+@pytest.mark.parametrize("kind", [REPORT, PICTURE, RECORDS, results("eval")])
+def test_what_is_not_of_this_purpose_stays(tmp_path: Path, kind: object) -> None:
+    """Another's file, another command's result, a link (even to an own file), a pipe, a folder: one line each."""
+    (tmp_path / "thesis").write_text("years of work")
+    close("matrix", {}, tmp_path / "matrix.json", False)
+    own = tmp_path / "own"
+    own.write_bytes(kind.mark)  # type: ignore[attr-defined]
+    (tmp_path / "link").symlink_to(own)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "not there")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("thesis", "matrix.json", "link", "nowhere", "pipe", ".", "no/where"):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+        with pytest.raises(ConfigError, match=r"^--out ") as refused:
+            require_output("--out", tmp_path / name, kind)  # type: ignore[arg-type]
+        assert "\n" not in str(refused.value)
+        assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    require_output("--out", own, kind)  # type: ignore[arg-type]
+
+
+def test_a_picture_says_who_drew_it(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (3, 2), "red").save(tmp_path / "theirs.png")
+    data = (tmp_path / "theirs.png").read_bytes()
+    with pytest.raises(ConfigError, match="no picture that Arena drew"):
+        write_output("--plot", tmp_path / "theirs.png", PICTURE, data)
+    for _ in range(2):
+        write_output("--plot", tmp_path / "ours.png", PICTURE, data)
+    with Image.open(tmp_path / "ours.png") as ours:
+        assert (ours.size, ours.getpixel((0, 0)), ours.info["Software"]) == ((3, 2), (255, 0, 0), "arena")
+
+
+def test_records_are_added_to_records_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        append_output("--out", tmp_path / "kept.jsonl", RECORDS, '{"id": "0000-0000"}')
+    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 2
+    (tmp_path / ".bashrc").write_text("alias x=y\n")
+    with pytest.raises(ConfigError, match="no file of match records"):
+        append_output("--out", tmp_path / ".bashrc", RECORDS, '{"id": "0000-0000"}')
+
+
+@pytest.mark.parametrize("put", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_where_the_new_bytes_are_gathered_is_not_followed(tmp_path: Path, put: object) -> None:
+    (tmp_path / "thesis").write_text("years of work")
+    put(tmp_path / ".a.json.tmp", tmp_path / "thesis")  # type: ignore[operator]
+    write_atomic(tmp_path / "a.json", "{}")
+    assert (tmp_path / "thesis").read_text() == "years of work"
+    assert (tmp_path / "a.json").read_text() == "{}"
+
+
+def test_weights_are_exported_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    (tmp_path / ".new.exporting").symlink_to(tmp_path / "there")
+    with pytest.raises(StoreError, match="is a link"), made(tmp_path / "link"):
+        pass
+    with made(tmp_path / "new") as beside:
+        beside.mkdir()
+        (beside / "config.json").write_text("{}")
+    assert [*(tmp_path / "there").iterdir()] == []
+    assert (tmp_path / "new/config.json").is_file() and not (tmp_path / "new").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["eval", "random", "--game", "kuhn_poker", "--out"],
+        ["tournament", "random", "nash", "--game", "kuhn_poker", "--out"],
+        ["tournament", "random", "nash", "--game", "kuhn_poker", "--plot"],
+        ["exploit", "random", "--game", "kuhn_poker", "--out"],
+        ["matrix", "asker", "--game", "clinic", "--out"],
+        ["matrix", "asker", "--game", "clinic", "--plot"],
+        ["play", "--game", "kuhn_poker", "--seat", "0=random", "--seat", "1=random", "--out"],
+        ["report", "runs/none", "--out"],
+    ],
+)
+def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "thesis").write_text("years of work")
+    assert "is there already and is no" in refused(*command, str(tmp_path / "thesis"))
+    assert (tmp_path / "thesis").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("kind", ["role", "experiment"])
+def test_a_schema_is_written_over_a_schema_alone(tmp_path: Path, kind: str) -> None:
+    schema = tmp_path / f"{kind}.schema.json"
+    schema.write_text("years of work")
+    assert "is no schema that Arena wrote" in refused("init", kind, "mine", "--to", str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == [schema.name]
+    (tmp_path / "thesis").write_text(f'{{\n "$id": "{schema.name}"}}')
+    schema.unlink()
+    schema.symlink_to("thesis")
+    assert "a link" in refused("init", kind, "mine", "--to", str(tmp_path))
+    schema.unlink()
+    (tmp_path / "thesis").rename(schema)
+    arena("init", kind, "mine", "--to", str(tmp_path))
+    assert len(schema.read_text()) > 1000 and (tmp_path / "mine.yaml").is_file()

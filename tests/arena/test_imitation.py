@@ -1,0 +1,117 @@
+"""A warm start that is killed goes on where it was kept, and ends with the very weights of one that was not."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import arena.lab
+from arena.cli.loop import wait
+from arena.store import manifest, warm_start
+from arena.store.run import RunFolder
+from tests.factories.commands import TINY
+from tests.factories.commands import arena as command
+from tests.factories.labs import Quiet, experiment, finished
+from tests.factories.traces import assert_same, flip_a_byte, left
+
+KILLED_AFTER = """
+import os, signal, sys
+import arena.lab
+from arena.cli.main import run_cli
+from arena.store import manifest, warm_start
+keep, calls = warm_start.keep, []
+
+def once_more(run, about, fill):
+    calls.append(about["steps"])
+    def dies(folder):
+        fill(folder)
+        if {during} and len(calls) == {times}:
+            os.kill(os.getpid(), signal.SIGKILL)
+    keep(run, about, dies)
+    if len(calls) == {times}:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+warm_start.keep, arena.lab.KEPT_EVERY = once_more, 0.0
+sys.exit(run_cli())
+"""
+
+
+def kill_in_imitation(run: Path, times: int, during: bool) -> None:
+    """Begin the tiny run, and kill it as an imitation is kept for so many times, or right after that."""
+    script = KILLED_AFTER.format(times=times, during=during)
+    told = subprocess.run([sys.executable, "-c", script, *TINY, "--out", str(run)], capture_output=True, text=True)
+    assert told.returncode == -signal.SIGKILL, told.stderr
+
+
+@pytest.mark.parametrize(("times", "during", "kept"), [(9, False, 9), (10, True, 9)])
+def test_a_run_killed_at_its_imitation_goes_on_there(
+    tmp_path: Path, unbroken: Path, times: int, during: bool, kept: int
+) -> None:
+    run = tmp_path / "run"
+    kill_in_imitation(run, times, during)
+    assert not (run / "checkpoints").exists()
+    shown = command("show", run)
+    assert f"step {kept} of 12 of the imitation by policy 'shared'" in shown.out, shown
+    told = command("resume", run, "--json")
+    assert told.code == 0, told.err
+    assert f"after step {kept} of 12" in told.out + told.err
+    assert_same(left(run), left(unbroken))
+    assert not (run / warm_start.FOLDER).exists()
+
+
+def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
+    run = tmp_path / "run"
+    kill_in_imitation(run, 5, False)
+    flip_a_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
+    told = command("resume", run, "--json")
+    assert told.code == 0, told.err
+    assert "model.safetensors is not as it was written: the imitation begins again" in told.out + told.err
+    assert_same(left(run), left(unbroken))
+
+
+TWO = (
+    "iterations=1",
+    "policies.other.model=nano-3",
+    "policies.other.imitate={scripted: [random], matches: 12, epochs: 2, minibatches: 3, decay: true}",
+    "seats.responder={role: nano_responder, policy: other}",
+)
+
+
+@pytest.mark.parametrize("times", [2, 14])
+def test_of_two_that_imitate_the_first_is_not_asked_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    given, keep, kept = experiment(*TWO), warm_start.keep, list[dict[str, object]]()
+
+    def stopped(run: Path, about: dict[str, object], fill: object) -> None:
+        keep(run, about, fill)  # type: ignore[arg-type]
+        kept.append(about)
+        if len(kept) == times:
+            raise KeyboardInterrupt
+
+    whole = finished(tmp_path / "whole", given)
+    monkeypatch.setattr(arena.lab, "KEPT_EVERY", 0.0)
+    monkeypatch.setattr(warm_start, "keep", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        finished(tmp_path / "run", given)
+    watcher = Quiet()
+    lab = wait(arena.lab.Lab.open(RunFolder.open(tmp_path / "run"), given, watcher))
+    wait(lab.run())
+    matches = [name for _, name in watcher.phases if "matches of" in name]
+    assert len(matches) == (2 if times <= 11 else 1)
+    assert_same(left(tmp_path / "run"), left(tmp_path / "whole"))
+    assert whole.done == 1
+
+
+def test_what_is_of_another_imitation_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    kill_in_imitation(run, 3, False)
+    body = json.loads((run / warm_start.FOLDER / "manifest.json").read_text())["manifest"]
+    for change in ({"total": 11}, {"steps": 12}):
+        (run / warm_start.FOLDER / "manifest.json").unlink()
+        manifest.seal(run / warm_start.FOLDER, {**body, **change})
+        told = command("resume", run)
+        assert told.code == 2 and "is of another imitation" in told.err, told
