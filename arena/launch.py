@@ -24,6 +24,7 @@ from arena.evaluate.examination import examination, settled
 from arena.lab import Lab
 from arena.play.watchers import Logged, Watcher
 from arena.preflight import preflight, servers_asked
+from arena.process import ranks
 from arena.store import checkpoints
 from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
@@ -35,6 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
+    _check_alone()
     loading.forget()
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or _fresh(experiment.name)
@@ -57,6 +59,7 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
 
     Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
     """
+    _check_alone()
     run = RunFolder.open(folder)
     loading.forget()
     kept = experiment_of(folder, trust=trusted)
@@ -72,6 +75,16 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
     with run.lock():
         await _run(run, own_files.with_own_roles(folder, experiment), watcher, lambda: _record(run, experiment))
     return folder
+
+
+def _check_alone() -> None:
+    """ConfigError where a launcher started this process as one of several: each would make a whole run of its own."""
+    variable, number = ranks()
+    if number > 1:
+        raise ConfigError(
+            f"{variable}={number}: a run is one process, and a launcher (torchrun, srun) started {number}, each "
+            f"of which would be a whole run: start it once without the launcher; runs of their own unset {variable}"
+        )
 
 
 def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
@@ -95,8 +108,7 @@ def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Seq
 
 
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
-    done = max(checkpoints.iterations(run.path), default=0)
-    if experiment.iterations < done:
+    if experiment.iterations < (done := checkpoints.committed(run.path)):
         raise ConfigError(f"iterations: {experiment.iterations}, and {done} of {run.path} are committed: ask for more")
 
 

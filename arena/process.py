@@ -37,6 +37,18 @@ def waiting() -> str:
     return ", ".join(f"{name}={os.environ[name]}" for name in _WAITING if name in os.environ)
 
 
+def ranks() -> tuple[str, int]:
+    """Return how many processes a launcher started as one job, this one among them, and the variable that says so.
+
+    Not SLURM_NTASKS: a batch script has that, too, before anything is started with srun.
+    """
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"):
+        told = os.environ.get(name, "").strip()
+        if told.isdecimal() and int(told) > 1:
+            return name, int(told)
+    return "", 1
+
+
 def trim_memory() -> None:
     """Return freed memory to the system instead of keeping it for the next step: slower, but a lower peak."""
     with suppress(OSError, AttributeError):  # other C libraries have other ways

@@ -113,7 +113,7 @@ def rate_ci(successes: int, trials: int, level: float = 0.95) -> Interval:
     """Share of successes in independent trials with Wilson's score interval (1927); all NaN for no trials."""
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} successes in {trials} trials is not a rate")
-    z = _normal_quantile(_upper(level))
+    z = normal_quantile(_upper(level))
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan)
     return Interval(successes / trials, *_wilson(successes / trials, z**2 / trials))
@@ -175,7 +175,7 @@ def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds,
     if math.isinf(high - low):
         return Interval(mean, *_one_sided(mean, t * error, bounds))
     share, width = (mean - low) / (high - low), high - low
-    reach = min(t**2 * _dispersion(share, error / width, n), _normal_quantile(upper) ** 2) / n
+    reach = min(t**2 * _dispersion(share, error / width, n), normal_quantile(upper) ** 2) / n
     below, above = _wilson(share, reach)
     return Interval(mean, low + width * below, high - width * (1.0 - above))
 
@@ -212,7 +212,8 @@ def _upper(level: float) -> float:
 
 
 @lru_cache(4096)
-def _normal_quantile(p: float) -> float:
+def normal_quantile(p: float) -> float:
+    """The value that a standard normal variable stays below with probability p."""
     return _bisect(lambda z: 0.5 * math.erfc(-z / math.sqrt(2.0)), p, -40.0, 40.0)
 
 

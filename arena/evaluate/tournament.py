@@ -1,6 +1,6 @@
 """A round robin: every pair of contenders on the same deals in both orders, and what follows from it.
 
-Deals are shared by all pairs, so intervals come from resampling deals (bootstrap), never single matches. In games
+Deals are shared by all pairs, so the unit of intervals is the deal, never single matches. In games
 where all are paid the same there is nothing to win: then everybody also plays with itself, and the payoffs say who
 works with whom.
 """
@@ -19,7 +19,7 @@ from openskill.models import PlackettLuce
 
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.alpha_rank import alpha_rank
-from arena.evaluate.bradley_terry import bootstrap_elo
+from arena.evaluate.bradley_terry import elo_intervals
 from arena.evaluate.evaluation import Played, check, deals_for, make_game, play
 from arena.evaluate.transitivity import Transitivity, transitivity
 from arena.play.contenders import Contender
@@ -144,7 +144,7 @@ def standings(
     report = None
     if not together:
         columns["score"] = [float(score[i][others[i]].mean()) for i in range(n)]
-        columns |= _ratings(payoff, score, names, meetings, np.random.default_rng((seed, deals)))
+        columns |= _ratings(payoff, score, names, meetings)
         report = _report(names, payoff, np.random.default_rng((seed, deals))) if n > 2 else None
     table = pd.DataFrame(columns, index=pd.Index(names, name="contender"))
     offenders = Counter(
@@ -171,13 +171,12 @@ def _resampled(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _ratings(
-    payoff: np.ndarray, score: np.ndarray, names: Sequence[str], meetings: Sequence[Meeting], rng: np.random.Generator
+    payoff: np.ndarray, score: np.ndarray, names: Sequence[str], meetings: Sequence[Meeting]
 ) -> dict[str, Any]:
     """Columns: elo by Bradley and Terry with its interval, openskill's rating, α-rank's mass."""
     deals = score.shape[-1]
     off = ~np.eye(len(names), dtype=bool)
-    wins = 2 * deals * score.mean(-1) * off  # two matches a deal
-    elo, low, high = bootstrap_elo(wins, 2 * deals * _resampled(score, rng) * off)
+    elo, low, high = elo_intervals(score, games=2)  # a deal is played in both orders
     model = PlackettLuce()
     rated = {name: model.rating(name=name) for name in names}
     for deal in range(deals):  # in turn, so that nobody's matches come last

@@ -107,10 +107,15 @@ def folder_of(run: Path, iteration: int) -> Path:
 
 
 def iterations(run: Path) -> list[int]:
-    """Numbers of all checkpoints, valid or not, ascending."""
+    """Numbers of all checkpoints, valid or not, ascending; what is no folder is none."""
     root = run / "checkpoints"
-    names = [folder.name for folder in root.iterdir()] if root.is_dir() else []
-    return sorted(int(name) for name in names if _FOLDER.fullmatch(name))
+    folders = [path.name for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    return sorted(int(name) for name in folders if _FOLDER.fullmatch(name))
+
+
+def committed(run: Path) -> int:
+    """The last iteration that was committed: its checkpoint has a manifest. 0 where none was."""
+    return max((n for n in iterations(run) if (folder_of(run, n) / MANIFEST).is_file()), default=0)
 
 
 def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:

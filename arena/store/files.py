@@ -89,8 +89,10 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
     """Have `fill` write into an empty folder, which then appears whole with all its bytes on the disk, or not at all.
 
-    Replaces a folder that is there already. StoreError where the disk refuses.
+    Replaces a folder that is there already. StoreError where the disk refuses, or a file has its name.
     """
+    if final.exists() and not final.is_dir():
+        raise StoreError(f"{final} is a file, where a folder is to be written: move it away, then arena resume goes on")
     make_folder(final.parent)
     beside = final.with_name(f".{final.name}{TEMPORARY}")
     if beside.exists():

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from arena.process import ranks
 from arena.store.reader import RunReader
 from tests.factories.children import arena_child
-from tests.factories.commands import ITERATIONS, arena, refused
+from tests.factories.commands import ITERATIONS, TINY, arena, refused
 from tests.factories.traces import flip_a_byte
 
 
@@ -37,6 +38,12 @@ def test_a_run_goes_on_for_longer_and_notes_what_was_changed(run: Path, tmp_path
     assert went_on["time"] >= began["time"] and "torch" in went_on["versions"]
     assert f"iterations: {more}" in reader.config() and "lr: 1.0e-05" in reader.config()
     assert arena_child(tmp_path, "resume", run).code == 0, "and so it stays"
+
+
+def test_a_stray_file_among_checkpoints_counts_for_nothing(run: Path) -> None:
+    (run / "checkpoints" / "0009").write_text("")
+    assert "iterations: 2, and 3 of" in refused("resume", run, "--iterations", 2)
+    assert arena("resume", run).code == 0
 
 
 @pytest.mark.parametrize(
@@ -114,3 +121,17 @@ def test_a_full_gpu_is_told_in_a_line_and_the_run_goes_on_with_less(
     assert f"arena resume {run} with --set learn.gradient_checkpointing=true" in told.err
     told = arena_child(tmp_path, "resume", run, *more, "--set", "learn.gradient_checkpointing=true")
     assert told.code == 0, told.err
+
+
+@pytest.mark.parametrize("variable", ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"])
+def test_one_rank_of_several_begins_no_run_of_its_own(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "4")
+    for words in ([*TINY, "--out", tmp_path / "new"], ["resume", run, "--iterations", ITERATIONS + 1]):
+        line = refused(*words)
+        assert f"{variable}=4" in line and "start it once" in line
+    assert not (tmp_path / "new").exists()
+    for one in ("1", "", "many"):
+        monkeypatch.setenv(variable, one)
+        assert ranks() == ("", 1)

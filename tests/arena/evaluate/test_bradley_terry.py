@@ -1,15 +1,18 @@
-"""Strengths: the hand-worked case, known ones found again, finite ones for those who never lost."""
+"""Strengths: the hand-worked case, known ones found again, finite ones for those who never lost; and their intervals."""
 
 import numpy as np
 import pytest
 
-from arena.evaluate.bradley_terry import bootstrap_elo, elo, strengths
+from arena.evaluate.bradley_terry import elo, elo_intervals, strengths
+
+NONE = 1e-9
+"""As good as no prior."""
 
 
 @pytest.mark.parametrize(("won", "lost"), [(1, 1), (3, 1), (7.5, 2.5), (99, 1)])
 def test_two_contenders_by_hand(won: float, lost: float) -> None:
-    one, two = strengths(np.array([[0, won], [lost, 0]]), prior=0.0)
-    assert one / (one + two) == pytest.approx(won / (won + lost), abs=1e-9)
+    one, two = strengths(np.array([[0, won], [lost, 0]]), prior=NONE)
+    assert one / (one + two) == pytest.approx(won / (won + lost), abs=1e-8)
     assert one * two == pytest.approx(1.0)
 
 
@@ -23,7 +26,7 @@ def test_a_prior_draw_by_hand() -> None:
 def test_known_strengths_are_found_again() -> None:
     true = np.array([4.0, 2.0, 1.0, 0.5, 0.25])
     chance = true[:, None] / (true[:, None] + true[None, :])
-    assert strengths(1000 * chance * ~np.eye(5, dtype=bool), prior=0.0) == pytest.approx(true, rel=1e-6)
+    assert strengths(1000 * chance * ~np.eye(5, dtype=bool), prior=NONE) == pytest.approx(true, rel=1e-6)
     rng = np.random.default_rng(0)
     upper = np.triu(rng.binomial(2000, chance), 1)
     wins = upper + np.tril(2000 - upper.T, -1)
@@ -35,29 +38,68 @@ def test_the_undefeated_stay_finite_and_ordered() -> None:
     first, second, third = elo(strengths(wins))
     assert 2000 > first > second > third > -2000
     assert second == pytest.approx(0.0, abs=1e-3), "symmetric"
-    with pytest.raises(ValueError, match="never lost"):
-        strengths(wins, prior=0.0, steps=2000)
+
+
+def test_strengths_are_where_the_likelihood_is_level() -> None:
+    # Many that never lost to those below them: where a fit by small steps is slowest.
+    wins = 400.0 * np.triu(np.ones((8, 8)), 1)
+    g = strengths(wins)
+    # The imagined contender's own strength is free: it is where its chance of a win is half, on average.
+    beaten = wins + wins.T
+    own = g * np.exp(-np.log(g).mean())
+    chance = own[:, None] / (own[:, None] + own)
+    assert (wins - beaten * chance).sum(-1) + 0.5 - own / (own + 1) == pytest.approx(np.zeros(8), abs=1e-7)
 
 
 def test_elo_points_are_odds() -> None:
-    ten_to_one = np.diff(elo(strengths(np.array([[0, 1.0], [10.0, 0]]), prior=0.0)))
+    ten_to_one = np.diff(elo(strengths(np.array([[0, 1.0], [10.0, 0]]), prior=NONE)))
     assert ten_to_one[0] == pytest.approx(400.0)
 
 
-def test_a_batch_is_as_one_by_one() -> None:
-    rng = np.random.default_rng(1)
-    wins = rng.integers(0, 9, (6, 4, 4)) * ~np.eye(4, dtype=bool)
-    assert strengths(wins) == pytest.approx(np.stack([strengths(w) for w in wins]), rel=1e-6)
+def _scores(rng: np.random.Generator, n: int, deals: int, games: int, strong: np.ndarray) -> np.ndarray:
+    """Mean scores of a round robin between contenders of these log-strengths."""
+    chance = 1 / (1 + np.exp(strong - strong[:, None]))
+    score = np.full((n, n, deals), 0.5)
+    for i in range(n):
+        for j in range(i):
+            score[i, j] = rng.binomial(games, chance[i, j], deals) / games
+            score[j, i] = 1 - score[i, j]
+    return score
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
-    # Two contenders, chance 0.7: the true difference in Elo is 400 log10(7 / 3).
-    rng, truth, covered = np.random.default_rng(2), 200 * np.log10(7 / 3), 0
-    for _ in range(100):
-        outcomes = rng.random(200) < 0.7
-        won = rng.multinomial(200, np.full(200, 1 / 200), size=400) @ outcomes
-        drawn = np.zeros((400, 2, 2))
-        drawn[:, 0, 1], drawn[:, 1, 0] = won, 200 - won
-        _, low, high = bootstrap_elo(np.array([[0, outcomes.sum()], [200 - outcomes.sum(), 0]]), drawn)
-        covered += bool(low[0] <= truth <= high[0])
-    assert covered >= 88
+def test_every_interval_holds_its_estimate() -> None:
+    rng = np.random.default_rng(3)
+    for case in range(60):
+        n, deals, games = int(rng.integers(2, 7)), int(rng.integers(2, 60)), int(rng.integers(1, 3))
+        score = _scores(rng, n, deals, games, rng.normal(0, [0.1, 1, 4, 40][case % 4], n))
+        rating, low, high = elo_intervals(score, games)
+        assert np.all(low < rating) and np.all(rating < high), (case, rating, low, high)
+        assert np.isfinite([low, high]).all()
+
+
+def test_who_won_every_match_has_no_certain_rating() -> None:
+    # The README's tournament once said +924 [+915, +915].
+    score = np.full((3, 3, 100), 0.5)
+    score[0, 1:], score[1:, 0] = 1.0, 0.0
+    rating, low, high = elo_intervals(score, 2)
+    assert high[0] - rating[0] > rating[0] - low[0] > 50, "better than seen is as good as any"
+    assert rating.sum() == pytest.approx(0.0, abs=1e-6)
+    assert rating[1] == pytest.approx(rating[2])
+
+
+def test_one_deal_has_no_interval() -> None:
+    rating, low, high = elo_intervals(np.array([[[0.5], [1.0]], [[0.0], [0.5]]]), 2)
+    assert rating[0] > 0 and np.isnan([low, high]).all()
+
+
+@pytest.mark.parametrize(("n", "deals", "alike"), [(2, 200, False), (2, 100, True), (5, 30, False)])
+def test_intervals_cover_the_truth_as_often_as_they_say(n: int, deals: int, alike: bool) -> None:
+    rng, covered, trials = np.random.default_rng(2), 0, 400 // n
+    strong = np.linspace(0.9, -0.9, n)
+    truth = elo(np.exp(strong))
+    for _ in range(trials):
+        # In deals that decide for themselves both matches end alike: half as much is known.
+        score = _scores(rng, n, deals, 1 if alike else 2, strong)
+        _, low, high = elo_intervals(score, 2)
+        covered += bool(low[0] <= truth[0] <= high[0])
+    assert 0.91 * trials <= covered <= 0.99 * trials

@@ -146,6 +146,17 @@ def test_a_checkpoint_can_be_written_again(run: Path) -> None:
     assert json.loads((checkpoints.at_iteration(run, 2).folder / "state.json").read_text()) == {"mark": "b"}
 
 
+def test_a_stray_file_is_no_checkpoint_and_is_never_overwritten(run: Path) -> None:
+    stray = run / "checkpoints" / "0009"
+    stray.write_text("mine")
+    (run / "checkpoints" / "0008").mkdir()
+    assert checkpoints.iterations(run) == [1, 2, 8] and checkpoints.committed(run) == 2
+    assert checkpoints.discard_after(run, 2) == [8]
+    with pytest.raises(StoreError, match="is a file"):
+        checkpoints.write(run, 9, fill)
+    assert stray.read_text() == "mine"
+
+
 def test_only_the_newest_are_kept(run: Path) -> None:
     checkpoints.write(run, 10, fill)
     checkpoints.write(run, 10000, fill)
