@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ from analysis.page.league import league
 from analysis.page.learned import Figure, spread, told
 from analysis.page.matches import Dealt, matches
 from analysis.page.names import named
-from analysis.page.pictures import SHOWN, Theory, curves, outcomes
+from analysis.page.pictures import SHOWN, curves, outcomes
 from analysis.page.strategies import strategies
 from analysis.page.texts import harmless
 from analysis.texts import Embedding
 from arena.errors import ConfigError
 from arena.statistics import ANY, SHARE, Interval, range_of
 
+Theory = Mapping[str, Mapping[str, float]]
+"""By game, what it states about itself."""
 MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
 """What a difference is called."""
 
@@ -70,10 +72,14 @@ def _page_values(log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt
     about = {str(name): None if pd.isna(value) else value for name, value in log.runs.iloc[0].items()}
     evaluations = learned.of_run(log)
     found = learned.figures(log, evaluations)
-    pictures = list(curves(log, evaluations, theory))
+    stated = theory.get(str(log.matches["game"].iloc[0]), {}) if log.matches["game"].nunique() == 1 else {}
+    value = stated.get("value")
+    pictures = list(curves(log, evaluations, stated))
+    if not log.matches.empty and (ends := outcomes(log)):
+        pictures.insert(SHOWN - 1, ends)
     return {
         **_head(log, about),
-        "sentence": harmless(learned.sentence(log, found, learned.best_response(evaluations))),
+        "sentence": harmless(learned.sentence(log, found, learned.best_response(evaluations), value)),
         "tiles": [_row(figure) for figure in found[: learned.TILES]],
         "rows": [_row(figure) for figure in found[: learned.ROWS]],
         "more": [_row(figure) for figure in found[learned.ROWS :]],
@@ -84,7 +90,6 @@ def _page_values(log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt
         ],
         "pictures": pictures[:SHOWN],
         "more_pictures": pictures[SHOWN:],
-        "outcomes": None if log.matches.empty else outcomes(log),
         "league": league(log),
         "strategies": None if log.matches.empty else strategies(log, embedding),
         "shown": list(matches(log, dealt)),
@@ -138,4 +143,4 @@ def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def _interval(interval: Interval) -> str:
-    return f"{told(interval.estimate, ANY)} [{spread(interval, ANY)}]"
+    return f"{told(interval.estimate, ANY)} ({spread(interval, ANY)})"

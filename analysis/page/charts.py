@@ -41,18 +41,17 @@ def lines(name: str, series: Sequence[Series], levels: Sequence[Level] = (), bou
     """Each series with its intervals and its label where it ends, and theory's levels dashed."""
     xs = [x for one in series for x, _ in one.points]
     seen = [v for one in series for _, i in one.points for v in i if math.isfinite(v)]
-    low, high = (-0.02, 1.02) if bounds == SHARE else span([*seen, *(level.value for level in levels)])
+    low, high = (-0.02, 1.02) if bounds == SHARE else span([*seen, *(level.value for level in levels)], 0.12)
     if bounds[0] == 0:
         low = max(low, -0.02 * high) if low < 0 else low
-    labels = [short(one.label, LABEL) for one in series]
+    labels = [short(one.label, LABEL) if len(series) > 1 else "" for one in series]
     right = WIDTH - 12 - max((LETTER * len(label) for label in labels), default=0.0)
     x, y = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, LEFT + 6, right), Scale(low, high, HEIGHT - BOTTOM, TOP)
     parts = [*_grid(x, y, sorted({*xs}))]
-    for level in levels:
-        at = y(level.value)
-        over = at - 4 if at > TOP + 12 else at + 11
-        parts += [drawn("level", path([(LEFT, at), (right, at)]), f"{level.label}: {number(level.value)}")]
-        parts += [text(LEFT + 6, over, f"{level.label} {number(level.value)}", "leveltext")]
+    heights = apart([y(level.value) - 4 for level in levels], 12, TOP + 8, HEIGHT - BOTTOM)
+    for level, over in zip(levels, heights, strict=True):
+        parts += [drawn("level", path([(LEFT, y(level.value)), (right, y(level.value))]), level.label)]
+        parts += [text(LEFT + 6, over, f"{level.label} {number(round(level.value, 2))}", "leveltext")]
     ends = [y(one.points[-1][1].estimate) for one in series]
     for place, (one, label, at) in enumerate(zip(series, labels, apart(ends, 12, TOP + 4, HEIGHT - BOTTOM), strict=True)):
         colour = f"s{place % SERIES + 1}"
@@ -115,10 +114,11 @@ def outcomes(
     theory: Sequence[tuple[str, float, float]],
 ) -> Markup:  # fmt: skip
     """What two sides were paid: rings for the first iteration, discs for the last, larger where more ended so."""
-    size, left, bottom = 340.0, 48.0, 44.0
+    left, bottom, right = 48.0, 44.0, WIDTH - 12
+    tall = 280.0
     every = [(a, b) for cloud in clouds for a, b, _ in cloud.places] + [*front] + [(a, b) for _, a, b in theory]
     across, up = span([a for a, _ in every], 0.1), span([b for _, b in every], 0.1)
-    x, y = Scale(*across, left, size - 12), Scale(*up, size - bottom, 12)
+    x, y = Scale(*across, left, right), Scale(*up, tall - bottom, 12)
     rows, columns = ticks(*up), ticks(*across)
     grid = "".join(f"M{left:g} {y(v):.1f}H{x.end:.1f}" for v in rows) + "".join(f"M{x(v):.1f} 12V{y.start:.1f}" for v in columns)
     parts = [drawn("grid", grid), drawn("front", path((x(a), y(b)) for a, b in front))]
@@ -135,15 +135,15 @@ def outcomes(
     heights = apart([y(b) for _, _, b in theory], 13, 20, y.start)
     for (label, a, b), at in zip(theory, heights, strict=True):
         parts.append(drawn("cross", f"M{x(a) - 4:.1f} {y(b):.1f}h8M{x(a):.1f} {y(b) - 4:.1f}v8", label))
-        ends = x(a) > size - 30 - LETTER * len(label)
+        ends = x(a) > right - 12 - LETTER * len(label)
         parts.append(text(x(a) + (-8 if ends else 8), at - 3, label, "leveltext end" if ends else "leveltext"))
-    parts.append(text((left + size) / 2, size - 10, f"payoff of {short(sides[0], 30)}", "label middle"))
+    parts.append(text((left + right) / 2, tall - 10, f"payoff of {short(sides[0], 30)}", "label middle"))
     parts.append(
         Markup('<text class="label middle" transform="translate(12 {}) rotate(-90)">{}</text>').format(
-            f"{(size - bottom) / 2:g}", printable(f"payoff of {short(sides[1], 30)}")
+            f"{(tall - bottom) / 2:g}", printable(f"payoff of {short(sides[1], 30)}")
         )
     )
-    return whole(size, size, "what both sides were paid", parts, "chart square")
+    return whole(WIDTH, tall, "what both sides were paid", parts)
 
 
 def shares(numbers: Sequence[int], columns: Sequence[Sequence[float]]) -> Markup:
@@ -157,7 +157,7 @@ def shares(numbers: Sequence[int], columns: Sequence[Sequence[float]]) -> Markup
         around += [(x(k), y(v)) for k, v in zip(ks[::-1], below[::-1], strict=True)]
         parts.append(drawn(f"area s{place % SERIES + 1}", path(around) + "Z"))
         below = above
-    return whole(WIDTH, HEIGHT, "share of each kind of match, by iteration", [*parts, *_grid(x, y, numbers)])
+    return whole(WIDTH, HEIGHT, "share of each kind of match, by iteration", [*_grid(x, y, numbers), *parts])
 
 
 def cloud(places: Sequence[tuple[float, float, int]]) -> Markup:

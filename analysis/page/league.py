@@ -1,10 +1,12 @@
-"""The league on a run's page: payoffs of each with each as a table, ratings as lines, and whether there is a cycle."""
+"""The league on a run's page: payoffs of each with each, ratings as lines, and whether there is a cycle."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.frames import Frames
 from analysis.league import alpha_rank, beats, cycles, payoff_matrix, ratings
@@ -25,6 +27,27 @@ def league(log: Frames) -> dict[str, Any] | None:
     payoffs = payoff_matrix(log)
     if len(payoffs) < 2:
         return None
+    rings = cycles(beats(log))
+    ring = " beats ".join(map(harmless, [*rings[0], rings[0][0]])) if rings else ""
+    met = int(payoffs.notna().to_numpy().sum())
+    full = 2 * met >= len(payoffs) * (len(payoffs) - 1)
+    table = {"matrix": _matrix(log, payoffs)} if full else {"pairs": _pairs(log, payoffs)}
+    return {"matrix": None, "pairs": None, "ring": ring, "ratings": _ratings(log), **table}
+
+
+def _pairs(log: Frames, payoffs: pd.DataFrame) -> list[tuple[str, str, str, str]]:
+    """Both payoffs of those that met, learners first, where most never did: a matrix would be empty."""
+    learns = {str(name) for name in log.seats.loc[log.seats["trained"], "policy"]}
+    names = sorted(map(str, payoffs.index), key=lambda name: (name not in learns, name))
+    return [
+        (harmless(one), harmless(two), *(told(float(payoffs.loc[a, b]), ANY) for a, b in ((one, two), (two, one))))
+        for one, two in combinations(names, 2)
+        if np.isfinite(payoffs.loc[one, two])
+    ]
+
+
+def _matrix(log: Frames, payoffs: pd.DataFrame) -> dict[str, Any]:
+    """A row and a column for each, in the order of what evolution would leave to them."""
     try:
         weights = alpha_rank(log)
     except ConfigError:  # OpenSpiel's α-rank needs what is not installed
@@ -44,9 +67,7 @@ def league(log: Frames) -> dict[str, Any] | None:
         }
         for name, row in zip(names, values, strict=True)
     ]
-    rings = cycles(beats(log))
-    ring = " beats ".join(map(harmless, [*rings[0], rings[0][0]])) if rings else ""
-    return {"rows": rows, "ring": ring, "left_out": max(0, len(payoffs) - LISTED), "ratings": _ratings(log)}
+    return {"rows": rows, "left_out": max(0, len(payoffs) - LISTED)}
 
 
 def _ratings(log: Frames) -> Picture | None:

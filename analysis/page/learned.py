@@ -17,11 +17,12 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_c
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
 
 TELLING = (
-    r"panel\.payoff", r"panel\.gap", r"success|solved|won|correct", r"deal|trade", r"learners payoff",
-    r"efficiency|score", r"valid", r"payoff .+", r"equilibrium_distance", r"turns", r"panel\..+",
+    r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
+    r"learners payoff", r"efficiency|score", r"valid", r"payoff .+", r"equilibrium_distance", r"turns",
 )  # fmt: skip
 """What a reader asks first, in that order."""
 TILES, ROWS = 3, 6
+MOSTLY = 0.9
 
 
 class Figure(NamedTuple):
@@ -56,6 +57,11 @@ class Figure(NamedTuple):
         return "better" if (self.difference.estimate > 0) == (self.name.better == "more") else "worse"
 
     @property
+    def still(self) -> bool:
+        """Whether it reads the same at first and at last: that tells less than any other."""
+        return not self.sure and told(self.first.estimate, self.bounds) == told(self.last.estimate, self.bounds)
+
+    @property
     def flat(self) -> bool:
         """Whether it never was anything else: a sum that is always zero, a limit that was never reached."""
         return self.first.estimate == self.last.estimate and len({*self.trail}) <= 1
@@ -63,8 +69,18 @@ class Figure(NamedTuple):
 
 def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
     """All figures with an interval that are not the same throughout, the most telling first."""
-    found = [figure for figure in (*_of_panel(evaluations), *_of_matches(log)) if not figure.flat]
-    return sorted(found, key=lambda figure: _rank(figure.key))
+    seats = log.seats["seat"].unique().tolist()
+    left_out = {"learners payoff", *(f"payoff {seat}" for seat in seats[1:2] if len(seats) == 2)} if zero_sum(log) else {}
+    found = [f for f in (*_of_panel(evaluations), *_of_matches(log)) if not f.flat and f.key not in left_out]
+    return sorted(found, key=lambda figure: (figure.still, _rank(figure.key)))
+
+
+def zero_sum(log: Frames) -> bool:
+    """Whether learners only take from each other: what they are paid on average then says nothing."""
+    paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
+    sums = among.groupby("match")["payoff"].agg(["sum", "size"])
+    return len(sums) > 0 and len(among) == len(paid) and float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > MOSTLY
 
 
 def _rank(key: str) -> int:
@@ -140,10 +156,13 @@ def learning(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float
     return found
 
 
-def sentence(log: Frames, found: Sequence[Figure], best: float | None) -> str:
-    """What came of the run, in words: its most telling figure, from where to where."""
+def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
+    """What came of the run, in words: its most telling figure, from where to where.
+
+    `best` is what the best response to the panel earns, `value` what the first seat does where all play perfectly.
+    """
     numbers = log.matches["iteration"].nunique()
-    games = ", ".join(map(str, log.matches["game"].unique()))
+    games = ", ".join(map(str, log.matches["game"].unique())).replace("_", " ")
     finished = int((log.matches["status"] == "finished").sum())
     if not found:
         return f"{_count(numbers, 'iteration')} so far, and nothing yet to compare." if finished else "No match has ended yet."
@@ -154,9 +173,12 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None) -> str:
         moved = f"{'rose' if head.difference.estimate > 0 else 'fell'} from {first} to {last}"
     elif first == last:
         moved = f"stayed at {last}"
-    reach = f"; the best response to it earns {told(best, ANY)}" if best is not None and head.key == "panel.payoff" else ""
-    whole = f"Over {_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}, {head.name.words} {moved}{reach}."
-    return whole
+    reach = ""
+    if best is not None and head.key == "panel.payoff":
+        reach = f"; the best response to it earns {told(best, ANY)}"
+    elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
+        reach = f"; between perfect players it is {told(value, ANY)}"
+    return f"Over {_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}, {head.name.words} {moved}{reach}."
 
 
 def _count(count: int, word: str) -> str:

@@ -65,25 +65,25 @@ def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[st
     """What was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
     row = log.matches[log.matches["match"] == match].iloc[0]
     known = dealt(str(row["game"]), options, int(row["seed"])) if dealt else {}
-    return {
-        "deal": [
-            (harmless(who or "all know"), [(harmless(n.replace("_", " ")), harmless(_fact(v, facts), FACT)) for n, v in facts.items()])
-            for who, facts in known.items()
-            if facts
-        ]
-    }  # fmt: skip
+    items = known.get("", {}).get("items", ())
+    told = {who: {name: v for name, v in facts.items() if name != "items"} for who, facts in known.items()}
+    deal = [
+        (harmless(who or "all know"), [(harmless(n.replace("_", " ")), harmless(_fact(v, items), FACT)) for n, v in own.items()])
+        for who, own in told.items()
+        if own
+    ]  # fmt: skip
+    return {"deal": deal}
 
 
-def _fact(value: Any, facts: Facts) -> str:
-    """A fact in one line; counts of `items` with their names."""
-    items = facts.get("items")
+def _fact(value: Any, items: Sequence[str]) -> str:
+    """A fact in one line; a number for each of the game's `items` stands after the item's name."""
     if isinstance(value, Mapping):
-        return "; ".join(f"{key} {_fact(inner, {})}" for key, inner in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if items and value is not items and len(value) == len(items) and all(isinstance(v, int) for v in value):
-            return ", ".join(f"{count} {item}" for count, item in zip(value, items, strict=True))
-        return ", ".join(f"({_fact(inner, {})})" if isinstance(inner, list | tuple) else str(inner) for inner in value)
-    return str(value)
+        return "; ".join(f"{key}: {_fact(inner, items)}" for key, inner in value.items())
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return str(value)
+    if len(value) == len(items) and all(isinstance(inner, int) for inner in value):
+        return ", ".join(f"{item} {count}" for item, count in zip(items, value, strict=True))
+    return ", ".join(f"({_fact(inner, ())})" if isinstance(inner, list | tuple) else str(inner) for inner in value)
 
 
 def _turn(turn: dict[str, Any], scale: float) -> dict[str, Any]:

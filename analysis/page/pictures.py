@@ -15,20 +15,19 @@ from analysis import plots
 from analysis.frames import Frames, numeric
 from analysis.page import charts
 from analysis.page.charts import Cloud, Level, Series
-from analysis.page.learned import best_response, by_deal
-from analysis.page.names import THEORY
+from analysis.page.learned import best_response, by_deal, zero_sum
+from analysis.page.names import THEORY, named
 from arena.errors import StoreError
-from arena.statistics import ANY, Interval, mean_ci, range_of
+from arena.statistics import ANY, SHARE, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
-Theory = Mapping[str, Mapping[str, float]]
-"""By game, what it states about itself."""
 SHOWN = 6
+STILL = 0.02
 MOST = 6
 """Lines in a chart: those of most matches, where there are more."""
 KINDS: Mapping[str, str] = {
     "Valid acts": r"valid_rate",
-    "Success": r"report\.(?:\w+\.)?(success|solved|won|correct|deal|trade)",
+    "Success": r"report\.(?:(?!ended)\w+\.)?(success|solved|won|correct|deal|trade)",
     "Payoff by seat": r"payoff\.(.+)",
     "Reward by role": r"reward\.(.+)",
     "Share of the best joint value": r"report\.(?:\w+\.)?(efficiency)",
@@ -47,31 +46,38 @@ KINDS: Mapping[str, str] = {
 
 
 class Picture(NamedTuple):
-    """A chart with its title, the keys that it shows, and a note."""
+    """A chart with its title, the keys that it shows, a note, and whether hardly anything moves in it."""
 
     title: str
     keys: str
     drawing: Markup
     note: str = ""
+    still: bool = False
 
 
-def curves(log: Frames, evaluations: Sequence[Evaluation], theory: Theory) -> Iterator[Picture]:
-    """Every kind that the run has and that moves, of the panel first."""
-    if len(evaluations) > 1:
-        yield _panel(evaluations)
-    frame = log.iterations
+def curves(log: Frames, evaluations: Sequence[Evaluation], theory: Mapping[str, float]) -> list[Picture]:
+    """Every kind that the run has, of the panel first, those that hardly move last; `theory` is the game's own."""
+    panel = [_panel(evaluations)] if len(evaluations) > 1 else []
+    return [*panel, *sorted(_curves(log, theory), key=lambda picture: picture.still)]
+
+
+def _curves(log: Frames, theory: Mapping[str, float]) -> Iterator[Picture]:
+    frame, nothing_won = log.iterations, zero_sum(log)
     for title, pattern in KINDS.items():
         keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
         keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
-        if not keys:
+        if not keys or (nothing_won and title == "Reward by role" and len(keys) == 1):
             continue
         most = sorted(keys, key=lambda key: -int(frame[key].notna().sum()))[:MOST]
         series = [Series(_label(keys[key], key), _points(log, key)) for key in keys if key in most]
         seen = [float(value) for key in most for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), seen)
-        heading = title if title != "Success" else str(keys[most[0]][1]).capitalize() + ("s" if len(keys) == 1 else "")
+        words = named(most[0]).words
+        heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
         left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
-        yield Picture(heading, " ".join(most), charts.lines(heading, series, [*_levels(log, keys, theory)], bounds), left_out)
+        drawing = charts.lines(heading, series, [*_levels(log, keys, theory)], bounds)
+        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
+        yield Picture(heading, " ".join(most), drawing, left_out, still)
 
 
 def _label(caught: re.Match[str], key: str) -> str:
@@ -93,23 +99,19 @@ def _intervals(log: Frames, key: str) -> dict[int, Interval]:
     return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
 
 
-def _levels(log: Frames, keys: Mapping[str, Any], theory: Theory) -> Iterator[Level]:
-    """What theory says of these figures: in one game, in the pages's own words."""
-    games = log.matches["game"].unique()
-    stated = theory.get(str(games[0]), {}) if len(games) == 1 else {}
+def _levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+    """What theory says of these figures, in the page's own words."""
     seats = [str(seat) for seat in log.seats["seat"].unique()]
-    for name, value in stated.items():
+    for name, value in theory.items():
         about, words = THEORY.get(name, ("", ""))
         about = about.replace("FIRST", seats[0] if seats else "")
         if about and any(key == about or key.startswith(f"{about}.") for key in keys):
             yield Level(words, value)
     if any(key.startswith("payoff.") for key in keys):
-        for kind in ("nash", "equilibrium"):
-            columns = [c for c in map(str, log.matches.columns) if re.fullmatch(rf"report\.{kind}_payoff_\w+", c)]
-            given = [log.matches[column].dropna().astype("float64") for column in columns]
-            if given and all(len(own) for own in given):
-                label = {"nash": "Nash bargain", "equilibrium": "equilibrium"}[kind]
-                yield Level(f"{label}, mean", float(pd.concat(given).mean()))
+        columns = [c for c in map(str, log.matches.columns) if re.fullmatch(r"report\.nash_payoff_\w+", c)]
+        given = [log.matches[column].dropna().astype("float64") for column in columns]
+        if given and all(len(own) for own in given):
+            yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
 
 
 def _panel(evaluations: Sequence[Evaluation]) -> Picture:
@@ -121,7 +123,7 @@ def _panel(evaluations: Sequence[Evaluation]) -> Picture:
             points.append((one.iteration, mean_ci(values, ANY)))
     best = best_response(evaluations)
     levels = [] if best is None else [Level("best response", best)]
-    note = f"{evaluations[-1].deals} deals that it never trains on"
+    note = f"the same {evaluations[-1].deals} deals each time"
     return Picture("Payoff against the panel", "panel.payoff", charts.lines("Payoff against the panel", [Series("", points)], levels), note)
 
 
@@ -137,7 +139,7 @@ def outcomes(log: Frames) -> Picture | None:
             clouds.append(Cloud(f"iteration {number}", places))
         front = plots.pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
         marks = [(f"{name.replace('_', ' ')}, mean", *place) for name, place in theory.items()]
-        note = f"rings: iteration {first}; discs: iteration {last}; larger where more matches ended so; the line joins the best that was reached"
+        note = f"rings: iteration {first}; discs: iteration {last}; larger where more matches ended so"
         drawing = charts.outcomes(paid.attrs["sides"], clouds, front, marks)
         return Picture("Outcomes", "", drawing, note)
     return None
