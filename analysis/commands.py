@@ -138,7 +138,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The file; default NAME.html in this folder.")] = None,
     meaning: Annotated[bool, typer.Option("--meaning", help="Map strategies by meaning, not by words.")] = False,
 ) -> None:
-    """Write a run as one HTML page: alarms, figures, pictures, matches with their credit (docs/analysis.md).
+    """Write a run as one HTML page: what was learned, pictures, matches with their credit (docs/analysis.md).
 
     The page needs nothing else, runs no script and loads nothing, whatever models wrote.
 
@@ -146,13 +146,15 @@ def report(
     """
     from analysis.frames import load
     from analysis.report import report as written
+    from arena.cli.dealt import dealt, theory
     from arena.plain import printable
 
     require_output("--out", out, REPORT)
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     require_output("--out", path, REPORT)
-    page = REPORT.mark + b"\n" + written(log, "minilm" if meaning else "hashed").encode()
+    stated = {game: theory(game) for game in map(str, log.matches["game"].unique())}
+    page = REPORT.mark + b"\n" + written(log, "minilm" if meaning else "hashed", stated, dealt).encode()
     write_output("--out", path, REPORT, page)
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 

@@ -69,11 +69,11 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
     names = chosen(log) if metrics is None else [_known(frame, name) for name in metrics]
     figure, axes = sheet(names)
     for axis, name in zip(axes, names, strict=True):
-        intervals, untold = _intervals(log, name), Interval(np.nan, np.nan, np.nan)
+        known, untold = intervals(log, name), Interval(np.nan, np.nan, np.nan)
         for place, (run, colour) in enumerate(colours(log.readers).items()):
             own = frame[(frame["run"] == run) & frame[name].notna()]  # a panel is not asked in every iteration
             numbers, values = own["iteration"].tolist(), _floats(own[name])
-            ends = [intervals.get((run, number), untold)[1:] for number in numbers]
+            ends = [known.get((run, number), untold)[1:] for number in numbers]
             label = run if len(log.readers) > 1 else ""
             if numbers:
                 told = [Interval(v, *end) for v, end in zip(values, ends, strict=True)]
@@ -159,7 +159,7 @@ def outcomes(log: Frames) -> Figure:
     >>> [text.get_text() for text in outcomes(log).legends[0].get_texts()]
     ['iteration 0', 'iteration 2', 'front of all reached']
     """
-    paid, theory = _two_sides(log)
+    paid, theory = two_sides(log)
     figure, (axis,) = sheet(["payoffs"])
     first, last = paid["iteration"].min(), paid["iteration"].max()
     for number, colour in dict(zip(dict.fromkeys([first, last]), ("tab:gray", "tab:blue"), strict=False)).items():
@@ -190,7 +190,7 @@ def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float
     return front[::-1]
 
 
-def _two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
+def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
     """By finished match its iteration and both payoffs (x, y), and what theories give on average.
 
     The sides are those that the game itself reports, such as who moved first, or else the seats.
@@ -224,7 +224,7 @@ def _table(iterations: pd.DataFrame, metric: str) -> pd.DataFrame:
     return iterations.pivot(index="iteration", columns="run", values=_known(iterations, metric)).astype("float64")
 
 
-def _intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
+def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
     """By run and iteration, where the match log holds what the metric is the mean of."""
     by, finished = ["run", "iteration"], log.matches[log.matches["status"] == "finished"]
     if metric == "valid_rate":

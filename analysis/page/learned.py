@@ -1,0 +1,227 @@
+"""What a run's figures were at first and at last, which of them tell most, and one sentence about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.comparison import figures_of
+from analysis.frames import Frames, numeric
+from analysis.page.names import Name, named
+from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
+from arena.store.evaluations import Evaluation, of_latest, read_evaluations
+
+TELLING = (
+    r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
+    r"learners payoff", r"efficiency|score", r"valid", r"payoff .+", r"equilibrium_distance", r"turns",
+)  # fmt: skip
+"""What a reader asks first, in that order."""
+TILES, ROWS = 3, 6
+MOSTLY = 0.9
+
+
+class Figure(NamedTuple):
+    """A figure of the first and of the last iteration, and its way from one to the other."""
+
+    key: str
+    first: Interval
+    last: Interval
+    difference: Interval
+    bounds: Bounds
+    trail: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> Name:
+        """What it is called, and which direction is better."""
+        return named(self.key)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the difference is more than noise."""
+        return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse`, `changed` where neither is known, `same` within noise, `untold` without an interval."""
+        if math.isnan(self.difference.low):
+            return "untold"
+        if not self.sure:
+            return "same"
+        if not self.name.better:
+            return "changed"
+        return "better" if (self.difference.estimate > 0) == (self.name.better == "more") else "worse"
+
+    @property
+    def still(self) -> bool:
+        """Whether it reads the same at first and at last: that tells less than any other."""
+        return not self.sure and told(self.first.estimate, self.bounds) == told(self.last.estimate, self.bounds)
+
+    @property
+    def flat(self) -> bool:
+        """Whether it never was anything else: a sum that is always zero, a limit that was never reached."""
+        return self.first.estimate == self.last.estimate and len({*self.trail}) <= 1
+
+
+def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
+    """All figures with an interval that are not the same throughout, the most telling first."""
+    seats = log.seats["seat"].unique().tolist()
+    left_out = {"learners payoff", *(f"payoff {seat}" for seat in seats[1:2] if len(seats) == 2)} if zero_sum(log) else {}
+    found = [f for f in (*_of_panel(evaluations), *_of_matches(log)) if not f.flat and f.key not in left_out]
+    return sorted(found, key=lambda figure: (figure.still, _rank(figure.key)))
+
+
+def zero_sum(log: Frames) -> bool:
+    """Whether learners only take from each other: what they are paid on average then says nothing."""
+    paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
+    sums = among.groupby("match")["payoff"].agg(["sum", "size"])
+    return len(sums) > 0 and len(among) == len(paid) and float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > MOSTLY
+
+
+def _rank(key: str) -> int:
+    return next((k for k, pattern in enumerate(TELLING) if re.fullmatch(pattern, key)), len(TELLING))
+
+
+def of_run(log: Frames) -> list[Evaluation]:
+    """The run's evaluations against a panel that can be compared with the last one, oldest first."""
+    (reader,) = log.readers.values()
+    found = read_evaluations(reader.path)
+    return [e for e in of_latest(found) if e.iteration is not None] if found else []
+
+
+def by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
+    """A value of each deal, the mean over members and seats; None where one of them is missing."""
+    told = [own for cell in evaluation.cells if (own := getattr(cell, name)) is not None]
+    rows = zip(*told, strict=True) if len(told) == len(evaluation.cells) else ()
+    return [None if None in row else sum(row) / len(row) for row in rows]
+
+
+def gaps(evaluation: Evaluation) -> list[float | None]:
+    """By deal, how much less was earned than by the best response."""
+    best, paid = by_deal(evaluation, "best_response"), by_deal(evaluation, "payoff")
+    pairs = zip(best, paid, strict=True) if best else ()
+    return [None if a is None or b is None else a - b for a, b in pairs]
+
+
+def _of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
+    """Against the panel, deal by deal: the same deals before and after."""
+    if len(evaluations) < 2:
+        return
+    for name, bounds in (("payoff", ANY), ("gap", ANY), ("valid", SHARE), ("deal", SHARE)):
+        rows = [gaps(e) if name == "gap" else by_deal(e, name) for e in evaluations]
+        pairs = [(a, b) for a, b in zip(rows[0], rows[-1], strict=True) if a is not None and b is not None]
+        if pairs:
+            before, after = [a for a, _ in pairs], [b for _, b in pairs]
+            way = tuple(float(np.mean([v for v in row if v is not None])) for row in rows if any(v is not None for v in row))
+            yield Figure(
+                f"panel.{name}", mean_ci(before, bounds), mean_ci(after, bounds), paired_ci(before, after, bounds),
+                bounds, way,
+            )  # fmt: skip
+
+
+def _of_matches(log: Frames) -> Iterator[Figure]:
+    """Of finished matches, those of the first iteration beside those of the last."""
+    values = figures_of(log)
+    if values.empty:
+        return
+    first, last = (values[values["iteration"] == k] for k in (values["iteration"].min(), values["iteration"].max()))
+    means = values.groupby("iteration")[[str(name) for name in values.columns[5:]]].mean()
+    for name in map(str, values.columns[5:]):
+        one, two = (part[name].dropna().astype("float64").tolist() for part in (first, last))
+        if one and two:
+            bounds = range_of(f"report.{name}", [*one, *two])
+            few = len(one) < 2 or len(two) < 2
+            moved = float(np.mean(two) - np.mean(one))
+            difference = Interval(moved, math.nan, math.nan) if few else difference_ci(one, two, bounds)
+            way = tuple(means[name].dropna().astype("float64").round(12).tolist())
+            yield Figure(name, mean_ci(one, bounds), mean_ci(two, bounds), difference, bounds, way)
+
+
+def learning(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
+    """The metrics that are no figure of matches, by iteration: of learning, the league, speed; not those always zero."""
+    frame, taken = log.iterations, {figure.key for figure in known}
+    found = []
+    for key in map(str, frame.columns):
+        again = key in ("run", "iteration", "valid_rate", "mean_payoff") or key.startswith(("report.", "payoff.", "panel."))
+        if again or key in taken or not numeric(frame[key]):
+            continue
+        values = [v for v in frame[key].dropna().astype("float64").tolist() if math.isfinite(v)]
+        if any(values):
+            found.append((key, values))
+    return found
+
+
+def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
+    """What came of the run, in words: its most telling figure, from where to where.
+
+    `best` is what the best response to the panel earns, `value` what the first seat does where all play perfectly.
+    """
+    numbers = log.matches["iteration"].nunique()
+    games = ", ".join(map(str, log.matches["game"].unique())).replace("_", " ")
+    finished = int((log.matches["status"] == "finished").sum())
+    if not found:
+        return f"{_count(numbers, 'iteration')} so far, and nothing yet to compare." if finished else "No match has ended yet."
+    head = found[0]
+    first, last = told(head.first.estimate, head.bounds), told(head.last.estimate, head.bounds)
+    moved = f"moved from {first} to {last}, within noise"
+    if head.sure:
+        moved = f"{'rose' if head.difference.estimate > 0 else 'fell'} from {first} to {last}"
+    elif first == last:
+        moved = f"stayed at {last}"
+    reach = ""
+    if best is not None and head.key == "panel.payoff":
+        reach = f"; the best response to it earns {told(best, ANY)}"
+    elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
+        reach = f"; between perfect players it is {told(value, ANY)}"
+    return f"Over {_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}, {head.name.words} {moved}{reach}."
+
+
+def _count(count: int, word: str) -> str:
+    plural = "es" if word == "match" else "s"
+    return f"{count:,} {word}{'' if count == 1 else plural}"
+
+
+def told(value: float, bounds: Bounds) -> str:
+    """A value for people: shares in per cent, others with two digits after the point, or three in all.
+
+    >>> told(0.583, SHARE), told(2.5166, ANY), told(-140.2, ANY), told(2.1e-7, ANY), told(-0.001, ANY)
+    ('58 %', '2.52', '−140', '2.1e−07', '−0.001')
+    """
+    if math.isnan(value):
+        return "–"
+    size = abs(value)
+    if bounds == SHARE:
+        text = f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+    elif size >= 100:
+        text = f"{value:,.0f}"
+    elif size and size < 0.005:
+        text = f"{value:.2g}"
+    else:
+        text = f"{value:.2f}"
+    return ("0" + text[2:] if re.fullmatch(r"-0\.?0*\D*", text) else text).replace("-", "\N{MINUS SIGN}")
+
+
+def spread(interval: Interval, bounds: Bounds) -> str:
+    """The ends of an interval; "" where they are not known."""
+    if math.isnan(interval.low):
+        return ""
+    return "{} to {}".format(*(told(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))
+
+
+def moved(figure: Figure) -> str:
+    """The difference with its sign: of shares in points of a hundred."""
+    text = told(figure.difference.estimate, figure.bounds)
+    text = text if text.startswith("\N{MINUS SIGN}") else f"+{text}"
+    return text.replace("\N{NO-BREAK SPACE}%", "\N{NO-BREAK SPACE}points")
+
+
+def best_response(evaluations: Sequence[Evaluation]) -> float | None:
+    """What the best response to the panel earns; None where theory does not know it of every member."""
+    values = by_deal(evaluations[-1], "best_response") if evaluations else []
+    known = [value for value in values if value is not None]
+    return float(pd.Series(known).mean()) if known and len(known) == len(values) else None

@@ -1,0 +1,145 @@
+"""The pictures of a run: a chart for each kind of figure with a line for every role, policy and opponent."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pandas as pd
+from markupsafe import Markup
+
+from analysis import plots
+from analysis.frames import Frames, numeric
+from analysis.page import charts
+from analysis.page.charts import Cloud, Level, Series
+from analysis.page.learned import best_response, by_deal, zero_sum
+from analysis.page.names import THEORY, named
+from arena.errors import StoreError
+from arena.statistics import ANY, SHARE, Interval, mean_ci, range_of
+from arena.store.evaluations import Evaluation
+
+SHOWN = 6
+STILL = 0.02
+MOST = 6
+"""Lines in a chart: those of most matches, where there are more."""
+KINDS: Mapping[str, str] = {
+    "Valid acts": r"valid_rate",
+    "Success": r"report\.(?:(?!ended)\w+\.)?(success|solved|won|correct|deal|trade)",
+    "Payoff by seat": r"payoff\.(.+)",
+    "Reward by role": r"reward\.(.+)",
+    "Share of the best joint value": r"report\.(?:\w+\.)?(efficiency)",
+    "Joint value": r"report\.(?:\w+\.)?(joint_value)",
+    "Wins against": r"win_rate\.(.+)",
+    "How matches ended": r"report\.(?:\w+\.)?ended\.(.+)",
+    "Turns in a match": r"report\.(?:\w+\.)?(turns)",
+    "Randomness of the acts (entropy)": r"learn\.(.+)\.entropy",
+    "Distance from the reference (KL)": r"learn\.(.+)\.kl",
+    "Share of tokens clipped": r"learn\.(.+)\.clipped",
+    "Ratings": r"ratings\.(.+)",
+    "Matches that failed": r"failed_rate",
+    "Tokens a second": r"tokens_per_second",
+}
+"""The title of each chart, in the order of the page, and the keys of its lines with what tells them apart."""
+
+
+class Picture(NamedTuple):
+    """A chart with its title, the keys that it shows, a note, and whether hardly anything moves in it."""
+
+    title: str
+    keys: str
+    drawing: Markup
+    note: str = ""
+    still: bool = False
+
+
+def curves(log: Frames, evaluations: Sequence[Evaluation], theory: Mapping[str, float]) -> list[Picture]:
+    """Every kind that the run has, of the panel first, those that hardly move last; `theory` is the game's own."""
+    panel = [_panel(evaluations)] if len(evaluations) > 1 else []
+    return [*panel, *sorted(_curves(log, theory), key=lambda picture: picture.still)]
+
+
+def _curves(log: Frames, theory: Mapping[str, float]) -> Iterator[Picture]:
+    frame, nothing_won = log.iterations, zero_sum(log)
+    for title, pattern in KINDS.items():
+        keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
+        keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
+        if not keys or (nothing_won and title == "Reward by role" and len(keys) == 1):
+            continue
+        most = sorted(keys, key=lambda key: -int(frame[key].notna().sum()))[:MOST]
+        series = [Series(_label(keys[key], key), _points(log, key)) for key in keys if key in most]
+        seen = [float(value) for key in most for value in frame[key].dropna()]
+        bounds = range_of(next(iter(keys)), seen)
+        words = named(most[0]).words
+        heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
+        left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
+        drawing = charts.lines(heading, series, [*_levels(log, keys, theory)], bounds)
+        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
+        yield Picture(heading, " ".join(most), drawing, left_out, still)
+
+
+def _label(caught: re.Match[str], key: str) -> str:
+    return (caught[1] if caught.groups() else "").removeprefix("shared vs ").replace("_", " ")
+
+
+def _points(log: Frames, key: str) -> list[tuple[int, Interval]]:
+    """By iteration, with an interval where the match log has what the metric is the mean of."""
+    known, frame = _intervals(log, key), log.iterations[["iteration", key]].dropna()
+    values = zip(frame["iteration"].tolist(), frame[key].astype("float64").tolist(), strict=True)
+    points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
+    return [(k, Interval(v, *(i[1:] if i else (math.nan, math.nan)))) for k, v, i in points]
+
+
+def _intervals(log: Frames, key: str) -> dict[int, Interval]:
+    if key.startswith("payoff."):
+        paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
+        return {int(k): mean_ci(own.astype("float64").tolist(), ANY) for k, own in paid.groupby("iteration")["payoff"]}
+    return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
+
+
+def _levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+    """What theory says of these figures, in the page's own words."""
+    seats = [str(seat) for seat in log.seats["seat"].unique()]
+    for name, value in theory.items():
+        about, words = THEORY.get(name, ("", ""))
+        about = about.replace("FIRST", seats[0] if seats else "")
+        if about and any(key == about or key.startswith(f"{about}.") for key in keys):
+            yield Level(words, value)
+    if any(key.startswith("payoff.") for key in keys):
+        columns = [c for c in map(str, log.matches.columns) if re.fullmatch(r"report\.nash_payoff_\w+", c)]
+        given = [log.matches[column].dropna().astype("float64") for column in columns]
+        if given and all(len(own) for own in given):
+            yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
+
+
+def _panel(evaluations: Sequence[Evaluation]) -> Picture:
+    """Payoff against the panel, beside what the best response to it earns."""
+    points = []
+    for one in evaluations:
+        values = [value for value in by_deal(one, "payoff") if value is not None]
+        if values and one.iteration is not None:
+            points.append((one.iteration, mean_ci(values, ANY)))
+    best = best_response(evaluations)
+    levels = [] if best is None else [Level("best response", best)]
+    note = f"the same {evaluations[-1].deals} deals each time"
+    return Picture("Payoff against the panel", "panel.payoff", charts.lines("Payoff against the panel", [Series("", points)], levels), note)
+
+
+def outcomes(log: Frames) -> Picture | None:
+    """What two sides were paid, of the first and the last iteration; None of more sides, or fewer."""
+    with suppress(StoreError):
+        paid, theory = plots.two_sides(log)
+        first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
+        clouds = []
+        for number in dict.fromkeys([first, last]):
+            counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size()
+            places = [(float(x), float(y), n / int(counts.sum())) for (x, y), n in counts.items()]
+            clouds.append(Cloud(f"iteration {number}", places))
+        front = plots.pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
+        marks = [(f"{name.replace('_', ' ')}, mean", *place) for name, place in theory.items()]
+        note = f"rings: iteration {first}; discs: iteration {last}; larger where more matches ended so"
+        drawing = charts.outcomes(paid.attrs["sides"], clouds, front, marks)
+        return Picture("Outcomes", "", drawing, note)
+    return None
