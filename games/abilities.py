@@ -101,6 +101,18 @@ class BestResponse(Ability, Protocol):
 
 
 @runtime_checkable
+class BestAgainstMixture(Ability, Protocol):
+    """A game that knows what the best play is worth against an opponent who is one of several."""
+
+    def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
+        """What the best play of `seat` earns on this deal, on average over chance and members. The game was just reset.
+
+        All other seats are held by one of the members, all equally likely, who answer a view with these chances of
+        their acts; the seat knows them, but not whom it meets. NaN where it is not known with these options.
+        """
+
+
+@runtime_checkable
 class Tells(Ability, Protocol):
     """A game that tells people, in plain words, what players read as facts and acts.
 

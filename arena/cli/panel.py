@@ -43,6 +43,7 @@ async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
     """Play the panel, and the same deals with a run's first weights, too; print what came of it."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
+    from arena.evaluate.best_play import BestPlay
     from arena.evaluate.panel import met_in_training
     from arena.evaluate.panel_figures import to_json
 
@@ -53,8 +54,7 @@ async def judge(asked: Asked, panel: Panel, loader: Contenders) -> None:
     sittings = _sittings([contender, *([first] if first else [])], panel, rest)
     with progress(sum(sitting.matches for sitting in sittings), asked.as_json, loader.endpoints.status) as step:
         after = await sittings[0].play(step)
-        best = {(cell.member, cell.seat): cell.best_response for cell in after.cells if cell.best_response}
-        old = await sittings[1].play(step, best=best) if first else None
+        old = await sittings[1].play(step, best=BestPlay.of(after)) if first else None
     source = specs.read_spec(who, trust)
     known = met_in_training(source.experiment)
     known = known.with_own(source.run, panel.members) if source.run else known

@@ -43,6 +43,8 @@ def show_panel_table(
     extra = [cell(means[name].after.estimate, "{:.2f}") for name in deals]
     grid.add_row(Text("panel", style="bold"), *_row(means["payoff"], extra, best))
     print_table(console, grid)
+    if (most := means["payoff"].best_against_mixture) is not None:
+        _say(console, f"best play that does not know whom it meets: {most:.2f}", "dim")
     for name in ("deal", "valid") if before else ():
         if name in means:
             console.print(_line(name, means[name]), soft_wrap=True)

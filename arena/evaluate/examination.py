@@ -14,6 +14,7 @@ from arena.build import Parts
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate import specs
+from arena.evaluate.best_play import BestPlay
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.panel import Sitting, check_members, panel_game
@@ -35,7 +36,7 @@ class Examination:
         """The experiment asks for a panel, and was checked."""
         self.run, self.experiment = run, experiment
         self._sitting: Sitting | None = None
-        self._best: dict[tuple[str, str], list[float | None]] | None = None
+        self._best: BestPlay | None = None
         self._done: set[int | None] | None = None
         """Iterations that were judged, or could not be."""
 
@@ -59,7 +60,7 @@ class Examination:
         self._done.add(k)
         watcher.phase(k, f"panel {sitting.panel.panel}" if k else f"panel {sitting.panel.panel}: before it learns")
         if self._best is None:
-            self._best = await compute(sitting.best_responses)
+            self._best = await compute(sitting.best_play)
         try:
             evaluation = await sitting.play(
                 _counted(watcher, sitting.matches), self.experiment.play.in_flight, self._best, k
@@ -78,8 +79,7 @@ class Examination:
         before = [e for e in read_evaluations(self.run.path) if e.key == self._sitting.key]
         self._done = {evaluation.iteration for evaluation in before}
         if before:
-            cells = before[-1].cells
-            self._best = {(c.member, c.seat): c.best_response for c in cells if c.best_response}
+            self._best = BestPlay.of(before[-1])
 
 
 def examination(run: RunFolder, experiment: Experiment) -> Examination | None:

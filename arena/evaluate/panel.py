@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from agents.player import Chances
-from agents.players.scripted import make_scripted
 from agents.policy import Policy
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.evaluate import specs
+from arena.evaluate.best_play import BestPlay, best_play
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, Lineup, Played, deal_seeds, make_game, on_split, own_seats, play
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import Contender, ScriptedContender
 from arena.play.settings import GameSpec
-from arena.store.evaluations import Cell, Evaluation
-from games.abilities import BestResponse
+from arena.store.evaluations import Cell, Deals, Evaluation
 
 MOST = 10**6
 """Matches of one evaluation: all of them are planned at once."""
@@ -79,16 +76,16 @@ class Sitting:
         self,
         ended: Callable[[], None] = lambda: None,
         in_flight: int = IN_FLIGHT,
-        best: Mapping[tuple[str, str], list[float | None]] | None = None,
+        best: BestPlay | None = None,
         iteration: int | None = None,
     ) -> Evaluation:
-        """Plays all matches and says what came of each; `best` are best responses, where they are known already.
+        """Plays all matches and says what came of each; `best` is what best play earns, where it is known already.
 
         A match that keeps failing has no value; PlayError when most of them do.
         """
         started, places, panel = perf_counter(), self.places, self.panel
         played, failed = await play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
-        known = self.best_responses() if best is None else best
+        known = self.best_play() if best is None else best
         return Evaluation(
             iteration=iteration,
             contender=self.who.name,
@@ -99,40 +96,21 @@ class Sitting:
             seed=panel.seed,
             deals=panel.deals,
             cells=[
-                _cell(place, row, known.get((place.member.name, place.seat)))
+                _cell(place, row, known.responses.get((place.member.name, place.seat)))
                 for place, row in zip(places, played, strict=True)
             ],
+            best_against_mixture=dict(known.against_mixture),
             failed=dict(failed),
             seconds=perf_counter() - started,
         )
 
-    def best_responses(self) -> dict[tuple[str, str], list[float | None]]:
-        """By member and seat, a best response's payoff on each deal, where the member and the game give it."""
-        seeds = deal_seeds(self.panel.seed, self.panel.deals)
-        found = {}
-        for place in self.places:
-            if isinstance(place.member, ScriptedContender) and (told := _best(place, self.game, seeds)):
-                found[place.member.name, place.seat] = told
-        return found
+    def best_play(self) -> BestPlay:
+        """What best play would earn on these deals, where the members and the game let theory say."""
+        met = [(place.member, place.seat) for place in self.places]
+        return best_play(met, self.game, deal_seeds(self.panel.seed, self.panel.deals))
 
 
-def _best(place: Place, spec: GameSpec, seeds: Sequence[int]) -> list[float | None]:
-    """Payoff of a best response to a scripted policy on each deal; [] where theory does not give one."""
-    found: list[float | None] = []
-    for seed in seeds:
-        game = make_game(spec)
-        if not isinstance(game, BestResponse):
-            return []
-        script = make_scripted(place.member.name, 0, game)
-        if not isinstance(script, Chances):
-            return []
-        game.reset(seed=seed)
-        worth = float(game.best_response(place.seat, script.chances))
-        found.append(worth if math.isfinite(worth) else None)
-    return found if any(worth is not None for worth in found) else []
-
-
-def _cell(place: Place, row: Sequence[Played | None], best: list[float | None] | None) -> Cell:
+def _cell(place: Place, row: Sequence[Played | None], best: Deals | None) -> Cell:
     seat = place.seat
     tells = any(p and "deal" in p.report for p in row)
     return Cell(

@@ -18,12 +18,15 @@ class Compared(NamedTuple):
     difference: Interval | None
     best: float | None = None
     """Payoff of best play on these deals, where theory knows it."""
+    best_against_mixture: float | None = None
+    """Of the panel's mean: payoff of the best play that does not know which member it meets."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: intervals as [estimate, low, high]."""
         told = {"before": self.before, "after": self.after, "difference": self.difference}
         intervals = {name: plain(each) for name, each in told.items() if each is not None}
-        return intervals | ({"best_response": self.best} if self.best is not None else {})
+        best = {"best_response": self.best, "best_against_mixture": self.best_against_mixture}
+        return intervals | {name: worth for name, worth in best.items() if worth is not None}
 
 
 def payoffs(evaluation: Evaluation) -> Deals:
@@ -48,6 +51,12 @@ def best_response(evaluation: Evaluation) -> float | None:
     return _whole(bests)
 
 
+def best_against_mixture(evaluation: Evaluation) -> float | None:
+    """Return the payoff over the whole panel of the best play that does not know whom it meets; None if unknown."""
+    by_seat = [evaluation.best_against_mixture.get(seat) for seat in dict.fromkeys(c.seat for c in evaluation.cells)]
+    return _whole([_whole(deals) if deals else None for deals in by_seat])
+
+
 def figures(evaluation: Evaluation) -> dict[str, float]:
     """For a row of metrics: mean payoff, valid acts, and deals where there are any; NaN for what is not known."""
     found = {"payoff": payoffs(evaluation), "valid": valid_rates(evaluation)}
@@ -67,7 +76,8 @@ def compared_cells(after: Evaluation, before: Evaluation | None = None) -> list[
 
 def compared_means(after: Evaluation, before: Evaluation | None = None) -> dict[str, Compared]:
     """The panel's mean payoff, then its share of valid acts and of deals."""
-    found = {"payoff": _compared(payoffs(after), payoffs(before) if before else None, ANY, best_response(after))}
+    paid = _compared(payoffs(after), payoffs(before) if before else None, ANY, best_response(after))
+    found = {"payoff": paid._replace(best_against_mixture=best_against_mixture(after))}
     found["valid"] = _compared(valid_rates(after), valid_rates(before) if before else None, SHARE)
     if (deals := deal_rates(after)) is not None:
         found["deal"] = _compared(deals, deal_rates(before) if before else None, SHARE)

@@ -48,6 +48,8 @@ class Evaluation(BaseModel):
     seed: int
     deals: int
     cells: list[Cell]
+    best_against_mixture: dict[str, Deals] = {}
+    """Payoff, over the members, of the best play that does not know which it meets, by seat and deal, where known."""
     failed: dict[str, int] = {}
     """Failed attempts by reason; their deals were played again."""
     seconds: float = 0.0
@@ -55,6 +57,7 @@ class Evaluation(BaseModel):
     @model_validator(mode="after")
     def _whole(self) -> "Evaluation":
         lists = [values for c in self.cells for values in (c.payoff, c.valid, c.deal, c.best_response)]
+        lists += self.best_against_mixture.values()
         if not self.cells or any(values is not None and len(values) != self.deals for values in lists):
             raise ValueError(f"every cell has {self.deals} deals")
         return self

@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
+from operator import mul
 from typing import Any, Literal, NamedTuple
 
 from games.contracts import View
@@ -110,46 +112,78 @@ def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> flo
     return min(math.dist(payoffs, deal) for deal in deals)
 
 
+Chances = Callable[[int, Triple | None], Mapping[Answer, float]]
+"""Of a side without memory: `chances(turn, offer)` are those of what it does at `turn`, when the other side asked for
+`offer` (None: it has not asked yet), whatever went before."""
+MOST_BELIEFS = 5_000
+"""In `best_against_mixture`, before it is given up after some seconds; four turns against six members need dozens."""
+
+
 def best_response(
-    pool: Triple,
-    own: Triple,
-    moves_first: bool,
-    turns: int,
-    breakdown: float,
-    chances: Callable[[int, Triple | None], Mapping[Answer, float]],
+    pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, chances: Chances
 ) -> float:
     """The most that a side with these values can earn on average from one who answers by chance, and that it knows.
 
-    `chances(turn, offer)`: those of what the other side does at `turn`, when this side asked for `offer` (None: it has
-    not asked yet), whatever went before. Backward induction over turns 0 to turns - 1 under the rules of
-    `subgame_perfect`; exact but for rounding.
+    Backward induction over turns 0 to turns - 1 under the rules of `subgame_perfect`; exact but for rounding.
+    """
+    return best_against_mixture(pool, own, moves_first, turns, breakdown, [chances])
+
+
+def best_against_mixture(
+    pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, members: Sequence[Chances]
+) -> float:
+    """The most that a side can earn on average who meets one of these, all equally likely, and is not told which.
+
+    It knows the deal and everybody's chances. The Bayes-adaptive best response (Martin 1967; Duff 2002): a belief b
+    over members is all that the past says of the future, as they have no memory. Where member i answers a demand x at
+    the next turn by a with chance p_i(a | x), and goes_on is the chance that talks do,
+
+        V(turn, b) = goes_on * max over x of [ own(x) * sum_i b_i p_i(ACCEPT | x)
+                     + goes_on * sum over demands y of P(y) * max(own(rest of y), V(turn + 2, b given y)) ],
+
+    P(y) = sum_i b_i p_i(y | x), and b given y is b_i p_i(y | x) / P(y), by Bayes. An offer that answers none breaks no
+    talks. With one member this is `best_response`. Exact but for rounding; NaN where there are too many beliefs.
     """
     goes_on = 1 - breakdown
+    equal = tuple(1 / len(members) for _ in members)
 
     @functools.cache
-    def offering(turn: int) -> float:
+    def answers(turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
+        """Each answer's chance, by member."""
+        said = [chances(turn, offer) for chances in members]
+        return {answer: tuple(one.get(answer, 0.0) for one in said) for answer in dict.fromkeys(chain(*said))}
+
+    @functools.cache
+    def offering(turn: int, belief: tuple[float, ...]) -> float:
         """By the best offer at this turn; 0 where it cannot be accepted any more."""
         if turn + 1 == turns:
             return 0.0
-        return (goes_on if turn else 1.0) * max(answered(turn + 1, share) for share in splits(pool))
+        if offering.cache_info().currsize > MOST_BELIEFS:
+            raise OverflowError
+        return (goes_on if turn else 1.0) * max(answered(turn + 1, share, belief) for share in splits(pool))
 
-    def answered(turn: int, share: Triple) -> float:
+    def answered(turn: int, share: Triple, belief: tuple[float, ...]) -> float:
         """From asking for `share`, which the other side answers at this turn."""
-        said = chances(turn, share)
-        taken = said.get("ACCEPT", 0.0) * worth(own, share)
-        if turn + 1 == turns:
-            return taken
-        return taken + goes_on * sum(p * facing(turn + 1, ask) for ask, p in said.items() if isinstance(ask, tuple))
+        said = answers(turn, share)
+        taken = sum(map(mul, belief, said["ACCEPT"])) * worth(own, share) if "ACCEPT" in said else 0.0
+        return taken if turn + 1 == turns else taken + goes_on * asked(turn, said, belief)
 
-    def facing(turn: int, ask: Triple) -> float:
-        """From moving at this turn, when the other side asks for `ask`."""
-        return max(float(worth(own, remainder(pool, ask))), offering(turn))
+    def asked(turn: int, said: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
+        """From the demands among what may be answered at this turn."""
+        total = 0.0
+        for ask, by_member in said.items():
+            joint = [b * p for b, p in zip(belief, by_member, strict=True)]
+            if isinstance(ask, tuple) and (chance := sum(joint)):
+                learned = tuple(round(each / chance, 12) for each in joint)  # equal beliefs but for rounding are one
+                total += chance * max(float(worth(own, remainder(pool, ask))), offering(turn + 1, learned))
+        return total
 
-    if moves_first:
-        return offering(0)
-    return (
-        sum(p * facing(1, ask) for ask, p in chances(0, None).items() if isinstance(ask, tuple)) if turns > 1 else 0.0
-    )
+    try:
+        if moves_first:
+            return offering(0, equal)
+        return asked(0, answers(0, None), equal) if turns > 1 else 0.0
+    except OverflowError:
+        return math.nan
 
 
 @dataclass(frozen=True)

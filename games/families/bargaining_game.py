@@ -56,6 +56,17 @@ class BargainingGame(TextGame):
 
         Those are of its acts at the facts that it sees; it must not remember anything else.
         """
+        return self.best_against_mixture(seat, [chances])
+
+    def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
+        """The same against one of several, all equally likely, where this seat is not told which."""
+        first, answers = self.movers[0] == seat, [self._answers(seat, chances) for chances in members]
+        return bargaining.best_against_mixture(
+            self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers
+        )
+
+    def _answers(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> bargaining.Chances:
+        """Chances of what the other side does at a turn, where `seat` asked for this share."""
         (other,) = (each for each in self.seats if each != seat)
         table = self.clone()
 
@@ -68,8 +79,7 @@ class BargainingGame(TextGame):
                 found[said] = found.get(said, 0.0) + p
             return found
 
-        first = self.movers[0] == seat
-        return bargaining.best_response(self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers)
+        return answers
 
     def introduction(self, seat: str) -> str:
         """For people: what is to divide, what it is worth as far as the seat may know, and how to type an act."""

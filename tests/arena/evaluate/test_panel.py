@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,21 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from rich.console import Console
 
 import games
 from agents.player import Chances
 from agents.players import scripted
 from agents.players.scripted import Kind
 from arena.cli.loop import wait
+from arena.cli.show_panel import show_panel_table
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
+from arena.evaluate.best_play import BestPlay
 from arena.evaluate.evaluation import evaluate
-from arena.evaluate.panel import Sitting, met_in_training, panel_game
+from arena.evaluate.panel import Known, Sitting, met_in_training, panel_game
 from arena.evaluate.panel_figures import compared_cells, compared_means, figures, payoffs, to_json
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import Panel, load_panel, panel_names, read_panel
@@ -179,6 +184,10 @@ class KnowingKuhn(KuhnPoker):
         assert self.agents and self.turns == 0, "it was reset"
         return 100 * chances(None)["BET"] + (seat == "second")
 
+    def best_against_mixture(self, seat: str, members: Sequence[Callable[[Any], Mapping[str, float]]]) -> float:
+        """A little less than the mean of that."""
+        return sum(self.best_response(seat, chances) for chances in members) / len(members) - 1
+
 
 class Coin:
     """Bets every fourth time."""
@@ -193,6 +202,59 @@ class Coin:
         return {"BET": 0.25, "PASS": 0.75}
 
 
+class Bold(Coin):
+    """Bets three times of four."""
+
+    def chances(self, view: View) -> Mapping[str, float]:
+        return {"BET": 0.75, "PASS": 0.25}
+
+
+def of_coins(*members: str) -> Panel:
+    return PANEL.model_copy(update={"members": [*members], "deals": 2})
+
+
+@pytest.fixture
+def coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"coin": Kind(Coin, "anything"), "bold": Kind(Bold, "anything")}
+    monkeypatch.setattr(scripted, "SCRIPTED", {**scripted.SCRIPTED, **kinds})
+    monkeypatch.setattr(games, "make", lambda name, **options: KnowingKuhn(**options))
+
+
+@pytest.mark.usefixtures("coins")
+def test_best_play_that_does_not_know_whom_it_meets_is_of_the_whole_panel() -> None:
+    judged = wait(sitting("random", of_coins("coin", "bold")).play())
+    assert judged.best_against_mixture == {"first": [49.0, 49.0], "second": [50.0, 50.0]}
+    told = compared_means(judged)["payoff"]
+    assert told.best == 50.5 and told.best_against_mixture == 49.5
+    assert to_json(judged)["mean"]["payoff"]["best_against_mixture"] == 49.5
+    assert "best_against_mixture" not in to_json(judged)["members"][0] | to_json(judged)["mean"]["valid"]
+    again = wait(sitting("random", of_coins("coin", "bold")).play(best=BestPlay.of(judged)))
+    assert again.best_against_mixture == judged.best_against_mixture and again.cells == judged.cells
+    console = Console(record=True, width=100, file=StringIO())
+    show_panel_table(console, judged, None, Known(), "it")
+    assert "best play that does not know whom it meets: 49.50\n" in console.export_text()
+
+
+@pytest.mark.usefixtures("coins")
+def test_it_is_not_told_where_a_member_or_a_deal_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = wait(sitting("random", of_coins("coin", "random")).play())
+    assert judged.best_against_mixture == {} and compared_means(judged)["payoff"].best_against_mixture is None
+    asked = []
+    monkeypatch.setattr(KnowingKuhn, "best_against_mixture", lambda *_: asked.append(1) or math.nan)
+    judged = wait(sitting("random", of_coins("coin", "bold")).play())
+    assert judged.best_against_mixture == {} and len(asked) == 2, "one deal of each seat: it may take long"
+    console = Console(record=True, width=100, file=StringIO())
+    show_panel_table(console, judged, None, Known(), "it")
+    assert "does not know" not in console.export_text()
+
+
+def test_an_evaluation_of_other_deals_is_no_evaluation() -> None:
+    good = evaluation([1.0, 2.0]).model_dump(mode="json")
+    assert Evaluation.model_validate(good | {"best_against_mixture": {"first": [1.0, 2.0]}})
+    with pytest.raises(ValidationError, match="every cell has 2 deals"):
+        Evaluation.model_validate(good | {"best_against_mixture": {"first": [1.0]}})
+
+
 def test_best_responses_are_asked_of_who_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted, "SCRIPTED", {**scripted.SCRIPTED, "coin": Kind(Coin, "anything")})
     monkeypatch.setattr(games, "make", lambda name, **options: KnowingKuhn(**options))
@@ -204,7 +266,7 @@ def test_best_responses_are_asked_of_who_can_tell(monkeypatch: pytest.MonkeyPatc
     assert told.best is None, "nobody knows of the whole panel"
     alone = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play())
     assert compared_means(alone)["payoff"].best == 25.5
-    given = wait(sitting("random", PANEL.model_copy(update={"members": ["coin"], "deals": 2})).play(best={}))
+    given = wait(sitting("random", of_coins("coin")).play(best=BestPlay({}, {})))
     assert given.cells[0].best_response is None, "where they are known already, nobody is asked"
 
 

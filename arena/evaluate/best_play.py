@@ -1,0 +1,85 @@
+"""What best play would earn from a panel, where members and game let theory say: known opponents, and unknown ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from agents.player import Chances
+from agents.players.scripted import make_scripted
+from arena.evaluate.evaluation import make_game
+from arena.play.contenders import Contender, ScriptedContender
+from arena.play.settings import GameSpec
+from arena.store.evaluations import Deals, Evaluation
+from games.abilities import BestAgainstMixture, BestResponse
+
+
+class BestPlay(NamedTuple):
+    """Payoffs of best play, deal by deal."""
+
+    responses: Mapping[tuple[str, str], Deals]
+    """Of a best response to each member, by member and seat."""
+    against_mixture: Mapping[str, Deals]
+    """Of the best play that does not know which member it meets, on average over them, by its seat."""
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> BestPlay:
+        """What was found for an earlier evaluation of the same deals, members and seats."""
+        responses = {(c.member, c.seat): c.best_response for c in evaluation.cells if c.best_response}
+        return cls(responses, evaluation.best_against_mixture)
+
+
+def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
+    """All that theory says of these members, each met from a seat, on the deals of these seeds."""
+    by_seat: dict[str, list[Contender]] = {}
+    for member, seat in places:
+        by_seat.setdefault(seat, []).append(member)
+    responses = {
+        (member.name, seat): found
+        for seat, members in by_seat.items()
+        for member in members
+        if isinstance(member, ScriptedContender) and (found := best_responses(member.name, seat, spec, seeds))
+    }
+    mixtures = {
+        seat: found
+        for seat, members in by_seat.items()
+        if all(isinstance(member, ScriptedContender) for member in members)
+        and (found := best_against_mixture([member.name for member in members], seat, spec, seeds))
+    }
+    return BestPlay(responses, mixtures)
+
+
+def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
+    """Payoff of a best response to a scripted policy on each deal; [] where theory does not give one."""
+    found: Deals = []
+    for seed in seeds:
+        game = make_game(spec)
+        if not isinstance(game, BestResponse):
+            return []
+        script = make_scripted(member, 0, game)
+        if not isinstance(script, Chances):
+            return []
+        game.reset(seed=seed)
+        worth = float(game.best_response(seat, script.chances))
+        found.append(worth if math.isfinite(worth) else None)
+    return found if any(worth is not None for worth in found) else []
+
+
+def best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
+    """The same of the best play against one of these, all equally likely; [] where it is not known of every deal."""
+    found: Deals = []
+    for seed in seeds:
+        game = make_game(spec)
+        if not isinstance(game, BestAgainstMixture):
+            return []
+        scripts = [make_scripted(member, 0, game) for member in members]
+        known = [script.chances for script in scripts if isinstance(script, Chances)]
+        if len(known) < len(scripts):
+            return []
+        game.reset(seed=seed)
+        worth = float(game.best_against_mixture(seat, known))
+        if not math.isfinite(worth):  # it may take long to find that out: ask no more
+            return []
+        found.append(worth)
+    return found
