@@ -10,7 +10,7 @@ help: ## what there is to make
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,maps,chess,clinic,endpoint,pettingzoo,recommender,serve,simulators,textarena,docs,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,serve,simulators,textarena,docs,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it
@@ -44,6 +44,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/r
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/learn_step.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/orchestrator.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/credit.py cost

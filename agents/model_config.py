@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ FILES = ("config.json", "tokenizer_config.json", "generation_config.json", "proc
 def read_json(folder: Path, file: str) -> dict[str, Any]:
     """The object in a folder's file; WeightsError where there is none, or one that no model has."""
     try:
-        if (folder / file).stat().st_size > MOST_BYTES:
+        if not stat.S_ISREG((held := (folder / file).stat()).st_mode):  # of a FIFO's end nobody would ever hear
+            raise WeightsError(f"{folder}/{file} is no file: it is no model's")
+        if held.st_size > MOST_BYTES:
             raise WeightsError(f"{folder}/{file} is larger than {MOST_BYTES >> 20} MB: it is no model's")
         content = json.loads((folder / file).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -55,14 +58,17 @@ def check_settings(folder: Path) -> None:
         raise WeightsError(f"{folder} holds an adapter of another model: merge it into that model and save the whole")
     for file in FILES:
         if (folder / file).exists():
-            for key, value in _settings(read_json(folder, file), f"{folder}/{file}"):
-                if key in CODE and value:
-                    raise WeightsError(
-                        f"{folder}/{file}: {key} chooses code to be loaded, which is not done: remove it"
-                    )
-                if IMPLEMENTATION.fullmatch(key) and not _ours(value):
-                    shown = first_line(ValueError(json.dumps(value)))[:80]
-                    raise WeightsError(f"{folder}/{file}: {key}: {shown} chooses code to be loaded: remove it")
+            check_keys(read_json(folder, file), f"{folder}/{file}")
+
+
+def check_keys(settings: dict[str, Any], source: str) -> None:
+    """WeightsError for settings that choose code."""
+    for key, value in _settings(settings, source):
+        if key in CODE and value:
+            raise WeightsError(f"{source}: {key} chooses code to be loaded, which is not done: remove it")
+        if IMPLEMENTATION.fullmatch(key) and not _ours(value):
+            shown = first_line(ValueError(json.dumps(value)))[:80]
+            raise WeightsError(f"{source}: {key}: {shown} chooses code to be loaded: remove it")
 
 
 def check_sizes(folder: Path, tensors: int, numbers: int) -> None:

