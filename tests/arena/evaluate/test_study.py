@@ -130,7 +130,7 @@ def test_what_a_run_takes_may_be_said_anew(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="no study's folder"):
+    with pytest.raises(ConfigError, match="no folder of a study"):
         planned(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
