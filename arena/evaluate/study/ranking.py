@@ -24,6 +24,7 @@ class Ranked(NamedTuple):
 
     name: str
     settings: Sequence[str]
+    """As `--set` takes them, those that all settings of the sweep share left out."""
     values: Mapping[int, float]
     """The figure at the end of each run, by seed."""
     mean: Interval
@@ -38,7 +39,10 @@ def ranking(plan: Plan, results: Results) -> list[Ranked]:
     """Return the settings that have runs, the best mean first, and what cannot be compared last."""
     sign = 1.0 if plan.spec.verdict.less_is_better else -1.0
     last = results.ends.last
-    found = [Ranked(of.arm, plan.spec.arms[of.arm], last[of.arm], of.last) for of in results.arms]
+    tried = plan.spec.arms
+    shared = set.intersection(*map(set, tried.values())) if len(tried) > 1 else set[str]()
+    own = {arm: [setting for setting in settings if setting not in shared] for arm, settings in tried.items()}
+    found = [Ranked(of.arm, own[of.arm], last[of.arm], of.last) for of in results.arms]
     return sorted(found, key=lambda of: (math.isnan(of.mean.estimate), sign * of.mean.estimate))
 
 
