@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 class Result:
     """A run folder after `arena.run` or `arena.resume`; `analysis.load(result.folder)` reads its matches."""
 
-    def __init__(self, folder: Path, notes: Sequence[str] = ()) -> None:
+    def __init__(self, folder: str | PathLike[str], notes: Sequence[str] = ()) -> None:
         """StoreError where there is no run in the folder."""
-        self.folder = require_run(folder)
+        self.folder = require_run(Path(folder))
         """The run's folder."""
         self.notes = list(notes)
         """Notices that the run gave, a line each."""

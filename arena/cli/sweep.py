@@ -109,8 +109,5 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
         console.print(line, soft_wrap=True)
     last = spec.first_seed + results.seeds - 1
     seeds = f"seeds {spec.first_seed} to {last}" if last > spec.first_seed else f"seed {last}"
-    said = (
-        f"For tuning: no verdict. {seeds} were used, and the best of {len(ranked)} is partly luck: judge it on "
-        "other seeds (arena study, --first-seed)."
-    )
+    said = f"for tuning on {seeds}, no verdict: the best of {len(ranked)} is partly luck, so judge it on other seeds"
     console.print(Text(said), soft_wrap=True)

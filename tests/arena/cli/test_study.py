@@ -155,7 +155,7 @@ def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, m
         line = arena(*words, *own, "--set", "credit.estimator=rae", *other).err.splitlines()[-1]
         assert "experiment.yaml is another experiment: " in line
         assert "give the options it was begun with, restore it, or choose another --out" in line
-    assert "no 'lrr' — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
+    assert "learn.lrr: unknown field — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
 
 
 def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
         (["learn={}", "learn.lr=1,2"], "--set learn.lr: learn is swept, too"),
         (["learn.lr=1e-4,0.0001"], "--set learn.lr: 0.0001 is there twice"),
         (["learn.lr=[1,2"], "--set learn.lr"),
-        (["learn.lrr=1,2"], "--set learn.lrr=1: learn.lrr: there is no 'lrr' — did you mean 'lr'?"),
+        (["learn.lrr=1,2"], "--set learn.lrr=1: learn.lrr: unknown field — did you mean 'lr'?"),
         (["learn.lr=1e-4,quick"], "--set learn.lr=quick: learn.lr"),
         (["learn.minibatches=2,-1"], "--set learn.minibatches=-1: learn.minibatches"),
     ],
