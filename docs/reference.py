@@ -219,8 +219,8 @@ def members(thing: Any) -> Iterator[tuple[str, Any, str]]:
     for name, value in vars(thing).items():
         if name.startswith("_") or not (callable(value) or isinstance(value, property | cached_property)):
             continue
-        if said := inspect.getdoc(value):
-            yield name, value if callable(value) else None, said.split("\n\n")[0]
+        if (told := inspect.getdoc(value)) is not None:
+            yield name, value if callable(value) else None, told.split("\n\n")[0]
 
 
 def attributes(thing: Any) -> Iterator[tuple[str, str]]:
