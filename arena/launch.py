@@ -39,7 +39,7 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     _check_alone()
     loading.forget()
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
-    folder = out or _fresh(experiment.name)
+    folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
     about = environment() | {"roles": dict(prepared.roles), own_files.FILES: known}
     config = to_yaml(prepared.experiment)
@@ -175,7 +175,7 @@ def _logged_end() -> Iterator[None]:
         raise
 
 
-def _fresh(name: str) -> Path:
+def fresh_folder(name: str) -> Path:
     """A folder under runs/ that does not exist yet, named by the time of day."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path("runs") / f"{name}-{stamp}"

@@ -71,6 +71,11 @@ def environment_of_children() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([home, paths] if paths else [home])}
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def end_with(parent: int) -> None:
     """Have the kernel send this process, just forked, SIGTERM when its parent ends, for whatever reason."""
     if sys.platform == "linux":

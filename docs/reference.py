@@ -4,12 +4,16 @@ mkdocs calls `on_files` once and `on_page_markdown` for every page (mkdocs.yml, 
 """
 
 import ast
+import importlib
 import inspect
+import itertools
 import json
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,17 @@ ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
 TOP |= {"changelog.md": "CHANGELOG.md"}
 """Pages of the site that stand at the top of the repository."""
+STABLE = """\
+What is on this page is stable: it keeps its name, its parameters and what it means from one minor version to the next.
+How to use it: [train from Python](../python.md).
+
+**Deprecation.** What is to go still works for one minor version at least, warns with `DeprecationWarning` and says what
+to use instead; the changelog names it. Parameters may be added, with defaults; rows of metrics and tables may gain
+columns. Files have versions of their own: old run folders stay readable. What is not listed here, however it is
+called, may change with any version.
+"""
+PUBLIC = ("arena", "analysis", "arena.errors", "games.base", "games.contracts")
+"""Modules whose public names are stable."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -58,6 +73,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "reference/games.md", games()
     yield "reference/players.md", players()
     yield "reference/tables.md", tables()
+    yield "reference/python.md", python()
     yield "reference/tree.md", tree()
 
 
@@ -182,6 +198,77 @@ def tables() -> str:
         rows += [(code(GROWN[name][0]), "", GROWN[name][1])] if name in GROWN else []
         made += [f"## {name}\n", table(("column", "type", "what it is"), rows)]
     return "\n".join(made)
+
+
+def python() -> str:
+    """Every public name of the modules that are stable: its signature, what it says of itself, and what is in it."""
+    made = ["# Python\n", STABLE]
+    for module in map(importlib.import_module, PUBLIC):
+        made += [f"## {module.__name__}\n", (inspect.getdoc(module) or "").split("\n", 1)[0] + "\n"]
+        for name, thing in public(module):
+            made += [f"### {module.__name__}.{name}\n", f"```text\n{name}{signature(thing)}\n```\n"]
+            made.append(prose(inspect.getdoc(thing)) + "\n")
+            rows = [(code(f"{inner}{signature(value)}"), prose(said)) for inner, value, said in members(thing)]
+            made += [table(("in it", "what it is"), rows)] if rows else []
+    return "\n".join(made)
+
+
+def public(module: Any) -> Iterator[tuple[str, Any]]:
+    """What a module exports: the names in its `__all__`, else the classes and functions that it defines itself."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__
+        and not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+    ]
+    yield from ((name, getattr(module, name)) for name in getattr(module, "__all__", own))
+
+
+def members(thing: Any) -> Iterator[tuple[str, Any, str]]:
+    """Of a class: its documented attributes, properties and methods, with the first sentence of each."""
+    if not inspect.isclass(thing):
+        return
+    for name, said in attributes(thing):
+        yield name, None, said
+    for name, value in vars(thing).items():
+        if name.startswith("_") or not (callable(value) or isinstance(value, property | cached_property)):
+            continue
+        if (told := inspect.getdoc(value)) is not None:
+            yield name, value if callable(value) else None, told.split("\n\n")[0]
+
+
+def attributes(thing: Any) -> Iterator[tuple[str, str]]:
+    """Fields of a class, and what its `__init__` sets, where a text after them says what they are."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    assert isinstance(tree, ast.ClassDef)
+    begins = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    for body in (tree.body, *(begin.body for begin in begins)):
+        for node, after in itertools.pairwise(body):
+            target = node.target if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [None])[0]
+            name = getattr(target, "attr", getattr(target, "id", "_"))
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and not name.startswith("_"):
+                yield name, str(after.value.value)
+
+
+def signature(thing: Any) -> str:
+    """The parameters of a function or class, without types; nothing where there are none to be had."""
+    try:
+        found = inspect.signature(thing) if callable(thing) else None
+    except (TypeError, ValueError):
+        return ""
+    if found is None or issubclass(thing if inspect.isclass(thing) else object, BaseException):
+        return ""
+    bare = [p.replace(annotation=p.empty) for name, p in found.parameters.items() if name != "self"]
+    return str(found.replace(parameters=bare, return_annotation=found.empty))
+
+
+def prose(text: str | None) -> str:
+    """A docstring as Markdown: its examples, which are code, in a block of their own."""
+    lines = (text or "").split("\n")
+    first = next((n for n, line in enumerate(lines) if line.startswith(">>> ")), len(lines))
+    example = "\n".join(lines[first:])
+    return "\n".join(lines[:first]).strip() + (f"\n\n```pycon\n{example}\n```" if example else "")
 
 
 def tree() -> str:

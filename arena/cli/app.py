@@ -12,7 +12,22 @@ from typing import Annotated
 import typer
 
 from agents.names import nearest
-from arena.cli import catalogue, check, credit, doctor, evaluate, fork, init, matrix, play, run, serve, study, weights
+from arena.cli import (
+    catalogue,
+    check,
+    credit,
+    doctor,
+    evaluate,
+    fork,
+    init,
+    matrix,
+    play,
+    run,
+    serve,
+    study,
+    sweep,
+    weights,
+)
 from arena.cli.console import PlainConsole, note, print_rows
 from arena.cli.evaluate import Json
 from arena.cli.offered import Commands
@@ -32,6 +47,7 @@ app.command("tournament")(evaluate.tournament_)
 app.command("exploit")(evaluate.exploit)
 app.command("matrix")(matrix.matrix_)
 app.command("study")(study.study)
+app.command("sweep")(sweep.sweep)
 app.command("credit")(credit.credit)
 app.command("fork")(fork.fork)
 app.command("init")(init.init)

@@ -142,7 +142,7 @@ def _recipe(name: str) -> dict[str, str]:
     from arena.config.sources import recipe_layer
 
     study = recipe_layer(name).data.get("study", {})
-    minutes = f"{study['minutes']:g}" if study else ""
+    minutes = f"{study['minutes']:g}" if study.get("minutes") else ""
     of = {"family": study.get("family", ""), "minutes": minutes, "replicates": study.get("replicates", "")}
     return {"recipe": name, **of, "what": _recipe_line(name)}
 

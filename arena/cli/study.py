@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,16 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.names import nearest
+from arena.cli.batch import NO_PICTURE, Jobs, about, begin_line, carry_out, folder_of
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json, listed
-from arena.cli.progress import progress
-from arena.errors import ConfigError, Interrupted
+from arena.cli.progress import lasting
+from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.config.experiment import Experiment
-    from arena.evaluate.study.plan import Plan, Run
+    from arena.evaluate.study.plan import Plan
     from arena.evaluate.study.results import Results
-    from arena.evaluate.study.runs import Runner
 
 STYLES = {"holds": "green", "contradicted": "red"}
 
@@ -35,10 +33,17 @@ def study(
     ],
     seeds: Annotated[int, typer.Option(min=1, max=10**4, help="How many of each arm.")] = 5,
     arms: Annotated[str, typer.Option(help="all, or some of those in its section `study`: mars,zero.")] = "all",
-    out: Annotated[Path | None, typer.Option(help="The study's folder; default runs/study-NAME.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting laid over every arm; repeatable.")
     ] = None,
+    first_seed: Annotated[
+        int | None, typer.Option(min=0, help="The first of the seeds; default as the recipe says.")
+    ] = None,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Two iterations of each arm, and how long the whole would take.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="The study's folder; default runs/study-NAME.")] = None,
+    jobs: Jobs = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Sum up what is there, without running.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -49,38 +54,75 @@ def study(
 
     Example: arena study negotiation-nano --seeds 3 --arms all --jobs 2
     """
-    from arena.evaluate.study import results as found
-    from arena.evaluate.study.plan import EXPERIMENT, plan
-    from arena.evaluate.study.plot import plot
-    from arena.evaluate.study.record import RESULT
-    from arena.evaluate.study.runs import Runner, cores
-    from arena.store.run import locked
+    from arena.config.arms import check_arms
+    from arena.config.sources import named_layer
+    from arena.evaluate.study.overrides import kept_by_arms, with_settings
 
-    experiment = _experiment(recipe)
-    folder = out or Path("runs") / f"study-{experiment.name}"
-    if redraw and not any((folder / name).exists() for name in (EXPERIMENT, RESULT)):
-        raise ConfigError(f"--redraw: there is no study in {folder}: name its folder with --out")
-    planned = plan(experiment, folder, _chosen(experiment, arms), seeds, _fitted, note)
-    runner = Runner(planned, jobs or cores())
-    if not redraw:
-        with locked(folder):
-            _run(runner, as_json)
+    first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
+    experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
+    chosen = _chosen(experiment, arms)
+    check_arms(experiment)
+    if not as_json:
+        for line in kept_by_arms(experiment, set_ or []):
+            note(line)
+    folder = folder_of("study", experiment.name, out)
+    if rehearse:
+        return _rehearse(experiment, folder, chosen, seeds, jobs, as_json)
+    what = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
+    _say(experiment, what, len(chosen) * seeds, jobs, quiet=as_json or redraw)
+
+    from arena.evaluate.study import results as found
+    from arena.evaluate.study.plot import plot
+
+    runner = carry_out(experiment, folder, chosen, seeds, jobs, as_json, redraw)
+    planned = runner.plan
     results = found.collected(planned)
-    data = found.write(planned, results, _about())
+    data = found.write(planned, results, about())
     if any(results.curves.values()) and not plot(results, folder / "study.png"):
-        note("no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw")
+        note(NO_PICTURE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), planned, results)
     if runner.failures:
         raise typer.Exit(1)
 
 
-def _experiment(recipe: str) -> Experiment:
-    """A recipe by its name, or what a file says."""
-    from arena.config.layers import compose
-    from arena.config.sources import file_layer, recipe_layer
+def _rehearse(
+    experiment: Experiment, folder: Path, arms: list[str], seeds: int, jobs: int | None, as_json: bool
+) -> None:
+    """Run two iterations of each arm in a folder of its own, and say how long the whole would take."""
+    from arena.config.arms import with_arm
+    from arena.evaluate.study.overrides import REHEARSED, rehearsal
 
-    is_file = recipe.endswith((".yaml", ".yml")) or "/" in recipe
-    return compose([file_layer(Path(recipe)) if is_file else recipe_layer(recipe)])
+    short, own = rehearsal(experiment), folder.with_name(f"{folder.name}-rehearsal")
+    _say(short, f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms", len(arms), jobs, as_json)
+
+    from arena.evaluate.study.remaining import Estimate
+
+    runner = carry_out(short, own, arms, 1, jobs, as_json)
+    estimate, many = Estimate(runner.plan), runner.jobs
+    took = {arm: estimate.whole(arm, with_arm(experiment, arm)) for arm in arms}
+    known = [seconds for seconds in took.values() if seconds is not None]
+    whole = max(sum(known) * seeds / min(many, len(arms) * seeds), *known) if len(known) == len(arms) else None
+    if as_json:
+        told = {"rehearsed": str(own), "failures": runner.failures, "seconds": took}
+        print(json.dumps({**told, "seeds": seeds, "jobs": many, "whole": whole}))
+    else:
+        for arm, seconds in took.items():
+            iterations = with_arm(experiment, arm).iterations
+            print(f"{arm}: a run of {iterations} iterations takes about {_lasting(seconds)}")
+        what = f"{len(arms)} arms × {seeds} seeds, {many} at a time"
+        print(f"the whole, {what}: about {_lasting(whole)}; nothing is judged here")
+    if runner.failures:
+        raise typer.Exit(1)
+
+
+def _lasting(seconds: float | None) -> str:
+    return "an unknown time" if seconds is None else lasting(seconds)
+
+
+def _say(experiment: Experiment, what: str, runs: int, jobs: int | None, quiet: bool) -> None:
+    """Say at once what is to come: to load and to check takes a while."""
+    if not quiet:
+        note(begin_line(what, runs, jobs, experiment.study.minutes if experiment.study else None))
 
 
 def _chosen(experiment: Experiment, arms: str) -> list[str]:
@@ -98,55 +140,11 @@ def _chosen(experiment: Experiment, arms: str) -> list[str]:
     return [arm for arm in known if arm in (known[0], *wanted)]
 
 
-def _fitted(experiment: Experiment) -> Experiment:
-    """All that a run would refuse, refused before there is a folder; a thread each, one precision for all runs."""
-    from arena.cli.loop import wait
-    from arena.config.arms import study_of, with_arm
-    from arena.preflight import fitted, preflight
-
-    one = experiment.model_copy(update={"threads": 1 if experiment.threads == "auto" else experiment.threads})
-    for arm in study_of(experiment).names:
-        wait(preflight(with_arm(one, arm), lambda what: None))
-    return fitted(one)
-
-
-def _run(runner: Runner, quiet: bool) -> None:
-    """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
-    from arena.config.study import EVALUATED, PANEL
-    from arena.evaluate.study.results import curve
-
-    spec, checked = runner.plan.spec, set[str]()
-    figures = [name for name in (spec.figure, *spec.also) if not name.startswith((EVALUATED, PANEL))]
-
-    def step(run: Run, more: int) -> None:
-        if run.arm not in checked:
-            for figure in figures:
-                curve(run, figure)
-            checked.add(run.arm)
-        for _ in range(more):
-            one_more()
-
-    with progress(runner.left, quiet, what="iterations") as one_more:
-        try:
-            runner.run(step, note)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing that was committed is lost, the same command goes on") from None
-
-
-def _about() -> dict[str, Any]:
-    """The command and the machine that it ran on."""
-    from arena.doctor import environment
-
-    machine = {name: value for name, value in environment().items() if name != "command"}
-    return {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine}
-
-
 def _show(console: Console, planned: Plan, results: Results) -> None:
     """A table of arms, the verdict, and what is missing."""
     from arena.cli.show_evaluate import interval
     from arena.cli.tables import print_table
     from arena.config.study import EVALUATED, PANEL
-    from arena.evaluate.study.results import missing
 
     spec = results.spec
     last = "before and after" if spec.figure.startswith((EVALUATED, PANEL)) else f"last {spec.last} iterations"
@@ -162,9 +160,17 @@ def _show(console: Console, planned: Plan, results: Results) -> None:
         print_table(console, table)
     said = results.verdict
     console.print(Text(f"{said.verdict}: {said.because}", style=STYLES.get(said.verdict, "yellow")), soft_wrap=True)
-    if lacking := missing(planned, results):
-        console.print(Text(f"missing: {_listed([run.path.name for run in lacking])}", style="yellow"), soft_wrap=True)
+    if line := missing_line(planned, results):
+        console.print(line, soft_wrap=True)
     console.print(Text(f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})"), soft_wrap=True)
+
+
+def missing_line(planned: Plan, results: Results) -> Text | None:
+    """Return a line that names the runs which are not whole; None without any."""
+    from arena.evaluate.study.results import missing
+
+    lacking = [run.path.name for run in missing(planned, results)]
+    return Text(f"missing: {_listed(lacking)}", style="yellow") if lacking else None
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:

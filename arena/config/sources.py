@@ -43,6 +43,12 @@ def file_layer(path: Path) -> Layer:
         raise ConfigError(str(error)) from None
 
 
+def named_layer(name: str) -> Layer:
+    """A built-in recipe by its name, or a file by its path."""
+    is_file = name.endswith((".yaml", ".yml")) or "/" in name
+    return file_layer(Path(name)) if is_file else recipe_layer(name)
+
+
 def as_mapping(layer: Layer) -> Layer:
     """The layer, or ConfigError where it is not of keys and values."""
     if not isinstance(layer.data, Mapping):

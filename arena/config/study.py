@@ -12,6 +12,8 @@ EVALUATED = "evaluation."
 """Prefix of figures of an evaluation."""
 PANEL = "panel."
 """Prefix of figures of a panel."""
+TUNING = 1000
+"""First seed for trying out, where a recipe judges by the seeds from 0 on."""
 
 
 class RuleSpec(BaseModel):
@@ -22,8 +24,8 @@ class RuleSpec(BaseModel):
 
     model_config = STRICT
 
-    better_than: Annotated[list[Name], Field(min_length=1)]
-    """The arms that the first arm has to be better than, seed by seed."""
+    better_than: list[Name]
+    """The arms that the first arm has to be better than, seed by seed; none where nothing is claimed, as in a sweep."""
     by: float = 0.0
     """By how much more than this."""
     interval: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -45,8 +47,8 @@ class StudySpec(BaseModel):
     """The published figure, as text."""
     family: str
     """Family of games, for listings."""
-    minutes: Annotated[float, Field(gt=0)]
-    """About how long a run takes on one core."""
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    """About how long a run takes on one core, where that is known."""
     figure: str
     """Figure that decides: a name in an iteration's metrics or their `report`, such as mean_payoff, deal or
     payoff.opener; evaluation.NAME of the first game that `evaluate` names, before and after learning; or panel.payoff,
@@ -75,6 +77,10 @@ class StudySpec(BaseModel):
     def names(self) -> list[str]:
         """Names of all arms, the first one first."""
         return [self.arm, *self.arms]
+
+    def seed_for_tuning(self, count: int) -> int:
+        """Return the first of `count` seeds for trying out: below those that are judged, or far above them."""
+        return 0 if count <= self.first_seed else TUNING
 
     @model_validator(mode="after")
     def _names_arms(self) -> Self:

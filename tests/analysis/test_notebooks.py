@@ -12,7 +12,7 @@ from tests.factories.made_run import make_run
 jupytext = pytest.importorskip("jupytext")
 pytest.importorskip("nbclient")
 NOTEBOOKS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-ALL = {"a_replication", "first_look", "one_negotiation", "strategies", "the_league", "what_credit_said"}
+ALL = {"a_replication", "first_look", "from_python", "one_negotiation", "strategies", "the_league", "what_credit_said"}
 
 
 def test_every_notebook_is_a_pair() -> None:

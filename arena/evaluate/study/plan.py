@@ -42,7 +42,14 @@ class Plan:
     arms: Sequence[str]
     seeds: int
     kept: Mapping[tuple[str, int], KeptRun] = field(default_factory=dict)
-    """By arm and seed, runs whose end the folder's study.json tells: their own folders may be gone."""
+    """By arm and seed, runs whose end the folder's record tells: their own folders may be gone."""
+    name: str = RESULT
+    """File of the record."""
+
+    @property
+    def record(self) -> Path:
+        """Return the path of the file that keeps what its runs have shown."""
+        return self.folder / self.name
 
     @property
     def spec(self) -> StudySpec:
@@ -71,6 +78,7 @@ def plan(
     seeds: int,
     fitted: Callable[[Experiment], Experiment],
     note: Callable[[str], None] = lambda why: None,
+    name: str = RESULT,
 ) -> Plan:
     """A study in its folder, begun or gone on with; `fitted` settles what is left to the machine, once for all runs.
 
@@ -78,20 +86,21 @@ def plan(
     are no experiments or not of one budget, or where the folder has something else.
     """
     check_arms(experiment)
-    wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder, note)
-    told = _same(_whole(record), wanted, folder / RESULT) if record else None
+    wanted, place, record = anchored(experiment), folder / EXPERIMENT, recorded(folder / name, note)
+    told = _same(_whole(record), wanted, folder / name) if record else None
     if place.exists():
         layer = file_layer(place)
         begun = _same(compose([as_kept(layer)]), wanted, place)
         if as_kept(layer) != layer:  # its runs read the file, where old keys are refused
             write_atomic(place, to_yaml(begun))
     elif told is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there and no study's folder (it has no {EXPERIMENT}): choose another --out")
+        kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
+        raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:
         begun = told or fitted(wanted)
         make_folder(folder)
         write_atomic(place, to_yaml(begun))
-    return Plan(folder, begun, arms, seeds, kept_runs(record))
+    return Plan(folder, begun, arms, seeds, kept_runs(record), name)
 
 
 def _whole(record: Record) -> Experiment:
@@ -110,5 +119,6 @@ def _same(kept: Experiment, wanted: Experiment, place: Path) -> Experiment:
     left = {name: getattr(kept, name) for name in ("threads", "precision") if getattr(wanted, name) == "auto"}
     if other := changes(kept, wanted.model_copy(update=left)):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
-        raise ConfigError(f"{place} is another experiment: {other[0]}{more}: restore it, or choose another --out")
+        again = "give the options it was begun with, restore it, or choose another --out"
+        raise ConfigError(f"{place} is another experiment: {other[0]}{more}: {again}")
     return kept

@@ -1,6 +1,6 @@
 """A study as a picture: every seed's curve (thin), their mean, and the interval of its end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from itertools import zip_longest
 from pathlib import Path
@@ -24,13 +24,18 @@ CONTROLS = {"zero": "tab:grey", "shuffled": "tab:orange"}
 
 def plot(results: Results, path: Path) -> bool:
     """Write it as PNG; false where matplotlib is not installed (`pip install 'arena-selfplay[analysis]'`)."""
+    return write_picture(lambda: drawn(results), path)
+
+
+def write_picture(draw: Callable[[], "Figure"], path: Path) -> bool:
+    """Write what is drawn, whole or not at all; false where matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         return False
     beside = path.with_name(f".{path.name}.tmp")
     with explained(path):
-        _write(drawn(results), beside)
+        _write(draw(), beside)
         beside.replace(path)
     return True
 
@@ -63,14 +68,14 @@ def drawn(results: Results) -> "Figure":
     if results.ends.bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
     outside = results.spec.figure.startswith((EVALUATED, PANEL))
-    axis.set(xlabel="time that it was judged" if outside else "iteration", ylabel=_plain(results.spec.figure))
+    axis.set(xlabel="time that it was judged" if outside else "iteration", ylabel=plain_text(results.spec.figure))
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=8)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ends = "time" if outside else f"{results.spec.last} iterations"
     seeds = f"{results.seeds} seeds (thin), their mean, 95 % intervals of the last {ends}"
     heading = (f"{results.name}: {results.verdict.verdict}", seeds, results.verdict.because)
-    figure.suptitle(_plain("\n".join(fill(line, 95) for line in heading)), fontsize=8)
+    figure.suptitle(plain_text("\n".join(fill(line, 95) for line in heading)), fontsize=8)
     return figure
 
 
@@ -79,9 +84,9 @@ def _curves(axis: "Axes", curves: Sequence[Curve], arm: str, colour: str) -> Non
         axis.plot(range(1, len(values) + 1), values, color=colour, alpha=0.25, linewidth=0.7)
     columns = [[v for v in column if v is not None] for column in zip_longest(*curves)]
     means = [sum(column) / len(column) for column in columns]
-    axis.plot(range(1, len(means) + 1), means, color=colour, linewidth=1.8, label=_plain(arm))
+    axis.plot(range(1, len(means) + 1), means, color=colour, linewidth=1.8, label=plain_text(arm))
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """No TeX."""
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""study.json: what a study's runs have shown, and enough to go on with the study where no run's folder is left."""
+"""study.json or sweep.json: what the runs have shown, and enough to go on where no run's folder is left."""
 
 import json
 from collections.abc import Callable
@@ -79,9 +79,8 @@ def read_record(place: Path, note: Callable[[str], None] = lambda why: None) -> 
     return record
 
 
-def recorded(folder: Path, note: Callable[[str], None] = lambda why: None) -> Record | None:
-    """Read what a study's folder has recorded, None where it has nothing yet; errors and `note` as above."""
-    place = folder / RESULT
+def recorded(place: Path, note: Callable[[str], None] = lambda why: None) -> Record | None:
+    """Read what was recorded in a file, None where nothing is there yet; errors and `note` as above."""
     return read_record(place, note) if place.exists() else None
 
 

@@ -14,7 +14,7 @@ from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.panel_figures import figures
 from arena.evaluate.study.plan import Plan, Run
-from arena.evaluate.study.record import RESULT, KeptRun, kept_runs, read_record, recorded
+from arena.evaluate.study.record import KeptRun, kept_runs, read_record, recorded
 from arena.evaluate.study.runs import is_done
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, Verdict, figure_in, judged
 from arena.plain import plain
@@ -129,7 +129,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
     """
     data: dict[str, Any] = plain({"name": results.name, **about, **_as_json(plan, results)}, "study", gaps=True)
     data[SEAL] = digest(data)
-    write_atomic(plan.folder / RESULT, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    write_atomic(plan.record, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return data
 
 
@@ -156,7 +156,7 @@ def _as_json(plan: Plan, results: Results) -> dict[str, Any]:
 def _known(plan: Plan, results: Results) -> list[KeptRun]:
     """All runs, by arm in the order of the recipe, then by seed."""
     ended = {(run.arm, run.seed): run for run in plan.runs if run.seed in results.curves[run.arm]}
-    kept = {**plan.kept, **kept_runs(recorded(plan.folder))}  # what another process has written by now, too
+    kept = {**plan.kept, **kept_runs(recorded(plan.record))}  # what another process has written by now, too
     found = {key: _ended(plan, run) for key, run in ended.items() if key not in kept} | kept
     order = plan.spec.names
     return sorted(found.values(), key=lambda run: (order.index(run.arm), run.seed))

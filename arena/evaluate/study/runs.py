@@ -1,7 +1,8 @@
-"""The runs of a study as child processes: so many at a time, begun where none is, gone on with where one was stopped.
+"""The runs of a study or a sweep: so many at a time, begun where none is, gone on with where one was stopped.
 
 A run is an ordinary `arena run selfplay` or `arena resume`, so whatever ends a study, at most what no run has
-committed yet is lost. Children end when the study does; where one lingers, its folder is waited for.
+committed yet is lost. Runs are child processes here; `Runner` takes what begins them elsewhere. Children end when the
+study does; where one lingers, its folder is waited for.
 """
 
 import json
@@ -9,7 +10,8 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from time import sleep
+from time import monotonic, sleep
+from typing import Protocol
 
 from arena.config.arms import with_arm
 from arena.evaluate.held_out import FILE as EVALUATION
@@ -24,28 +26,73 @@ POLL = 0.2
 """Seconds between two looks at the children."""
 
 
-class Runner:
-    """Child processes of a study's runs: those that are due, are running, or have failed."""
+class Task(Protocol):
+    """A run that goes on somewhere and writes into its folder here, as `subprocess.Popen` does."""
 
-    def __init__(self, plan: Plan, jobs: int) -> None:
-        """`jobs` are run at a time."""
-        self.plan, self.jobs = plan, jobs
+    def poll(self) -> int | None:
+        """Return its exit code, None while it goes on."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def wait(self) -> int:
+        """Wait for its end and return its exit code."""
+
+
+Begin = Callable[[Run, Sequence[str]], Task]
+"""Begins a run by the words of its `arena` command."""
+
+
+def as_child(run: Run, words: Sequence[str]) -> Task:
+    """Begin a run as a child process, which ends when this process does; its output goes to the run's log."""
+    with run.log.open("ab") as output:
+        return subprocess.Popen(
+            command_line(words),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={"OMP_NUM_THREADS": "1", **environment_of_children()},
+            process_group=0,  # Ctrl-C is for the study, which then ends them
+            preexec_fn=partial(end_with, os.getpid()),  # a system call, nothing that could wait for a lock
+        )
+
+
+class Runner:
+    """Runs of a plan: those that are due, are running, or have failed."""
+
+    def __init__(self, plan: Plan, jobs: int, begin: Begin = as_child) -> None:
+        """`jobs` are run at a time, each begun by `begin`."""
+        self.plan, self.jobs, self._begun_by = plan, jobs, begin
         self.due = [run for run in plan.runs if not is_done(plan, run)]
         self.left = sum(plan.iterations(run.arm) - seen(run) for run in self.due)
         """Iterations that are to be played yet."""
         self.failures: list[str] = []
         """A line for each run that did not come to its end."""
-        self._running: dict[Run, subprocess.Popen[bytes]] = {}
+        self.since: dict[Run, float] = {}
+        """By run that goes on, when it was begun here, by the monotonic clock."""
+        self._running: dict[Run, Task] = {}
         self._seen = {run: seen(run) for run in self.due}
 
-    def run(self, step: Callable[[Run, int], None], failed: Callable[[str], None]) -> None:
+    @property
+    def running(self) -> list[Run]:
+        """Return the runs that go on, in the order in which they were begun."""
+        return list(self._running)
+
+    def run(
+        self,
+        step: Callable[[Run, int], None],
+        failed: Callable[[str], None],
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
         """Run all that is due; however this ends, no child is left.
 
-        `step` is called with how many more iterations of a run are done, `failed` with a line on each run that failed.
+        `step` is called with how many more iterations of a run are done, `failed` with a line on each run that failed,
+        `tick` some times a second.
         """
         try:
             while self.due or self._running:
                 self._begin()
+                tick()
                 sleep(POLL)
                 for run in list(self._running):
                     self._follow(run, step)
@@ -60,7 +107,7 @@ class Runner:
         for run in [run for run in self.due if self._may_begin(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
             if not is_done(self.plan, run):  # as it may be by now where a child of before lingered
-                self._running[run] = self._child(run)
+                self._running[run], self.since[run] = self._child(run), monotonic()
 
     def _may_begin(self, run: Run) -> bool:
         """Unless another process has its folder, or it begins with weights that are being made."""
@@ -71,18 +118,9 @@ class Runner:
     def _first(self, run: Run) -> Run:
         return self.plan.run(self.plan.spec.arm, run.seed)
 
-    def _child(self, run: Run) -> "subprocess.Popen[bytes]":
+    def _child(self, run: Run) -> Task:
         warm = warm_settings(self.plan, run, self._first(run))
-        with run.log.open("ab") as output:
-            return subprocess.Popen(
-                command_line(command(self.plan, run, warm)),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={"OMP_NUM_THREADS": "1", **environment_of_children()},
-                process_group=0,  # Ctrl-C is for the study, which then ends them
-                preexec_fn=partial(end_with, os.getpid()),  # a system call, nothing that could wait for a lock
-            )
+        return self._begun_by(run, command(self.plan, run, warm))
 
     def _follow(self, run: Run, step: Callable[[Run, int], None]) -> None:
         now = seen(run)
@@ -92,8 +130,9 @@ class Runner:
 
     def _ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
         """Take those that have ended from the running ones; a line for each that failed."""
-        for run in [run for run, child in self._running.items() if child.poll() is not None]:
-            code = self._running.pop(run).returncode
+        ended = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
+        for run, code in ended:
+            del self._running[run], self.since[run]
             self._follow(run, step)
             if code or not is_done(self.plan, run):
                 yield f"{run.arm}, seed {run.seed} failed ({_last_words(run)}); its output is in {run.log}"
@@ -150,8 +189,3 @@ def _weights(run: Run) -> bool:
 def _last_words(run: Run, most: int = 300) -> str:
     lines = run.log.read_text("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("arena: ")[:most] if lines else "it said nothing"
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

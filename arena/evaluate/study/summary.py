@@ -49,7 +49,7 @@ class Ends:
     def summary(self, arm: str, beside: str) -> ArmSummary:
         """One arm, beside the first one."""
         first, last = list(self.first[arm].values()), list(self.last[arm].values())
-        behind = None if arm == beside else paired(self.last, arm, beside, self.bounds)
+        behind = None if arm == beside or beside not in self.last else paired(self.last, arm, beside, self.bounds)
         means = mean_ci(first, self.bounds), mean_ci(last, self.bounds), paired_ci(first, last, self.bounds)
         return ArmSummary(arm, len(last), *means, behind)
 
@@ -86,6 +86,8 @@ def judged(spec: StudySpec, last: Values, bounds: Bounds, wanted: int) -> Verdic
     accident.
     """
     rule = spec.verdict
+    if not rule.better_than:
+        return Verdict("not judged", "nothing is claimed: no arm is named that it has to be better than")
     for arm in (spec.arm, *rule.better_than):
         if (there := len(last.get(arm, ()))) < wanted:
             return Verdict("not judged", f"{there} of {wanted} runs of {arm} are there")

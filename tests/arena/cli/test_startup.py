@@ -22,7 +22,7 @@ COMMANDS = (
         for name in ("run", "resume", "play", "eval", "tournament", "exploit", "matrix", "credit", "check", "fork")
     ),
     *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "find", "report", "study")),
-    *(["run", "selfplay"], ["check", "role"], ["check", "game"]),
+    *(["sweep"], ["run", "selfplay"], ["check", "role"], ["check", "game"]),
 )
 RUN = f"""
 import io, json, sys

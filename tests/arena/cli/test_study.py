@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from arena.cli import batch
+from arena.config.arms import with_arm
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import file_layer, recipe_layer, set_layer
 from arena.evaluate.study import results
@@ -111,7 +113,9 @@ def test_a_figure_that_there_is_none_of_ends_it_after_an_iteration(tmp_path: Pat
     file = written(tmp_path, figure="valid_rat")
     told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
     assert told.code == 2
-    assert told.line.startswith("study.figure: no figure 'valid_rat' — did you mean 'valid_rate'?")
+    *said, last = told.err.splitlines()
+    assert last.startswith("arena: study.figure: no figure 'valid_rat' — did you mean 'valid_rate'?")
+    assert said[0] == "arena: negotiation-nano: 2 arms × 1 seeds: 2 runs, 1 at a time, about 12 s by the recipe"
     assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS and not (folder / "zero-0").exists()
 
 
@@ -128,6 +132,47 @@ def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> 
     assert "--redraw: there is no study in" in refused("study", "negotiation-nano", "--redraw", *out)
     assert "no arm 'zeor'" in refused("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
     assert not (tmp_path / "study").exists()
+
+
+def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another set in the same folder is refused, as another rule is; what an arm is made of, it keeps."""
+    monkeypatch.setattr(batch, "_fit_for", lambda arms, quiet: lambda experiment: experiment)
+    monkeypatch.setattr(batch, "_run_all", lambda runner, quiet: None)
+    folder, file = tmp_path / "study", written(tmp_path, each=["policies.shared.model=nano-{seed}"])
+    words = ["study", file, "--seeds", "2", "--out", folder]
+    own = ["--set", "learn.lr=0.5", "--set", "policies.shared.model=nano-7", "--first-seed", "40"]
+    told = arena(*words, *own, "--set", "credit.estimator=rae")
+    assert told.code == 0, told.err
+    assert "--set credit.estimator=rae: arm zero keeps its own credit.estimator=zero" in told.err
+    begun = compose([file_layer(folder / "experiment.yaml")])
+    mars, zero = (with_arm(begun, arm, 3) for arm in ("mars", "zero"))
+    assert [of.learn.lr for of in (mars, zero)] == [0.5, 0.5]
+    assert [of.policies["shared"].model for of in (mars, zero)] == ["nano-7", "nano-7"], "`each` gives way"
+    assert [of.credit.estimator.name for of in (mars, zero)] == ["rae", "zero"]
+    assert begun.study and begun.study.first_seed == 40
+    assert "mars-40, zero-40, mars-41, zero-41" in told.out
+    for other in (["--first-seed", "41"], ["--first-seed", "40", "--set", "learn.lr=0.25"]):
+        line = arena(*words, *own, "--set", "credit.estimator=rae", *other).err.splitlines()[-1]
+        assert "experiment.yaml is another experiment: " in line
+        assert "give the options it was begun with, restore it, or choose another --out" in line
+    assert "learn.lrr: unknown field — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
+
+
+def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tmp_path: Path) -> None:
+    file, folder = written(tmp_path, warm=[], minutes=50), tmp_path / "study"
+    words = ["study", file, "--seeds", "3", "--jobs", "2", "--out", folder, "--rehearse", "--json"]
+    told = Child(tmp_path / "it", *words).end(400)
+    assert told.code == 0, told.err
+    data = json.loads(told.out)
+    own = tmp_path / "study-rehearsal"
+    assert not folder.exists() and data["rehearsed"] == str(own) and data["failures"] == []
+    for run in (own / "mars-1000", own / "zero-1000"):
+        assert len(RunReader(run).metrics()) == 2, "on a seed that is not judged"
+    took = list(data["seconds"].values())
+    assert data["whole"] == pytest.approx(max(sum(took) * 3 / 2, *took)) and 0 < data["whole"] < 50 * 60
+    assert not (own / "study.json").exists() and not (own / "study.png").exists()
+    again = arena(*words[:-1])
+    assert again.code == 0 and "nothing is judged here" in again.out and "2 arms × 3 seeds, 2 at a time" in again.out
 
 
 def test_one_arm_runs_by_itself(tmp_path: Path) -> None:

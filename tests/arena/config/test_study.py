@@ -44,7 +44,6 @@ def experiment(before: str = "", after: str = "") -> Experiment:
             "names 'zeroo', which is none of `arms` — did you mean 'zero'?",
         ),
         ("uneven: [longer]", "warm: [loner]", "`warm` names 'loner', which is none of `arms` — did you mean 'longer'?"),
-        ("better_than: [zero]", "better_than: []", "study.verdict.better_than"),
         ("better_than: [zero]", "better_than: [zero], interval: 1.5", "study.verdict.interval"),
         ("  figure: mean_payoff\n", "", "study.figure: missing"),
         ("last: 2", "lats: 2", "study.lats: unknown field — did you mean 'last'?"),

@@ -69,6 +69,7 @@ def test_all_comparisons_have_to_hold_and_one_is_enough_to_contradict() -> None:
 def test_nothing_is_judged_before_all_runs_that_it_compares_are_there() -> None:
     assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2])) == "not judged"
     assert word(ends([3.0], [1.0]), seeds=1) == "not judged"
+    assert word(ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1]), better_than=[]) == "not judged", "nothing is claimed"
     of = ends([3.0, 3.1], [1.0, 1.2])
     assert judged(spec(), {"mars": of.last["mars"]}, of.bounds, 2).because == "0 of 2 runs of zero are there"
 
@@ -130,7 +131,7 @@ def test_what_a_run_takes_may_be_said_anew(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="no study's folder"):
+    with pytest.raises(ConfigError, match="no folder of a study"):
         planned(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -239,10 +240,10 @@ def test_a_record_of_an_older_arena_is_read_with_a_note(tmp_path: Path) -> None:
     of, notes = experiment_plan(tmp_path / "study", ["mars"], 1), list[str]()
     played(of, of.runs[0])
     data, place = kept.write(of, kept.collected(of), {}), tmp_path / "study" / "study.json"
-    assert recorded(of.folder, notes.append) is not None and notes == []
+    assert recorded(of.record, notes.append) is not None and notes == []
     del data[SEAL]
     place.write_text(json.dumps(data))
-    assert recorded(of.folder, notes.append) is not None
+    assert recorded(of.record, notes.append) is not None
     (note,) = notes
     assert note.startswith(f"{place} is of an older Arena: nothing tells whether")
 

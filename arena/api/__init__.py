@@ -1,0 +1,1 @@
+"""Training from Python: `arena.run` and `arena.resume`, what they return, and how a run is followed."""

@@ -1,0 +1,182 @@
+"""The runs of a study or a sweep on the screen: what goes on from the first second, and about how long it will take."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arena.cli.console import PlainConsole, note
+from arena.cli.progress import EVERY, lasting
+from arena.errors import ConfigError, Interrupted
+from arena.process import cores
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from arena.config.experiment import Experiment
+    from arena.evaluate.study.plan import Run
+    from arena.evaluate.study.runs import Runner
+
+Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")]
+NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
+FRESH = 3.0
+"""Seconds for which an estimate is good."""
+
+
+def begin_line(what: str, runs: int, jobs: int | None, minutes: float | None) -> str:
+    """Return what is to come, said before anything that takes time."""
+    many = min(jobs or cores(), runs)
+    took = f", about {lasting(60 * minutes * runs / many)} by the recipe" if minutes else ""
+    return f"{what}: {runs} runs, {many} at a time{took}"
+
+
+def carry_out(
+    experiment: Experiment,
+    folder: Path,
+    arms: Sequence[str],
+    seeds: int,
+    jobs: int | None,
+    quiet: bool,
+    redraw: bool = False,
+    name: str = "study.json",
+) -> Runner:
+    """Plan the runs in their folder and run what is due, with progress; with `redraw` nothing is run.
+
+    `name` is the file of the record. ConfigError or StoreError, one line, before anything is run.
+    """
+    from arena.evaluate.study.plan import EXPERIMENT, plan
+    from arena.evaluate.study.runs import Runner
+    from arena.store.run import locked
+
+    if redraw and not any((folder / there).exists() for there in (EXPERIMENT, name)):
+        kind = name.removesuffix(".json")
+        raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
+    planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name)
+    runner = Runner(planned, jobs or cores())
+    if not redraw:
+        with locked(folder):
+            _run_all(runner, quiet)
+    return runner
+
+
+def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
+    """Return what refuses all that a run of these arms would, before there is a folder.
+
+    A thread for each run, one precision for all of them.
+    """
+
+    def fitted(experiment: Experiment) -> Experiment:
+        from arena.cli.loop import wait
+        from arena.config.arms import with_arm
+        from arena.preflight import fitted, preflight
+
+        one = experiment.model_copy(update={"threads": 1 if experiment.threads == "auto" else experiment.threads})
+        since = monotonic()
+        for n, arm in enumerate(arms):
+            wait(preflight(with_arm(one, arm), lambda what: None))
+            if monotonic() - since > EVERY and not quiet:
+                note(f"checked: {n + 1} of {len(arms)}")
+                since = monotonic()
+        return fitted(one)
+
+    return fitted
+
+
+def _run_all(runner: Runner, quiet: bool) -> None:
+    """Run what is due, with progress; a figure that there is none of is refused as soon as an iteration is done."""
+    from arena.config.study import EVALUATED, PANEL
+    from arena.evaluate.study.results import curve
+
+    spec, checked = runner.plan.spec, set[str]()
+    figures = [name for name in (spec.figure, *spec.also) if not name.startswith((EVALUATED, PANEL))]
+
+    with _followed(runner, quiet) as shown:
+
+        def step(run: Run, more: int) -> None:
+            if run.arm not in checked:
+                for figure in figures:
+                    curve(run, figure)
+                checked.add(run.arm)
+            shown.done += more
+
+        try:
+            runner.run(step, note, shown.tick)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; nothing that was committed is lost, the same command goes on") from None
+
+
+def about() -> dict[str, Any]:
+    """Return the command and the machine that it ran on."""
+    from arena.doctor import environment
+
+    machine = {name: value for name, value in environment().items() if name != "command"}
+    return {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine}
+
+
+class Shown:
+    """What is on the screen while runs go on: a bar in a terminal, now and then a line elsewhere."""
+
+    def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
+        from arena.evaluate.study.remaining import Estimate
+
+        self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
+        self._estimate = Estimate(runner.plan)
+        self._rest, self._estimated, self._said = "", -FRESH, monotonic()
+        self._task = bar.add_task("iterations", total=runner.left) if bar else None
+
+    def __str__(self) -> str:
+        """`iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
+        now = ", ".join(self._of(run) for run in self.runner.running[:4])
+        more = len(self.runner.running) - 4
+        now += f" and {more} more" if more > 0 else ""
+        parts = [f"iterations: {self.done} of {self.runner.left}", now, self.rest]
+        return "; ".join(part for part in parts if part)
+
+    @property
+    def rest(self) -> str:
+        """Return about how long all runs take yet; "" where nothing tells."""
+        if monotonic() - self._estimated >= FRESH:
+            seconds = self._estimate.left(self.runner)
+            self._rest = "" if seconds is None else f"about {lasting(seconds)} left"
+            self._estimated = monotonic()
+        return self._rest
+
+    def tick(self) -> None:
+        """Say how far it is, where that is due."""
+        if self._quiet:
+            return
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self.done, description=str(self))
+        elif monotonic() - self._said >= EVERY:
+            self._said = monotonic()
+            note(str(self))
+
+    def _of(self, run: Run) -> str:
+        from arena.evaluate.study.runs import seen
+
+        done, total = seen(run), self.runner.plan.iterations(run.arm)
+        return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} before its first"
+
+
+@contextmanager
+def _followed(runner: Runner, quiet: bool) -> Iterator[Shown]:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    terminal = PlainConsole(stderr=True)
+    if quiet or not terminal.is_terminal:
+        yield Shown(runner, None, quiet)
+        return
+    with Progress(BarColumn(20), TextColumn("{task.description}"), console=terminal, transient=True) as bar:
+        yield Shown(runner, bar, quiet)
+
+
+def folder_of(kind: str, name: str, out: Path | None) -> Path:
+    """Return the folder that was asked for, or the usual one."""
+    return out or Path("runs") / f"{kind}-{name}"

@@ -1,0 +1,113 @@
+"""`arena sweep`: every combination of some settings with some seeds, and which does best: for tuning, no verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from arena.cli.batch import NO_PICTURE, Jobs, about, begin_line, carry_out, folder_of
+from arena.cli.console import PlainConsole, note
+from arena.cli.evaluate import Json
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arena.evaluate.study.plan import Plan
+    from arena.evaluate.study.ranking import Ranked
+    from arena.evaluate.study.results import Results
+
+RECORD, PICTURE = "sweep.json", "sweep.png"
+
+
+def sweep(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=C,D", help="A key and the values to try, or one for all runs; repeatable."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=10**4, help="How many of each setting.")] = 3,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**61, help="The first of the seeds; default one that the recipe does not judge."),
+    ] = None,
+    figure: Annotated[
+        str, typer.Option(help="What is compared; default the figure of the recipe's study, or mean_payoff.")
+    ] = "",
+    less_is_better: Annotated[bool, typer.Option("--less-is-better", help="The lowest figure is the best.")] = False,
+    most: Annotated[int, typer.Option(min=1, max=10**4, help="How many runs may be begun by this.")] = 200,
+    out: Annotated[Path | None, typer.Option(help="The sweep's folder; default runs/sweep-NAME.")] = None,
+    jobs: Jobs = None,
+    redraw: Annotated[bool, typer.Option("--redraw", help="Sum up what is there, without running.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run every combination of some settings with some seeds, and list them, best first: for tuning, without a verdict.
+
+    Values are YAML between commas. Every run is an ordinary one, FOLDER/SETTING-SEED. Stopped or killed at any moment,
+    the same command goes on. Then FOLDER/sweep.json has every number, FOLDER/sweep.png the settings.
+
+    Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
+    """
+    from arena.config.arms import check_arms, study_of
+    from arena.config.sources import named_layer
+    from arena.evaluate.study.grid import axes, grid, size, swept
+
+    swept_axes = axes(set_ or [])
+    if not swept_axes:
+        raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
+    settings, runs = size(swept_axes), size(swept_axes) * seeds
+    what = f"{settings} settings × {seeds} seeds"
+    if runs > most:
+        raise ConfigError(f"{what} are {runs} runs, more than {most}: try fewer values, or allow them with --most")
+    experiment = swept(named_layer(recipe), grid(swept_axes), seeds, figure, less_is_better, first_seed)
+    check_arms(experiment)
+    names = list(study_of(experiment).arms)
+    if not (as_json or redraw):
+        note(begin_line(f"sweep of {experiment.name}: {what}", runs, jobs, study_of(experiment).minutes))
+
+    from arena.evaluate.study import ranking
+    from arena.evaluate.study import results as found
+
+    folder = folder_of("sweep", experiment.name, out)
+    runner = carry_out(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD)
+    results = found.collected(runner.plan)
+    ranked = ranking.ranking(runner.plan, results)
+    told = {"grid": swept_axes, "ranking": ranking.as_json(ranked)}
+    data = found.write(runner.plan, results, about() | told)
+    if ranked and not ranking.plot(results, ranked, folder / PICTURE):
+        note(NO_PICTURE)
+    print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results, ranked)
+    if runner.failures:
+        raise typer.Exit(1)
+
+
+def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranked]) -> None:
+    """A table of the settings, best first; what is missing, and what the numbers are not."""
+    from arena.cli.show_evaluate import interval
+    from arena.cli.study import missing_line
+    from arena.cli.tables import print_table
+
+    spec = plan.spec
+    best = "the lowest first" if spec.verdict.less_is_better else "the highest first"
+    title = f"{results.name}: {spec.figure}, {results.seeds} seeds, {best} (95 % intervals over seeds)"
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("setting", "seeds", spec.figure, "run"):
+        table.add_column(column)
+    for of in ranked:
+        table.add_row(of.label, str(len(of.values)), interval(of.mean), of.name)
+    print_table(console, table)
+    if line := missing_line(plan, results):
+        console.print(line, soft_wrap=True)
+    last = spec.first_seed + results.seeds - 1
+    seeds = f"seeds {spec.first_seed} to {last}" if last > spec.first_seed else f"seed {last}"
+    said = f"for tuning on {seeds}, no verdict: the best of {len(ranked)} is partly luck, so judge it on other seeds"
+    console.print(Text(said), soft_wrap=True)

@@ -1,0 +1,122 @@
+"""The grid of a sweep: values to try of each key, as the arms of an experiment that claims nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from arena.config.arms import budget, study_of, with_arm
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import Layer, set_layer
+from arena.config.study import TUNING, RuleSpec, StudySpec
+from arena.errors import ConfigError
+from arena.evaluate.study.overrides import unset, within
+
+BASE = "recipe"
+"""What a sweep calls the recipe itself, which it does not run."""
+RESERVED = {"seed": "--seeds and --first-seed say which seeds", "name": "--out names the folder"}
+"""Keys that differ from run to run by themselves."""
+Axes = Mapping[str, Sequence[str]]
+"""Values to try of each key, as they are written."""
+
+
+def axes(settings: Sequence[str]) -> dict[str, list[str]]:
+    """The values to try of each key, from `a.b=1,2` once for each; ConfigError for what is no grid."""
+    found: dict[str, list[str]] = {}
+    for setting in settings:
+        key, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals or not key:
+            raise ConfigError(f"--set {setting}: write it as a.b=value,value, such as --set learn.lr=1e-4,3e-4")
+        if (why := RESERVED.get(key)) or key.split(".")[0] == "study":
+            raise ConfigError(f"--set {key}: no setting to sweep: {why or 'a sweep has no arms and no rule'}")
+        for other in found:
+            if within(other, key) or within(key, other):
+                raise ConfigError(f"--set {key}: {other} is swept, too: give all values of one key in one --set")
+        found[key] = values(text)
+        read = [set_layer(f"{key}={value}").data for value in found[key]]
+        if twice := next((v for n, v in enumerate(found[key]) if read[n] in read[:n]), None):
+            raise ConfigError(f"--set {key}: {twice} is there twice")
+    return found
+
+
+def values(text: str) -> list[str]:
+    """The text at its commas, but for those inside of brackets and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+        if char == "," and not quote and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
+
+
+def size(axes: Axes) -> int:
+    """Return the number of settings in a grid, however many: they are not made."""
+    return prod(len(values) for values in axes.values())
+
+
+def grid(axes: Axes) -> dict[str, list[str]]:
+    """Every combination, as `--set` takes it, by a name of its own; the last key changes fastest."""
+    points = product(*axes.values())
+    return {
+        f"setting-{n}": [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
+        for n, point in enumerate(points, start=1)
+    }
+
+
+def swept(
+    base: Layer,
+    points: Mapping[str, Sequence[str]],
+    seeds: int,
+    figure: str = "",
+    lowest: bool = False,
+    first_seed: int | None = None,
+) -> Experiment:
+    """An experiment whose arms are the settings of a grid, and which claims nothing.
+
+    Figure, how often it is averaged, and its direction are the recipe's where it has a study; ConfigError, naming the
+    setting, for one that is none.
+    """
+    experiment = compose([base])
+    for point in points.values():
+        compose([base, *map(set_layer, point)])
+    known = experiment.study
+    tried = [setting for point in points.values() for setting in point]
+    same = known is not None and figure in ("", known.figure)
+    spec: dict[str, Any] = {
+        "replicates": known.replicates if known else "nothing",
+        "claim": "none: settings are tried out",
+        "published": "nothing",
+        "family": known.family if known else experiment.all_tables()[0].game.name,
+        "minutes": known.minutes if known else None,
+        "figure": figure or (known.figure if known else "mean_payoff"),
+        "last": known.last if known else max(1, experiment.iterations // 4),
+        "arm": BASE,
+        "arms": {name: list(point) for name, point in points.items()},
+        "each": unset(known.each, tried) if known else [],
+    }
+    less = lowest or bool(same and known and known.verdict.less_is_better)
+    rule = RuleSpec(better_than=[], less_is_better=less)
+    usual = known.seed_for_tuning(seeds) if known else TUNING
+    study = StudySpec(**spec, verdict=rule, first_seed=usual if first_seed is None else first_seed)
+    return _levelled(experiment.model_copy(update={"study": study}))
+
+
+def _levelled(experiment: Experiment) -> Experiment:
+    """The same where some settings play more than others, as a sweep may be of just that: their minutes are unknown."""
+    spec = study_of(experiment)
+    if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
+        return experiment
+    changed = {"uneven": list(spec.arms), "minutes": None}
+    return experiment.model_copy(update={"study": spec.model_copy(update=changed)})

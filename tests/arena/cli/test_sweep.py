@@ -1,0 +1,61 @@
+"""`arena sweep` as a user types it: from nothing to a table, killed on the way, edited, refused."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from arena.store.reader import RunReader
+from tests.factories.children import Child
+from tests.factories.commands import SETTINGS, arena, refused
+
+CONSTANT = [part for setting in (*SETTINGS, "iterations=2") for part in ("--set", setting)]
+GRID = ["--set", "learn.lr=1e-4,3e-4"]
+
+
+def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = ["sweep", "negotiation-nano", *CONSTANT, *GRID, "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
+    child = Child(tmp_path / "first", *words)
+    assert child.until(lambda: (folder / "setting-1-1000" / "checkpoints" / "0001").exists())
+    assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
+    child.signal(signal.SIGKILL)
+    assert child.end().code == -signal.SIGKILL
+    told = Child(tmp_path / "second", *words).end(400)
+    assert told.code == 0, told.err
+    data = json.loads(told.out)
+    assert data == json.loads((folder / "sweep.json").read_text())
+    assert (folder / "sweep.png").stat().st_size > 3000 and not (folder / "study.json").exists()
+    assert RunReader(folder / "setting-1-1000").environment()["commands"][1:], "it was gone on with, not begun again"
+    assert sorted(of["set"] for of in data["ranking"]) == [["learn.lr=1e-4"], ["learn.lr=3e-4"]]
+    assert data["verdict"]["verdict"] == "not judged" and data["missing"] == []
+    for of in data["ranking"]:
+        (row, *_) = [run for run in data["runs"] if run["arm"] == of["name"]]
+        assert of["seeds"] == {"1000": pytest.approx(sum(row["curve"][-5:]) / len(row["curve"][-5:]))}
+    began = time.monotonic()
+    again = arena(*words[:-1], "--redraw")
+    assert again.code == 0 and "learn.lr=3e-4" in again.out and "for tuning on seed 1000, no verdict" in again.out
+    assert time.monotonic() - began < 30, "what is done is not done again"
+    data["runs"][0]["curve"] = [9.0] * 2
+    (folder / "sweep.json").write_text(json.dumps(data))
+    assert "sweep.json is not as it was written: restore it from a copy" in refused(*words)
+
+
+def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "sweep"]
+    assert "what is to be tried?" in refused("sweep", "negotiation-nano", *out)
+    assert "unknown recipe 'negotiation-nan' — did you mean" in refused("sweep", "negotiation-nan", *GRID, *out)
+    line = refused("sweep", "negotiation-nano", "--set", "learn.lrr=1,2", *out)
+    assert "learn.lrr: unknown field — did you mean 'lr'?" in line
+    grid = [part for n in range(9) for part in ("--set", f"policies.p{n}.lora=0,1,2,3,4,5,6,7,8,9")]
+    line = refused("sweep", "negotiation-nano", *grid, "--seeds", "1", *out)
+    assert line.startswith("1000000000 settings × 1 seeds are 1000000000 runs, more than 200: try fewer values")
+    assert "6 runs, more than 5" in refused("sweep", "negotiation-nano", *GRID, "--most", "5", *out)
+    assert "--redraw: there is no sweep in" in refused("sweep", "negotiation-nano", *GRID, "--redraw", *out)
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "mine.txt").write_text("mine")
+    line = arena("sweep", "negotiation-nano", *GRID, *out).err.splitlines()[-1]
+    assert "is there and no folder of a study or sweep" in line
+    assert [file.name for file in (tmp_path / "sweep").iterdir()] == ["mine.txt"]

@@ -1,0 +1,254 @@
+"""Grids of settings, their ranking on made numbers, and how long what is left takes."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config.arms import check_arms, study_of, with_arm
+from arena.config.experiment import Experiment
+from arena.config.kept import as_plain
+from arena.config.layers import compose
+from arena.config.sources import Layer, recipe_layer
+from arena.errors import ConfigError
+from arena.evaluate.study import ranking, remaining
+from arena.evaluate.study.grid import axes, grid, size, swept, values
+from arena.evaluate.study.overrides import rehearsal, with_settings
+from arena.evaluate.study.plan import Plan, Run, plan
+from arena.evaluate.study.record import KeptRun
+from arena.evaluate.study.remaining import Estimate, cost_of, panels
+from arena.evaluate.study.results import collected
+from arena.evaluate.study.runs import Runner
+from arena.statistics import mean_ci
+from tests.legible import complaints
+
+BASE = recipe_layer("negotiation-nano")
+
+
+def of_grid(*settings: str, seeds: int = 2, **options: Any) -> Experiment:
+    return swept(BASE, grid(axes(settings)), seeds, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1e-4,3e-4", ["1e-4", "3e-4"]),
+        ("[1, 2],[3]", ["[1, 2]", "[3]"]),
+        ("{kl: {weight: 0.1, of: [1, 2]}}, {}", ["{kl: {weight: 0.1, of: [1, 2]}}", "{}"]),
+        ("'a,b',\"c,]d\"", ["'a,b'", '"c,]d"']),
+        ("mars", ["mars"]),
+        ("]],1", ["]]", "1"]),
+        ("", [""]),
+    ],
+)
+def test_values_are_split_at_commas_outside_of_brackets(text: str, found: list[str]) -> None:
+    assert values(text) == found
+
+
+def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> None:
+    one = of_grid("learn.lr=1e-4,3e-4", "play.limits.turns=[7],9,11".replace("[7],", ""), "iterations=4")
+    spec = study_of(one)
+    assert [*spec.arms] == [f"setting-{n}" for n in range(1, 5)]
+    assert spec.arms["setting-2"] == ["learn.lr=1e-4", "play.limits.turns=11", "iterations=4"]
+    last = with_arm(one, "setting-4", 3)
+    assert (last.learn.lr, last.play.limits.turns, last.iterations) == (3e-4, 11, 4)
+    assert last.policies["shared"].model == "nano-3", "what the recipe says of each seed holds"
+    check_arms(one)
+    assert spec.first_seed == 1000 and spec.figure == "mean_payoff" and spec.verdict.better_than == []
+    assert spec.minutes is None, "those of the recipe are of other runs"
+
+
+def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
+    judged_from_ten = recipe_layer("clinic-nano")
+    points = grid(axes(["learn.lr=1e-4,3e-4"]))
+    assert study_of(swept(judged_from_ten, points, 10)).first_seed == 0
+    assert study_of(swept(judged_from_ten, points, 11)).first_seed == 1000
+    assert study_of(swept(judged_from_ten, points, 3, first_seed=5)).first_seed == 5
+    assert study_of(swept(recipe_layer("tic_tac_toe-nano"), points, 3)).figure == "mean_payoff", "it has no study"
+    assert study_of(swept(recipe_layer("kuhn_poker-nano"), points, 3)).verdict.less_is_better
+    assert not study_of(swept(recipe_layer("kuhn_poker-nano"), points, 3, "valid_rate")).verdict.less_is_better
+
+
+def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
+    began = time.monotonic()
+    assert size(axes([f"learn.x{n}={','.join(map(str, range(10)))}" for n in range(9)])) == 10**9
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["learn.lr"], "write it as a.b=value,value"),
+        (["=1,2"], "write it as a.b=value,value"),
+        (["seed=1,2"], "--set seed: no setting to sweep: --seeds and --first-seed say which seeds"),
+        (["study.last=1,2"], "no setting to sweep: a sweep has no arms"),
+        (["learn.lr=1,2", "learn.lr=3"], "--set learn.lr: learn.lr is swept, too"),
+        (["learn={}", "learn.lr=1,2"], "--set learn.lr: learn is swept, too"),
+        (["learn.lr=1e-4,0.0001"], "--set learn.lr: 0.0001 is there twice"),
+        (["learn.lr=[1,2"], "--set learn.lr"),
+        (["learn.lrr=1,2"], "--set learn.lrr=1: learn.lrr: unknown field — did you mean 'lr'?"),
+        (["learn.lr=1e-4,quick"], "--set learn.lr=quick: learn.lr"),
+        (["learn.minibatches=2,-1"], "--set learn.minibatches=-1: learn.minibatches"),
+    ],
+)
+def test_what_is_no_grid_is_a_line(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        of_grid(*settings)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+# -- what comes out ----------------------------------------------------------------------------------------
+
+
+def begun(folder: Path, experiment: Experiment, seeds: int = 2) -> Plan:
+    return plan(experiment, folder, [*study_of(experiment).arms], seeds, lambda it: it, name="sweep.json")
+
+
+@pytest.mark.parametrize("lowest", [False, True])
+def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path, lowest: bool) -> None:
+    of = begun(tmp_path / "it", of_grid("learn.lr=1e-4,2e-4,3e-4", "credit.estimator=rae", lowest=lowest), 3)
+    ends = {"setting-1": [0.1, 0.2, 0.3], "setting-2": [2.0, 2.1, 2.2], "setting-3": [1.0, 1.1, 1.2]}
+    known = {
+        (arm, 1000 + n): KeptRun(arm=arm, seed=1000 + n, seconds=1.0, curve=[0.0] * 15 + [end] * 5)
+        for arm, seeds in ends.items()
+        for n, end in enumerate(seeds)
+    }
+    results = collected(replace(of, kept=known))
+    ranked = ranking.ranking(of, results)
+    best = ["setting-2", "setting-3", "setting-1"]
+    assert [it.name for it in ranked] == (best[::-1] if lowest else best)
+    (first,) = [it for it in ranked if it.name == "setting-2"]
+    assert first.mean == mean_ci([2.0, 2.1, 2.2]) and first.values == {1000: 2.0, 1001: 2.1, 1002: 2.2}
+    assert first.label == "learn.lr=2e-4", "what all settings share is left out"
+    assert results.verdict.verdict == "not judged"
+    assert not complaints(ranking.drawn(results, ranked))
+    json.dumps(ranking.as_json(ranked))
+
+
+def test_another_grid_or_other_seeds_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+    begun(tmp_path / "it", of_grid("learn.lr=1e-4,3e-4"))
+    assert len(begun(tmp_path / "it", of_grid("learn.lr=1e-4,3e-4"), 5).runs) == 10, "more seeds are more runs"
+    for other in (of_grid("learn.lr=1e-4,2e-4"), of_grid("learn.lr=1e-4,3e-4", first_seed=7)):
+        with pytest.raises(ConfigError, match="is another experiment: study"):
+            begun(tmp_path / "it", other)
+
+
+def test_runs_may_be_begun_elsewhere_than_in_child_processes(tmp_path: Path) -> None:
+    """The one seam for a cluster: what begins a run, and what it returns."""
+    of = begun(tmp_path / "it", of_grid("learn.lr=1e-4,3e-4"))
+    asked: list[list[str]] = []
+
+    class Done:
+        def poll(self) -> int | None:
+            return 0
+
+        def terminate(self) -> None: ...
+
+        def wait(self) -> int:
+            return 0
+
+    def elsewhere(run: Run, words: Any) -> Done:
+        asked.append([run.path.name, *words])
+        for iteration in (0, 20):
+            (run.path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
+        return Done()
+
+    runner = Runner(of, 3, elsewhere)
+    runner.run(lambda run, more: None, lambda line: None)
+    assert not runner.failures and [words[0] for words in asked] == [run.path.name for run in of.runs]
+    assert asked[0][1:3] == ["run", "selfplay"] and "setting-1" in asked[0] and "--seed" in asked[0]
+
+
+# -- settings of a study, and rehearsals -------------------------------------------------------------------
+
+
+def test_a_rehearsal_is_short_in_all_arms_and_claims_nothing() -> None:
+    experiment = with_settings(BASE, ["study.arms={zero: [credit.estimator=zero, iterations=90], shuffled: []}",
+                                      "study.uneven=[zero]"])  # fmt: skip
+    short = rehearsal(experiment)
+    assert [with_arm(short, arm).iterations for arm in study_of(short).names] == [2, 2, 2]
+    assert study_of(short).verdict.better_than == [] and study_of(short).first_seed == 1000
+    check_arms(short)
+
+
+# -- how long it takes -------------------------------------------------------------------------------------
+
+
+def played(run: Run, rows: int, once: float, each: float, ended: bool = False) -> None:
+    """Files of a run that has taken so many seconds before its first iteration, and for each since."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    now = 1_700_000_000.0
+    body = {"commands": [{"time": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}]}
+    (run.path / "config.yaml").write_text("")
+    (run.path / "environment.json").write_text(json.dumps(body))
+    metrics = run.path / "metrics.jsonl"
+    row = {"seconds": {"play": each / 2, "play_model": 1.0, "learn": each / 2, "commit": 0.0}}
+    metrics.write_text("".join(f"{json.dumps({'iteration': k + 1, **row})}\n" for k in range(rows)))
+    os.utime(metrics, (now, now + once + rows * each))
+    if ended:
+        for iteration in (0, rows):
+            (run.path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
+
+
+def study_plan(folder: Path, **changed: Any) -> Plan:
+    experiment = compose([BASE, Layer("", "", changed)])
+    return plan(experiment, folder, ["mars", "zero"], 2, lambda it: it)
+
+
+def test_imitation_is_not_counted_as_if_every_iteration_had_some(tmp_path: Path) -> None:
+    """A minute of it before 20 iterations of 2 s: after the first one, 38 s are left of its run, not 20 minutes."""
+    of = study_plan(tmp_path / "it")
+    runner, first = Runner(of, 1), of.runs[0]
+    played(first, 1, once=60.0, each=2.0)
+    cost = cost_of(first.path)
+    assert cost and cost.once == pytest.approx(60.0, abs=0.01) and cost.iteration == 2.0
+    runner.due.remove(first)
+    runner._running[first] = runner._child  # type: ignore[assignment]
+    left = Estimate(of).left(runner)
+    assert left == pytest.approx(19 * 2.0 + 3 * (60.0 + 20 * 2.0), abs=0.1)
+
+
+def test_before_anything_ran_the_recipe_says_how_long_it_takes(tmp_path: Path) -> None:
+    of = study_plan(tmp_path / "it")
+    assert Estimate(of).left(Runner(of, 2)) == 4 * 2 * 60 / 2
+    assert Estimate(of).left(Runner(of, 8)) == 120, "no run ends sooner than it takes"
+    spec = study_of(of.experiment).model_copy(update={"minutes": None})
+    unknown = replace(of, experiment=of.experiment.model_copy(update={"study": spec}))
+    assert Estimate(unknown).left(Runner(unknown, 2)) is None
+
+
+def test_runs_that_ended_tell_how_long_others_take(tmp_path: Path) -> None:
+    of = study_plan(tmp_path / "it")
+    mars, zero = of.runs[:2]
+    played(mars, 20, once=50.0, each=4.0, ended=True)
+    played(zero, 20, once=10.0, each=1.0, ended=True)
+    runner = Runner(of, 1)
+    assert Estimate(of).left(runner) == pytest.approx((50 + 80) + (10 + 20), abs=0.1), "each like its own arm"
+    longer = of.experiment.model_copy(update={"iterations": 100})
+    assert Estimate(of).whole("mars", longer) == pytest.approx(50 + 400, abs=0.1)
+
+
+def test_panels_are_counted_apart(tmp_path: Path) -> None:
+    panel = {"evaluate": {"panel": "negotiation", "every": 8}}
+    experiment = compose([BASE, Layer("", "", panel)])
+    assert [panels(experiment, done) for done in (0, 7, 8, 16, 20)] == [3, 3, 2, 1, 0]
+    assert panels(compose([BASE])) == 0
+    cost = remaining.Cost(5.0, 2.0, 30.0, False)
+    assert cost.of(experiment, 8) == 12 * 2.0 + 2 * 30.0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}\n", '{"iteration": 1}\n', "\x00", '{"iteration": 1, "seconds": {"play": "x"}}\n']
+)
+def test_files_that_do_not_say_are_no_reason_to_end(tmp_path: Path, text: str) -> None:
+    of = study_plan(tmp_path / "it")
+    run = of.runs[0]
+    played(run, 1, 1.0, 1.0)
+    (run.path / "metrics.jsonl").write_text(text)
+    assert cost_of(run.path) is None and Estimate(of).left(Runner(of, 1)) is not None
+    assert as_plain(of.experiment)["iterations"] == 20
