@@ -28,6 +28,8 @@ Pairing = Literal["by seed", "by deal", ""]
 TOGETHER = "all games"
 OF_NO_ARM = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
 """Settings in which the runs of an arm may differ."""
+VALID = "valid per match"
+"""A match's share of acts that were valid; `valid_rate` counts all acts of an iteration alike."""
 _KEYS = ["run", "match", "iteration", "game", "seed"]
 _APART = "-_.@/"
 """What parts an arm's name from the number of its seed."""
@@ -133,26 +135,26 @@ def _stem(runs: tuple[str, ...]) -> str:
 
 
 def figures_of(log: Frames) -> pd.DataFrame:
-    """A row per finished match: share of `valid` acts, `learners payoff` (mean), `payoff SEAT`, the report's numbers.
+    """A row per finished match: `valid per match`, `learners payoff` (mean), `payoff SEAT`, the report's numbers.
 
-    A number that the report calls as one of the other columns is called keeps its whole name: `report.valid`.
+    A number that the report calls as one of the other columns is called keeps its whole name: `report.game`.
 
-    >>> figures_of(log).loc[0, ["match", "valid", "payoff opener", "efficiency"]].to_dict()
-    {'match': '0000-0000', 'valid': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
+    >>> figures_of(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
+    {'match': '0000-0000', 'valid per match': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
     """
     matches = log.matches[log.matches["status"] == "finished"]
     reported = [name for name in matches.columns if name.startswith("report.")]
-    taken = {*_KEYS, *reported, "valid", "learners payoff", *(f"payoff {seat}" for seat in log.seats["seat"].unique())}
+    taken = {*_KEYS, *reported, VALID, "learners payoff", *(f"payoff {seat}" for seat in log.seats["seat"].unique())}
     told = {name: name if name[7:] in taken else name[7:] for name in reported if numeric(matches[name])}
     values = matches[[*_KEYS, *told]].rename(columns=told).astype(dict.fromkeys(told.values(), "float64"))
     acts = log.frame("turns", ["run", "match", "valid"]).astype({"valid": "float64"})
-    valid = acts.groupby(["run", "match"])["valid"].mean().reset_index()
+    valid = acts.groupby(["run", "match"])["valid"].mean().rename(VALID).reset_index()
     paid = log.seats.pivot(index=["run", "match"], columns="seat", values="payoff").astype("float64")
     paid.columns = pd.Index([f"payoff {seat}" for seat in paid.columns])
     learners = log.seats[log.seats["trained"]].groupby(["run", "match"])["payoff"].mean().astype("float64")
     paid.insert(0, "learners payoff", learners)
     whole = values.merge(valid, "left", ["run", "match"]).merge(paid.reset_index(), "left", ["run", "match"])
-    return whole[[*_KEYS, "valid", *paid.columns, *told.values()]]
+    return whole[[*_KEYS, VALID, *paid.columns, *told.values()]]
 
 
 @dataclass(frozen=True)

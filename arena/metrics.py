@@ -13,6 +13,7 @@ from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord, trained
+from arena.rows import zero_sum
 
 
 def iteration_metrics(
@@ -29,7 +30,8 @@ def iteration_metrics(
     Branches (`play.branch`) count as matches, turns and tokens, but not in what was reached: which turns are branched
     off depends on how a match went, so that they are no sample of what the policy does. `ratings` are of who played
     in it, past versions at their mean; `win_rate` is that of each trained policy against everybody else it met, a draw
-    counting half.
+    counting half, and `payoff_against` what it was paid there. `zero_sum` says that payoffs cancel out, where they do:
+    their mean then tells nothing.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
@@ -52,9 +54,10 @@ def iteration_metrics(
         "reward": _role_rewards(credited, several=len(games) > 1),
         "learn": {policy: dict(stats) for policy, stats in learned.items()},
         "win_rate": _merged({before: _win_rates(own) for before, own in games.items()}),
+        "payoff_against": _merged({before: _payoffs_against(own) for before, own in games.items()}),
         "ratings": _ratings(records, ratings),
         "seconds": dict(seconds),
-    }
+    } | ({"zero_sum": True} if zero_sum((record.payoffs, record.report) for record in whole) else {})
 
 
 def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
@@ -124,6 +127,17 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
+    return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
+
+
+def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
+    """Return the mean payoff of each trained policy beside each other one, `shared vs random`."""
+    by_pair: dict[str, list[float]] = {}
+    for record in records:
+        others = {seating.policy for seating in record.seats.values() if not seating.trained}
+        for seat, seating in record.seats.items():
+            for other in others if seating.trained and seat in record.payoffs else ():
+                by_pair.setdefault(f"{seating.policy} vs {_together(other)}", []).append(record.payoffs[seat])
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
 

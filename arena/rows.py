@@ -1,6 +1,6 @@
 """Parts of a match as rows of plain values, and back: its identity, messages, streams."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -89,3 +89,12 @@ def _float32(values: Sequence[float], what: str) -> list[float]:
     if not np.isfinite(rounded).all():
         raise ValueError(f"{what} is not finite")
     return rounded.tolist()  # type: ignore[no-any-return]
+
+
+def zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
+    """Return True if payoffs, each with its match's report, cancel out in every match that no illegal act ended.
+
+    And some payoff is not 0.
+    """
+    paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") != "illegal"]
+    return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)

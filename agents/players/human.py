@@ -9,6 +9,7 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
+from agents.facts import literal
 from agents.names import nearest
 from agents.reply import one_line, visible
 from agents.stream import Stream
@@ -53,8 +54,8 @@ class Human:
         if self.teller:
             self._say(self.teller.in_words(view.seat))
         else:
-            for facts in view.public, view.private:
-                show_facts(self.console, facts)
+            show_facts(self.console, "public", view.public)
+            show_facts(self.console, "private", view.private)
             self._list(view, SHOWN)
         action, talk = self._asked(view)
         written = f"{action} | {talk}" if talk else action
@@ -146,14 +147,14 @@ def in_words(message: Message, teller: Tells) -> Text | None:
     return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {visible(did)}")
 
 
-def show_facts(console: Console, facts: Mapping[str, Any]) -> None:
-    """Facts by name; texts of several lines, such as boards, below their names."""
+def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
+    """Facts as a role's template names them; texts of several lines, such as boards, below their names."""
     for name, value in facts.items():
-        text = (
-            value if isinstance(value, str) else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        )
-        between = "\n" if "\n" in text else " "
-        console.print(Text.assemble((f"{name}:", "dim"), between, visible(text, keep="\n")), soft_wrap=True)
+        if isinstance(value, str) and "\n" in value:
+            head, text = f"{scope}.{name}:\n", value
+        else:
+            head, text = f"{scope}.{name} = ", literal(value)
+        console.print(Text.assemble((head, "dim"), visible(text, keep="\n")), soft_wrap=True)
 
 
 def _numbers(legal: tuple[str, ...]) -> dict[str, str]:

@@ -96,7 +96,7 @@ def show(
     it. Example: arena show game haggle
     """
     from arena.cli import panel
-    from arena.cli.show import show_match, show_run
+    from arena.cli.show import match_json, show_match, show_run
     from arena.cli.show_game import describe, show_game
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
@@ -115,7 +115,7 @@ def show(
     reader = RunReader(run)
     check_newest(run, note)
     if as_json:
-        print(json.dumps(reader.match(match) if match else reader.metrics()))
+        print(json.dumps(match_json(run, match) if match else reader.metrics(), default=str))
     elif match:
         show_match(console, run, match)
     else:

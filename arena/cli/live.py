@@ -1,7 +1,8 @@
 """Output of a run while it goes: a live table in a terminal, plain lines elsewhere, JSON lines for scripts."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,12 +19,14 @@ from arena.records import MatchRecord, Turn
 if TYPE_CHECKING:
     from arena.play.match import MatchPlan
 
+_MINUS_ZERO = re.compile(r"^-(0(?:\.0*)?)(?=%?$)")
 Style = Literal["table", "lines", "json"]
 
 
 def cell(value: float | None, form: str = "{:.3g}") -> str:
-    """A number for a table; a dash where there is none."""
-    return "–" if value is None or value != value else form.format(value)
+    """A number for a table, a zero without a minus; a dash where there is none."""
+    shown = "–" if value is None or value != value else form.format(value)
+    return _MINUS_ZERO.sub(lambda found: "+" * ("+" in form) + found[1], shown)
 
 
 class Screen:
@@ -74,8 +77,8 @@ class Screen:
             self.console.file.write(json.dumps(_finite(row)) + "\n")
             self.console.file.flush()
         elif self.style == "lines":
-            figures = zip(_columns([row]), _cells(row, [row]), strict=True)
-            self.console.print(Text("  ".join(f"{name} {value}" for name, value in figures)), soft_wrap=True)
+            figures = _cells(row, [row])
+            self.console.print(Text("  ".join(f"{name} {value}" for name, value in figures.items())), soft_wrap=True)
 
     def _render(self) -> Group:
         seconds = monotonic() - self._since
@@ -101,44 +104,51 @@ class Screen:
 def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
     """The run so far, a line per iteration; the latest 20."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in _columns(rows[-20:]):
+    latest = rows[-20:] or [{}]
+    for name in _cells(latest[-1], latest):
         table.add_column(name, justify="right")
     for row in rows[-20:]:
-        table.add_row(*_cells(row, rows[-20:]))
+        table.add_row(*_cells(row, latest).values())
     if rows:
         table.caption = f"{rows[-1]['iteration']} of {iterations} iterations"
         table.caption_justify = "left"
     return table
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    latest = rows[-1] if rows else {}
-    deal = ["deal"] if "deal" in _table(latest, "report") else []
-    rewards = [f"r {role}" for role in _table(latest, "reward")]
-    panel = ["panel"] if any(_table(row, "panel") for row in rows) else []
-    return ["it", "match/s", "tok/s", *panel, "valid", *deal, "payoff", *rewards, "KL", "entropy", "loss", "s"]
-
-
-def _cells(row: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A row's figures as text, by the columns that these rows have: those of the last one."""
     learned = [stats for stats in _table(row, "learn").values() if isinstance(stats, Mapping)]
     seconds = _table(row, "seconds")
-    deal = [cell(number(_table(row, "report").get("deal")), "{:.2f}")] if "deal" in _columns(rows) else []
-    rewards = [cell(number(_table(row, "reward").get(role)), "{:+.2f}") for role in _table(rows[-1], "reward")]
-    judged = number(_table(row, "panel").get("payoff"))
-    return [
-        str(row["iteration"]),
-        cell(number(row.get("matches_per_second"))),
-        cell(number(row.get("tokens_per_second")), "{:.0f}"),
-        *([cell(judged, "{:.2f}")] if "panel" in _columns(rows) else []),
-        cell(number(row.get("valid_rate")), "{:.2f}"),
-        *deal,
-        cell(number(row.get("mean_payoff")), "{:.2f}"),
-        *rewards,
-        cell(_mean([number(stats.get("kl")) for stats in learned]), "{:.3f}"),
-        cell(_mean([number(stats.get("entropy")) for stats in learned]), "{:.2f}"),
-        cell(_mean([number(stats.get("loss")) for stats in learned]), "{:+.3f}"),
-        cell(sum(number(seconds.get(part)) or 0.0 for part in ("play", "learn", "commit")), "{:.0f}"),
-    ]
+    cells = {
+        "it": str(row.get("iteration", "")),
+        "match/s": cell(number(row.get("matches_per_second"))),
+        "tok/s": cell(number(row.get("tokens_per_second")), "{:.0f}"),
+    }
+    if any(_table(each, "panel") for each in rows):
+        cells["panel"] = cell(number(_table(row, "panel").get("payoff")), "{:.2f}")
+    cells["valid"] = cell(number(row.get("valid_rate")), "{:.2f}")
+    if "deal" in _table(rows[-1], "report"):
+        cells["deal"] = cell(number(_table(row, "report").get("deal")), "{:.2f}")
+    if not all(each.get("zero_sum") for each in rows):
+        cells["payoff"] = cell(number(row.get("mean_payoff")), "{:.2f}")
+    else:  # the mean is 0 whoever plays well; what learners are paid by those who stand still may move
+        for name, shown in _standing(rows[-1]).items():
+            cells[f"payoff vs {shown}"] = cell(number(_table(row, "payoff_against").get(name)), "{:+.2f}")
+    for role in _table(rows[-1], "reward"):
+        cells[f"r {role}"] = cell(number(_table(row, "reward").get(role)), "{:+.2f}")
+    return {
+        **cells,
+        "KL": cell(_mean([number(stats.get("kl")) for stats in learned]), "{:.3f}"),
+        "entropy": cell(_mean([number(stats.get("entropy")) for stats in learned]), "{:.2f}"),
+        "loss": cell(_mean([number(stats.get("loss")) for stats in learned]), "{:+.3f}"),
+        "s": cell(sum(number(seconds.get(part)) or 0.0 for part in ("play", "learn", "commit")), "{:.0f}"),
+    }
+
+
+def _standing(row: Mapping[str, Any]) -> dict[str, str]:
+    """By key of `payoff_against`, the names of opponents that stay what they are: no past versions of learners."""
+    names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _table(row, "payoff_against")}
+    return {key: name for key, name in names.items() if not name.endswith("@past")}
 
 
 def number(value: Any) -> float | None:

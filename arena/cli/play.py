@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import games
 from agents.names import nearest
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Endpoint, Trust, servers
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.store.outputs import RECORDS, append_output, require_output
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
     """Print what people have not read yet, or the whole match where nobody took part; and how it ended."""
     from agents.players.human import HumanLeft, show_messages
     from games.abilities import Tells
+    from games.contracts import Deal
 
     teller = game if isinstance(game, Tells) else None
     if record.status == "failed":
@@ -169,6 +171,12 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
     if people:
         show_messages(console, game.messages(people[0]), teller)
     else:
+        from arena.cli.show import show_deal
+        from arena.evaluate.dealt import dealt
+
+        with suppress(StoreError):
+            deal = Deal(record.game, record.options, record.seed)
+            show_deal(console, dealt(deal, [(turn.seat, turn.action) for turn in record.turns]).lines())
         console.print(_plain(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:

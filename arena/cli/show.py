@@ -107,6 +107,7 @@ def show_match(console: Console, path: Path, match: str) -> None:
     source = "" if (of := row.get("source", "played")) in ("played", "branched") else f", {of}"
     head = f"{row['game']} {row['id']} (seed {row['seed']}{source}{branch}): {seats}"
     console.print(_plain(head, "bold"), soft_wrap=True)
+    show_deal(console, _lines_of_deal(path, row))
     for turn in row["turns"]:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"] or message.get("images"):
@@ -118,6 +119,32 @@ def show_match(console: Console, path: Path, match: str) -> None:
     console.print(_plain(f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold"))
     if ended:
         console.print(_plain(ended, "dim"), soft_wrap=True)
+
+
+def match_json(path: Path, match: str) -> dict[str, Any]:
+    """A match's row of the log, with what was dealt as `facts`; null where that cannot be dealt again."""
+    from arena.evaluate.dealt import deal_of
+
+    row = RunReader(path).match(match)
+    with suppress(StoreError):
+        found = deal_of(path, row)
+        return {**row, "facts": {"public": found.public, "private": found.private}}
+    return {**row, "facts": None}
+
+
+def show_deal(console: Console, lines: Iterable[str]) -> None:
+    """What was dealt, a line for all and one for each seat."""
+    for line in lines:
+        console.print(_plain(line, "dim", indent=4), soft_wrap=True)
+
+
+def _lines_of_deal(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
+    from arena.evaluate.dealt import deal_of
+
+    try:
+        return list(deal_of(path, row).lines())
+    except StoreError as error:
+        return [str(error)]
 
 
 def _text(message: Mapping[str, Any], match: str) -> str:

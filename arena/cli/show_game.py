@@ -13,6 +13,7 @@ from rich.text import Text
 
 import games
 from agents.errors import ScriptedPolicyError
+from agents.facts import fact_lines
 from arena.cli.catalogue import entries, sample_views
 from arena.errors import ConfigError
 from games.contracts import Game
@@ -91,15 +92,15 @@ def show_game(console: Console, name: str) -> None:
     head("rules, as {{ rules }}")
     line(told["rules"])
     head("public, what every seat sees; an example")
-    for fact, value in told["public"].items():
-        line(f"public.{fact} = {_value(value)}")
+    for fact in fact_lines("public", told["public"]):
+        line(fact)
     for seat in told["seats"]:
         head(f"seat {seat}")
         if seat not in told["private"]:
             line("(does not move in the example)")
             continue
-        for fact, value in told["private"][seat].items():
-            line(f"private.{fact} = {_value(value)}")
+        for fact in fact_lines("private", told["private"][seat]):
+            line(fact)
         acts = told["acts"][seat]
         more = f", … ({len(acts)} acts)" if len(acts) > SHOWN_ACTS else ""
         line(f"legal = {', '.join(acts[:SHOWN_ACTS])}{more}" if acts else "legal = none: acts are not listed")
@@ -115,8 +116,3 @@ def show_game(console: Console, name: str) -> None:
     head("who can play it")
     line(", ".join(told["players"]) or "no scripted policy: models, endpoints and people")
     line(f"roles: {', '.join(told['roles']) or 'none of its own; player, nano_player, mars_player fit any game'}")
-
-
-def _value(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 300 else f"{text[:300]} …"

@@ -20,7 +20,7 @@ from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
 from arena.store.evaluations import Evaluation, of_latest
 
-NAMES = {"payoff": "payoff", "valid": "valid acts", "deal": "deal rate"}
+NAMES = {"payoff": "payoff", "valid": "valid per match", "deal": "deal rate"}
 
 
 def show_panel_table(
@@ -29,18 +29,19 @@ def show_panel_table(
     """A line per member and seat, then the panel's mean; below, deals and valid acts; `when` names the two columns."""
     times = [*(when or ("before", "after")), "difference"] if before else ["payoff"]
     cells, means = compared_cells(after, before), compared_means(after, before)
-    deals = ["deal", "valid"] if not before and "deal" in means else [] if before else ["valid"]
+    shares = [] if before else [name for name in ("deal", "valid") if name in means]
     best = ["best response"] if any(told.best is not None for _, told in cells) else []
     _say(console, f"{who} against the panel {after.panel}, payoff (95 % intervals over {after.deals} deals)", "bold")
     _say(console, titled(GameSpec(name=after.game, options=after.options)), "dim")
-    grid, short = bare_table("", *times, *deals, *best), shortened(dict.fromkeys(c.member for c, _ in cells))
+    grid = bare_table("", *times, *(NAMES[name] for name in shares), *best)
+    short = shortened(dict.fromkeys(c.member for c, _ in cells))
     for one, told in cells:
-        shares = {"deal": one.deal or [], "valid": one.valid}
-        extra = [cell(mean_ci([v for v in shares[name] if v is not None]).estimate, "{:.2f}") for name in deals]
+        by_deal = {"deal": one.deal or [], "valid": one.valid}
+        extra = [cell(mean_ci([v for v in by_deal[name] if v is not None]).estimate, "{:.2f}") for name in shares]
         grid.add_row(
             Text(f"{printable(short[one.member])}{_mark(one.member, known)}, {one.seat}"), *_row(told, extra, best)
         )
-    extra = [cell(means[name].after.estimate, "{:.2f}") for name in deals]
+    extra = [cell(means[name].after.estimate, "{:.2f}") for name in shares]
     grid.add_row(Text("panel", style="bold"), *_row(means["payoff"], extra, best))
     print_table(console, grid)
     if (most := means["payoff"].best_against_mixture) is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from arena.cli.live import number
 from arena.league.pool import version_of
+from arena.rows import zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.reader import RunReader
 
@@ -31,7 +32,7 @@ class Change:
 
 
 def changes(run: Path) -> list[Change]:
-    """Return each figure's change from first to last iteration, one value per match (the valid-act rate too)."""
+    """Return each figure's change from first to last iteration, one value per match: of acts their share there."""
     ends = _ends(run)
     if not ends:
         return []
@@ -71,13 +72,11 @@ def silent_games(run: Path) -> list[str]:
     rows = [row for end in _ends(run) for row in end]
     games = {str(row["game"]) for row in rows if len(row["payoffs"]) > 1}
     met = {str(row["game"]) for row in rows if opponents(row)}
-    return sorted(game for game in games - met if zero_sum([row for row in rows if row["game"] == game]))
+    return sorted(game for game in games - met if _zero_sum([row for row in rows if row["game"] == game]))
 
 
-def zero_sum(rows: list[Row]) -> bool:
-    """Return True if payoffs sum to 0 in every match that no illegal act ended, and some payoff is not 0."""
-    paid = [row["payoffs"].values() for row in rows if row["report"].get("ended") != "illegal"]
-    return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)
+def _zero_sum(rows: list[Row]) -> bool:
+    return zero_sum((row["payoffs"], row["report"]) for row in rows)
 
 
 def opponents(row: Row) -> dict[str, str]:
@@ -92,14 +91,14 @@ Figure = Callable[[Row], float | None]
 
 
 def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
-    """The figures to compare: valid acts, then each game's own and its payoffs."""
+    """The figures to compare: a match's share of valid acts, then each game's own and its payoffs."""
     games = sorted({str(row["game"]) for row in rows})
-    figures: list[tuple[str, Figure]] = [("valid-act rate", _valid)]
+    figures: list[tuple[str, Figure]] = [("valid per match", _valid)]
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
         own = [row for row in rows if row["game"] == game]
-        told = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not zero_sum(own)]
+        told = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not _zero_sum(own)]
         if len(sample["payoffs"]) > 1 and "deal" not in sample["report"]:
             met = sorted({name for row in own for name in opponents(row).values()})
             told = [*((f"win rate against {name}", _wins(name)) for name in met), *told]

@@ -35,7 +35,7 @@ def payoffs(evaluation: Evaluation) -> Deals:
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
-    """The share of valid acts of every deal, over its matches."""
+    """By deal, the mean over its matches of the share of acts that were valid."""
     return [_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
 
 

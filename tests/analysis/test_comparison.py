@@ -121,11 +121,12 @@ def test_an_arm_is_called_by_its_runs_without_their_seeds(names: list[str], labe
 
 
 def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path: Path) -> None:
-    taken = ["valid", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration", "report.valid"]
+    taken = ["valid per match", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration"]
+    taken += ["report.game"]
     paths = [run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))]
     known = figures_of(analysis.load(paths))
-    assert known.columns.is_unique and known["report.valid"].tolist()[::120] == [0.1, 0.2]
-    assert known["valid"].unique().tolist() == [0.5]
+    assert known.columns.is_unique and known["report.valid per match"].tolist()[::120] == [0.1, 0.2]
+    assert known["valid per match"].unique().tolist() == [0.5]
     assert {f"report.{name}" for name in taken} <= {row.figure for row in compare(paths).rows}
 
 

@@ -242,7 +242,7 @@ def test_coverage_of_differences_over_few_seeds(one: float, other: float, ours: 
     [
         ("report.deal", [0.2, 1.0], SHARE),
         ("report.kuhn_poker.ended.illegal", [], SHARE),
-        ("valid-act rate", [0.5], SHARE),
+        ("valid per match", [0.5], SHARE),
         ("win_rate.shared vs random", [0.5], SHARE),
         ("negotiation: joint value / best", [0.5], SHARE),
         ("report.my_own", [True, False], SHARE),

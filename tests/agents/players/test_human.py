@@ -60,7 +60,8 @@ def test_the_screen_tells_what_the_seat_may_know(monkeypatch):
         view(2, [("second", "BET 3 | ha"), ("referee", "Well.")], public={"board": "X.\n.O"}),
     )  # fmt: skip
     assert screen.count("The rules.") == 1 and "You are first." in screen
-    for line in ("pot: 2", "acts: BET, PASS", "card: K", "second: BET 3 | ha", "referee: Well.", "board:\nX.\n.O"):
+    for line in ("public.pot = 2", 'public.acts = ["BET", "PASS"]', 'private.card = "K"', "second: BET 3 | ha",
+                 "referee: Well.", "public.board:\nX.\n.O"):  # fmt: skip
         assert line in screen
     assert "1. PASS" in screen and "3. BET 3" in screen
     assert "'beet 2' is not a legal act — did you mean 'BET 2'? (? for help)" in screen

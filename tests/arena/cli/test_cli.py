@@ -169,7 +169,7 @@ def test_a_run_for_scripts_is_json_lines_and_a_summary(unbroken: Path) -> None:
     told = (unbroken.parent / "out").read_text(), (unbroken.parent / "err").read_text()
     *rows, summary = json_lines(told[0])
     assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
-    assert summary["run"] == str(unbroken) and {"valid-act rate", "deal rate"} <= {
+    assert summary["run"] == str(unbroken) and {"valid per match", "deal rate"} <= {
         c["figure"] for c in summary["changes"]
     }
     assert told[1] == ""

@@ -19,7 +19,7 @@ def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path
     deals = shown["deal rate"]  # 2 of 3 matches of both iterations; Student's interval goes up to 2.10
     assert deals.first == pytest.approx(rate_ci(2, 3)) and deals.difference
     assert -1 <= deals.difference.low < 0 < deals.difference.high <= 1
-    for name in ("valid-act rate", "deal rate", "joint value / best"):
+    for name in ("valid per match", "deal rate", "joint value / best"):
         for interval in (shown[name].first, shown[name].last):
             assert 0 <= interval.low <= interval.estimate <= interval.high <= 1, name
 

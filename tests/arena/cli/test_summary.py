@@ -1,16 +1,24 @@
 """How a run is summed up: strength where payoffs cancel out, directions of good, and whom it met."""
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
-from arena.cli.summary import zero_sum
+from arena.cli.console import PlainConsole
+from arena.cli.live import Screen, cell
 from arena.cli.tables import verdict
+from arena.league.ratings import Ratings
+from arena.metrics import iteration_metrics
+from arena.records import MatchRecord
+from arena.rows import zero_sum
 from arena.statistics import Interval
 from arena.store.reader import RunReader
 from tests.factories.commands import arena, refused
+from tests.factories.matches import played
 
 RUN = ["run", "selfplay", "--iterations", "2", "--set", "policies.shared.imitate.matches=16"]
 LEAGUE = "league={opponents: [{play: past, lag: 1}, {play: fixed, policy: nash}], pool: {every: 1}}"
@@ -73,12 +81,41 @@ def test_a_difference_is_shown_by_what_is_good(name: str, moved: float, shown: s
 
 
 def test_what_is_zero_sum() -> None:
-    def row(ended: str, *payoffs: float) -> dict[str, object]:
-        return {"payoffs": dict(enumerate(payoffs)), "report": {"ended": ended}}
+    def row(ended: str, *payoffs: float) -> tuple[dict[str, float], dict[str, str]]:
+        return {str(seat): paid for seat, paid in enumerate(payoffs)}, {"ended": ended}
 
     assert zero_sum([row("win", 1, -1), row("draw", 0, 0), row("illegal", -1, 0)])
     assert not zero_sum([row("deal", 4, 8), row("win", 1, -1)])
     assert not zero_sum([row("draw", 0, 0)]), "nothing was ever paid"
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "shown"),
+    [(-0.001, "{:.2f}", "0.00"), (-0.001, "{:+.2f}", "+0.00"), (-0.0, "{:.3g}", "0"), (-0.0001, "{:.1%}", "0.0%"),
+     (-0.01, "{:.2f}", "-0.01"), (-0.0001, "{:.3g}", "-0.0001"), (float("nan"), "{:.2f}", "–")],
+)  # fmt: skip
+def test_no_zero_has_a_minus(value: float, form: str, shown: str) -> None:
+    assert cell(value, form) == shown
+
+
+def line(*matches: MatchRecord) -> str:
+    """How a run shows an iteration of these matches."""
+    out = io.StringIO()
+    screen = Screen(PlainConsole(file=out, width=300), "lines", 1)
+    screen.iteration(iteration_metrics(1, matches, [], [], {}, Ratings(), {"play": 1.0, "learn": 0.0, "commit": 0.0}))
+    return out.getvalue()
+
+
+def test_a_line_has_no_payoff_that_cannot_move_and_the_one_against_whoever_stands_still() -> None:
+    alone = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(6)]
+    assert "payoff" not in line(*alone) and "payoff" in line(
+        played("negotiation", 1, {"opener": "conceder", "responder": "conceder"})
+    )
+    met = [replace(one, seats={**one.seats, "first": replace(one.seats["first"], trained=True)}) for one in alone]
+    paid = fmean(one.payoffs["first"] for one in met)
+    assert f"payoff vs random {paid:+.2f}  " in line(*met)
+    past = [replace(o, seats={**o.seats, "second": replace(o.seats["second"], policy="shared@3")}) for o in met]
+    assert "payoff" not in line(*past), "who was it then need not be who it is now"
 
 
 def test_what_there_is_to_play_is_listed_with_its_command() -> None:

@@ -1,4 +1,4 @@
-"""Strengths: the hand-worked case, known ones found again, finite ones for those who never lost; and their intervals."""
+"""Strengths: the hand-worked case, known ones found again, finite ones for those who never lost; intervals."""
 
 import numpy as np
 import pytest

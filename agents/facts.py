@@ -1,0 +1,30 @@
+"""Facts that a game shows, written as a role's template may compare them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+LONGEST = 300
+"""Characters of a value that is shown."""
+
+
+def fact_lines(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    """A line such as `public.pool = [3, 2, 1]` for each fact, with the name that it has in a template.
+
+    >>> list(fact_lines("public", {"offer": None, "pool": (3, 2)}))
+    ['public.offer = none', 'public.pool = [3, 2]']
+    """
+    for name, value in facts.items():
+        text = literal(value)
+        yield f"{scope}.{name} = {text if len(text) <= LONGEST else f'{text[:LONGEST]} …'}"
+
+
+def literal(value: Any) -> str:
+    """A value as a Jinja literal: none, true, 3, "text", [1, 2], {"a": 1}; of anything else, its text."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, default=str)

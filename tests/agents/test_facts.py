@@ -1,0 +1,23 @@
+"""Facts are written as a template may compare them."""
+
+from typing import Any
+
+import pytest
+
+from agents.facts import fact_lines, literal
+from agents.templates import compiled, rendered
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, False, 3, -0.5, "a", 'He said: "no"\n\\ x', "é \u2713", [1, [None, "x"]], {"books": 3, "b": [True]}],
+)
+def test_a_fact_equals_its_literal_in_a_template(value: Any) -> None:
+    text = "{{ public.fact == " + literal(value) + " }}"
+    assert rendered(compiled(text, ("public",)), {"public": {"fact": value}}) == "True"
+
+
+def test_a_fact_has_the_name_that_a_template_uses_and_is_not_without_end() -> None:
+    assert [*fact_lines("public", {"offer": None, "pool": (3, 2)})] == ["public.offer = none", "public.pool = [3, 2]"]
+    (line,) = fact_lines("private", {"text": "x" * 10_000})
+    assert len(line) < 400 and line.endswith("…")
