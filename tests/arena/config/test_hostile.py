@@ -178,7 +178,7 @@ def test_a_hundred_thousand(tmp_path: Path) -> None:
 )
 def test_what_would_be_worked_at_for_ever_is_refused(settings: list[str]) -> None:
     """Each setting was taken, and the run then planned, listed or learned without end, or filled the memory."""
-    with pytest.raises(BAD_INPUT, match="less than or equal to|at most|more than a million"), at_most(PATIENCE):
+    with pytest.raises(BAD_INPUT, match=r"less than or equal to|at most|more than a million"), at_most(PATIENCE):
         set_over(recipe_layer("negotiation-nano"), *settings)
 
 
