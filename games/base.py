@@ -30,6 +30,8 @@ TALK_LENGTH = 200
 SAMPLE_LENGTH = 24
 MOST = 10**9
 """The largest number that an option may be, unless it says otherwise: sums of payoffs stay finite."""
+MOST_LISTED = 10**5
+"""The largest number that an option may be whose every value up to it is an act of its own."""
 TALK = " Talk may follow after |."
 """The rules' sentence on talk, literally: roles with another reply format have it replaced by their own."""
 

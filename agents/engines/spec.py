@@ -12,11 +12,11 @@ class EngineSpec(BaseModel):
 
     kind: Literal["in_process", "vllm"] = "in_process"
     """`in_process`: transformers, on the trainer's own weights; `vllm`: a server beside, which has to be installed."""
-    max_batch: Annotated[int, Field(ge=1)] = 256
+    max_batch: Annotated[int, Field(ge=1, le=10**5)] = 256
     """The most replies that are written at once."""
-    cache_mb: Annotated[int, Field(ge=1)] = 2048
+    cache_mb: Annotated[int, Field(ge=1, le=10**8)] = 2048
     """Megabytes of attention caches kept between turns: per policy, with vllm per base model."""
-    max_model_len: Annotated[int, Field(ge=16)] = 4096
+    max_model_len: Annotated[int, Field(ge=16, le=10**8)] = 4096
     """With vllm, the most tokens of a context and its reply; never more than the model can have."""
     max_loras: Annotated[int, Field(ge=1, le=1024)] = 8
     """With vllm, adapters of one base in a batch; further ones wait."""

@@ -30,11 +30,11 @@ class EndpointSpec(BaseModel):
     """Seconds that one attempt may take, from request to the whole reply."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
     """Number of times that a reply is asked for before its match fails."""
-    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    requests_per_minute: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Most requests a minute of all matches together; null is no limit."""
     seed: bool = True
     """Whether a request carries a seed, for servers that can repeat themselves; some cannot take one."""
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Spend limit: read and written by all matches together."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
     """Spend limit in the prices' currency."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arena.store.reader import LogReader
 
 Keys = Annotated[tuple[TrajectoryKey, ...], Field(strict=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 Spread = Annotated[float, Field(ge=0)]
 
 
@@ -169,9 +169,9 @@ class SelfImitation:
     group: Keys = tuple(PROBLEM)
     of: Annotated[str, RewardName()] | None = None
     pattern: Annotated[str, AfterValidator(_pattern)] | None = None
-    tolerate: Annotated[int, Field(ge=0)] = 10
+    tolerate: Annotated[int, Field(ge=0, le=10**9)] = 10
     history: Count = 10_240
-    threshold: Annotated[int, Field(ge=0)] = 48
+    threshold: Annotated[int, Field(ge=0, le=10**9)] = 48
     size: Count = 32
     std: bool = False
     weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 0.0, "end": 1.0, "over": 200})

@@ -5,13 +5,12 @@ the number of each token's turn and stream, and whether it is in the loss; the o
 """
 
 from collections.abc import Callable
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from arena.parts.chosen import Kind
+from arena.parts.spec import Positive
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -53,7 +52,7 @@ def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     return _mean_of_means(streams, learned)
 
 
-def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Annotated[int, Field(ge=1)]) -> Weights:
+def constant_length(turns: Ints, streams: Ints, learned: Bools, *, length: Positive) -> Weights:
     """Every token weighs 1 / (streams · length), whatever its own stream's length: Dr. GRPO (Liu et al. 2025).
 
     `length` is a scale: the paper takes the longest answer allowed, and 1 makes it LUSPO's sum over tokens. As in TRL;

@@ -1,6 +1,6 @@
 """Settings of learning: weights by name, their warm start, demonstrations, and how an update is done."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -12,9 +12,13 @@ from arena.learn.regularisers import REGULARISER
 from arena.parts.chosen import Chosen, Kinds
 from arena.parts.paths import Folder, ModelName, PolicyName
 from arena.parts.schedules import SCHEDULE
-from arena.parts.spec import Matches, Positive, Spec
+from arena.parts.spec import Count, Matches, Spec
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+MOST_STEPS = 10**6
+"""Optimiser steps that an update may have: more would never end, and all are planned before the first."""
 
 
 class ImitateSpec(Spec):
@@ -28,14 +32,18 @@ class ImitateSpec(Spec):
     """
     matches: Matches = 256
     """Number of matches that the scripted policies play."""
-    epochs: Annotated[int, Field(ge=1, le=10**4)] = 4
+    epochs: Count = 4
     """Number of times that all these matches are learned from."""
-    minibatches: Positive = 8
+    minibatches: Count = 8
     """Optimiser steps per epoch."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate."""
     decay: bool = False
     """Whether lr falls to 0 in a straight line: then many small steps end as calmly as few large ones."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        return _with_few_steps(self)
 
 
 class PolicySpec(Spec):
@@ -98,11 +106,11 @@ class UpdateSpec(Spec):
     """AdamW's, per step and unit of lr."""
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Optimiser steps over which lr grows from 0 in a straight line."""
-    epochs: Annotated[int, Field(ge=1, le=10**4)] = 1
+    epochs: Count = 1
     """Number of times that an update goes through what was played."""
-    minibatches: Positive = 1
+    minibatches: Count = 1
     """Optimiser steps per epoch."""
-    token_budget: Positive = 2048
+    token_budget: Annotated[int, Field(ge=1, le=10**7)] = 2048
     """Padded tokens per forward pass."""
     gradient_checkpointing: bool = False
     """Keep only each layer's input for the backward pass, which recomputes the rest: less memory for about a third
@@ -127,6 +135,10 @@ class UpdateSpec(Spec):
     metrics); critics too. Weights that are not finite always stop the run, before they are published."""
 
     @model_validator(mode="after")
+    def _ends(self) -> Self:
+        return _with_few_steps(self)
+
+    @model_validator(mode="after")
     def _can_offload(self) -> Self:
         if self.offload_optimizer and not self.zero_stage:
             raise ValueError("`offload_optimizer` is ZeRO's: set zero_stage to 1, 2 or 3")
@@ -142,3 +154,13 @@ class UpdateSpec(Spec):
         """Return True if some regulariser compares the policy with its reference."""
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
+
+
+Steps = TypeVar("Steps", ImitateSpec, UpdateSpec)
+
+
+def _with_few_steps(spec: Steps) -> Steps:
+    """The settings; ValueError where their update would have more than MOST_STEPS."""
+    if (steps := spec.epochs * spec.minibatches) > MOST_STEPS:
+        raise ValueError(f"`epochs` times `minibatches` are {steps:,} steps of an update: at most {MOST_STEPS:,}")
+    return spec

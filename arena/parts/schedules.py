@@ -8,7 +8,8 @@ from pydantic import Field
 
 from arena.parts.chosen import Kind
 
-Steps = Annotated[int, Field(ge=1)]
+Steps = Annotated[int, Field(ge=1, le=10**9)]
+Passed = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Clock(NamedTuple):
@@ -23,12 +24,12 @@ def constant(clock: Clock, *, value: float) -> float:
     return value
 
 
-def linear(clock: Clock, *, start: float, end: float, over: Steps, after: Annotated[int, Field(ge=0)] = 0) -> float:
+def linear(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
     """From `start` to `end` in a straight line over `over` iterations, once `after` have passed."""
     return start + (end - start) * _progress(clock, over, after)
 
 
-def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Annotated[int, Field(ge=0)] = 0) -> float:
+def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
     """From `start` to `end` along half a cosine, end + (start - end)(1 + cos πx)/2, as in SPEAR (Qin et al. 2025)."""
     return end + (start - end) * (1.0 + math.cos(math.pi * _progress(clock, over, after))) / 2.0
 

@@ -86,6 +86,8 @@ class PlaySpec(Spec):
             raise ValueError(
                 f"{self.matches} `matches` are not a multiple of `group`, which is {self.group}: change one"
             )
+        if self.matches * (1 + self.branch) > 10**6:
+            raise ValueError(f"{self.matches:,} `matches` with {self.branch:,} branches each are more than a million")
         if self.branch_at == "last" and self.branch != 1:
             raise ValueError(f"branch_at: last is one branch of each match: set `branch` to 1, not {self.branch}")
         return self

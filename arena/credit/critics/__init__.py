@@ -16,7 +16,7 @@ from pydantic import Field
 from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.estimators.gae import discounts
 from arena.parts.chosen import Chosen, Kind, gives, needs
-from arena.parts.spec import Positive
+from arena.parts.spec import Count, Positive
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -55,8 +55,8 @@ def value_head(
     context: CriticContext,
     *,
     lr: Rate = 1e-5,
-    epochs: Positive = 1,
-    minibatches: Positive = 1,
+    epochs: Annotated[int, Field(ge=1, le=100)] = 1,
+    minibatches: Count = 1,
     clip: Rate | None = None,
     grad_clip: Rate = 1.0,
 ) -> Critic:
@@ -82,10 +82,10 @@ def archer(
     hidden: Annotated[int, Field(ge=1, le=4096)] = 128,
     lr: Rate = 1e-3,
     polyak: Share = 0.1,
-    steps: Positive = 50,
-    batch: Positive = 256,
-    replay: Annotated[int, Field(ge=0)] = 100_000,
-    fresh: Annotated[int, Field(ge=0)] = 0,
+    steps: Count = 50,
+    batch: Count = 256,
+    replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
+    fresh: Annotated[int, Field(ge=0, le=10**6)] = 0,
     warmup: Positive = 2,
 ) -> Critic:
     """ArCHer's twin Q(s, a) and V(s) of utterances, off-policy from replayed turns with Polyak targets.

@@ -8,7 +8,7 @@ from pydantic import Field
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Regex, Text, holding
 
-Tokens = Annotated[int, Field(ge=1)]
+Tokens = Annotated[int, Field(ge=1, le=10**9)]
 
 
 def valid_act(batch: TurnBatch, rewards: Columns, *, bonus: float = 0.1) -> dict[str, Floats]:
@@ -40,7 +40,7 @@ def cut_off(batch: TurnBatch, rewards: Columns, *, penalty: float = 0.1) -> dict
 
 
 def length(
-    batch: TurnBatch, rewards: Columns, *, penalty: float = 0.001, free: Annotated[int, Field(ge=0)] = 0
+    batch: TurnBatch, rewards: Columns, *, penalty: float = 0.001, free: Annotated[int, Field(ge=0, le=10**9)] = 0
 ) -> dict[str, Floats]:
     """Minus `penalty` for every token of a reply beyond the first `free`.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import games
 from agents.role import read_role
 from arena.cli.loop import wait
 from arena.cli.main import BAD_INPUT
@@ -14,6 +15,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import Layer, recipe_layer, recipe_names, set_layer, text_layer
 from arena.preflight import preflight
+from games.contracts import Deal
 from tests.factories import hostile
 from tests.factories.commands import arena
 from tests.factories.hostile import at_most
@@ -157,3 +159,44 @@ def test_a_hundred_thousand(tmp_path: Path) -> None:
         name, setting = hostile.setting(rng)
         told = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
         assert told.code == 2 and told.line and len(told.line) <= 1000, setting
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["learn.minibatches=100000000"],
+        ["learn.minibatches=10000", "learn.epochs=10000"],
+        ["policies.shared.imitate.minibatches=100000000"],
+        ["policies.shared.imitate.minibatches=10000", "policies.shared.imitate.epochs=10000"],
+        ["play.matches=100000000"],
+        ["play.matches=1000000", "play.branch=10000"],
+        ["iterations=100000000"],
+        ["learn.token_budget=100000000"],
+        ["credit.critic={value_head: {epochs: 100000000}}"],
+        ["credit.critic={archer: {steps: 100000000}}"],
+    ],
+)
+def test_what_would_be_worked_at_for_ever_is_refused(settings: list[str]) -> None:
+    """Each setting was taken, and the run then planned, listed or learned without end, or filled the memory."""
+    with pytest.raises(BAD_INPUT, match=r"less than or equal to|at most|more than a million"), at_most(PATIENCE):
+        set_over(recipe_layer("negotiation-nano"), *settings)
+
+
+@pytest.mark.parametrize(
+    ("game", "option"),
+    [
+        ("sheriff", "max_items"),
+        ("ultimatum", "pie"),
+        ("haggle", "max_price"),
+        ("first_price_auction", "max_value"),
+        ("second_price_auction", "max_value"),
+        ("public_goods", "endowment"),
+    ],
+)
+def test_a_game_lists_no_more_acts_than_fit(game: str, option: str) -> None:
+    """A number of which every value is an act: a thousand million of them were listed without end."""
+    with pytest.raises(ValueError, match="to 100000, not 1000000000"):
+        games.deal(Deal(game, {option: 10**9}, 0))
+    with at_most(PATIENCE):
+        dealt = games.deal(Deal(game, {option: 10**5}, 0))
+        dealt.observe(dealt.agent_selection)

@@ -1,6 +1,7 @@
 """The shipped JSON Schemas: current, true of every shipped file and of what is written, and of use in an editor."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,23 @@ def test_fields_and_parts_are_explained() -> None:
     assert "decay of the first" in json.dumps(schema["$defs"]["LearnSpec"]["properties"]["betas"])
     for name, estimator in schema["$defs"]["estimators"]["properties"].items():
         assert len(estimator["description"]) > 20, name
+
+
+def integers(schema: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """All places of a schema where an integer is asked for."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "integer" and "enum" not in schema:
+            yield where, schema
+        for key, value in schema.items():
+            yield from integers(value, f"{where}.{key}")
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from integers(value, where)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_no_number_is_without_bounds(kind: str) -> None:
+    """What has no largest value is waited for, fills the memory, or is too large for a float."""
+    found = list(integers(json.loads(FILES[kind].read_text("utf-8"))))
+    assert found
+    assert [where for where, schema in found if not schema.keys() & {"maximum", "exclusiveMaximum"}] == []
