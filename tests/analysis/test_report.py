@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from analysis.report import report
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from games.contracts import MatchId, Message
+from tests.factories.browser import chromium
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run, match
 from tests.factories.spoken_run import recorded, spoken
@@ -127,8 +127,8 @@ def read(text: str) -> Reader:
 
 
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section", "div", "a", "h1", "h2",
-    "h3", "p", "ul", "li", "ol", "b", "small", "dl", "dt", "dd", "details", "summary", "figure", "figcaption", "table",
+    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section", "div", "a", "h1",
+    "h2", "h3", "p", "ul", "li", "ol", "b", "small", "dl", "dt", "dd", "details", "summary", "figure", "figcaption", "table",
     "caption", "thead", "tbody", "tr", "th", "td", "span", "code", "em", "svg", "path", "circle", "text",
 }  # fmt: skip
 DRAWN = {"viewbox": r"[\d. ]+", "d": r"[MLHVhvZ\d. -]+", "transform": r"translate\([\d. ]+\) rotate\(-90\)"}
@@ -167,22 +167,13 @@ def test_the_parser_would_find_them() -> None:
 def test_the_policy_allows_the_pages_own_style_alone(page: str) -> None:
     (policy,) = [value for _, name, value in read(page).attributes if name == "content" and "default-src" in value]
     digest = base64.b64encode(hashlib.sha256(read(page).style.encode()).digest()).decode()
-    assert policy == (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
+    assert policy == (f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real browser; the test is left out, and says why, where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with api.sync_playwright() as started:
-        if not found and not Path(started.chromium.executable_path).exists():
-            pytest.skip("no browser: playwright install chromium, or apt install chromium")
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture
