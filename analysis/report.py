@@ -21,12 +21,12 @@ from analysis.frames import Frames, load
 from analysis.page import learned
 from analysis.page.charts import trail
 from analysis.page.league import league
-from analysis.page.learned import Figure, spread, told
+from analysis.page.learned import Figure
 from analysis.page.matches import Dealt, matches
 from analysis.page.names import named
 from analysis.page.pictures import SHOWN, curves, outcomes
 from analysis.page.strategies import strategies
-from analysis.page.texts import harmless
+from analysis.page.texts import harmless, spread, told
 from analysis.texts import Embedding
 from arena.errors import ConfigError
 from arena.statistics import ANY, SHARE, Interval, range_of

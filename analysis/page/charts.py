@@ -46,14 +46,19 @@ def lines(name: str, series: Sequence[Series], levels: Sequence[Level] = (), bou
         low = max(low, -0.02 * high) if low < 0 else low
     labels = [short(one.label, LABEL) if len(series) > 1 else "" for one in series]
     right = WIDTH - 12 - max((LETTER * len(label) for label in labels), default=0.0)
-    x, y = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, LEFT + 6, right), Scale(low, high, HEIGHT - BOTTOM, TOP)
+    x, y = (
+        Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, LEFT + 6, right),
+        Scale(low, high, HEIGHT - BOTTOM, TOP),
+    )
     parts = [*_grid(x, y, sorted({*xs}))]
     heights = apart([y(level.value) - 4 for level in levels], 12, TOP + 8, HEIGHT - BOTTOM)
     for level, over in zip(levels, heights, strict=True):
         parts += [drawn("level", path([(LEFT, y(level.value)), (right, y(level.value))]), level.label)]
         parts += [text(LEFT + 6, over, f"{level.label} {number(round(level.value, 2))}", "leveltext")]
     ends = [y(one.points[-1][1].estimate) for one in series]
-    for place, (one, label, at) in enumerate(zip(series, labels, apart(ends, 12, TOP + 4, HEIGHT - BOTTOM), strict=True)):
+    for place, (one, label, at) in enumerate(
+        zip(series, labels, apart(ends, 12, TOP + 4, HEIGHT - BOTTOM), strict=True)
+    ):
         colour = f"s{place % SERIES + 1}"
         parts += [*_line(one, x, y, colour), text(right + 8, at + 3.5, label, f"label {colour}")]
     return whole(WIDTH, HEIGHT, f"{name}, by iteration", parts)
@@ -82,7 +87,10 @@ def _line(one: Series, x: Scale, y: Scale, colour: str) -> list[Markup]:
     shown = places if len(places) < FEW else places[-1:]
     parts.append(drawn(f"dots {colour}", dots(shown)))
     if len(places) <= MANY:
-        parts += [drawn("touch", dots([at]), f"{one.label} {k}: {_told(i)}") for at, (k, i) in zip(places, one.points, strict=True)]
+        parts += [
+            drawn("touch", dots([at]), f"{one.label} {k}: {_told(i)}")
+            for at, (k, i) in zip(places, one.points, strict=True)
+        ]
     return parts
 
 
@@ -120,7 +128,9 @@ def outcomes(
     across, up = span([a for a, _ in every], 0.1), span([b for _, b in every], 0.1)
     x, y = Scale(*across, left, right), Scale(*up, tall - bottom, 12)
     rows, columns = ticks(*up), ticks(*across)
-    grid = "".join(f"M{left:g} {y(v):.1f}H{x.end:.1f}" for v in rows) + "".join(f"M{x(v):.1f} 12V{y.start:.1f}" for v in columns)
+    grid = "".join(f"M{left:g} {y(v):.1f}H{x.end:.1f}" for v in rows) + "".join(
+        f"M{x(v):.1f} 12V{y.start:.1f}" for v in columns
+    )
     parts = [drawn("grid", grid), drawn("front", path((x(a), y(b)) for a, b in front))]
     parts += [text(left - 6, y(v) + 3.5, number(v), "tick end") for v in rows]
     parts += [text(x(v), y.start + 15, number(v), "tick middle") for v in columns]
@@ -166,5 +176,8 @@ def cloud(places: Sequence[tuple[float, float, int]]) -> Markup:
     y = Scale(*span([b for _, b, _ in places]), HEIGHT - 8, 8)
     kinds = sorted({kind for _, _, kind in places})
     own = {kind: [(x(a), y(b)) for a, b, of in places if of == kind] for kind in kinds}
-    parts = [drawn(f"specks s{kind % SERIES + 1}", dots(dict.fromkeys((round(a), round(b)) for a, b in own[kind]))) for kind in kinds]
+    parts = [
+        drawn(f"specks s{kind % SERIES + 1}", dots(dict.fromkeys((round(a), round(b)) for a, b in own[kind])))
+        for kind in kinds
+    ]
     return whole(WIDTH, HEIGHT, "matches, the closer the more alike", parts)

@@ -12,10 +12,9 @@ from analysis.frames import Frames
 from analysis.league import alpha_rank, beats, cycles, payoff_matrix, ratings
 from analysis.page import charts
 from analysis.page.charts import Series
-from analysis.page.learned import told
 from analysis.page.matches import shade
 from analysis.page.pictures import Picture
-from analysis.page.texts import harmless
+from analysis.page.texts import harmless, told
 from arena.errors import ConfigError
 from arena.statistics import ANY, Interval
 
@@ -39,10 +38,11 @@ def _pairs(log: Frames, payoffs: pd.DataFrame) -> list[tuple[str, str, str, str]
     """Both payoffs of those that met, learners first, where most never did: a matrix would be empty."""
     learns = {str(name) for name in log.seats.loc[log.seats["trained"], "policy"]}
     names = sorted(map(str, payoffs.index), key=lambda name: (name not in learns, name))
+    table = payoffs.loc[names, names].to_numpy(dtype=float)
     return [
-        (harmless(one), harmless(two), *(told(float(payoffs.loc[a, b]), ANY) for a, b in ((one, two), (two, one))))
-        for one, two in combinations(names, 2)
-        if np.isfinite(payoffs.loc[one, two])
+        (harmless(names[a]), harmless(names[b]), told(float(table[a, b]), ANY), told(float(table[b, a]), ANY))
+        for a, b in combinations(range(len(names)), 2)
+        if np.isfinite(table[a, b])
     ]
 
 
@@ -75,9 +75,9 @@ def _ratings(log: Frames) -> Picture | None:
     if rated["iteration"].nunique() < 2:
         return None
     best = rated.groupby("policy")["matches"].max().sort_values(ascending=False, kind="stable").index[:RATED]
-    series = [
-        Series(harmless(name), [(int(r.iteration), Interval(r.mu, r.mu - r.sigma, r.mu + r.sigma)) for r in own.itertuples()])
-        for name in sorted(map(str, best))
-        for own in [rated[rated["policy"] == name]]
-    ]  # fmt: skip
+    series = []
+    for name in sorted(map(str, best)):
+        own = rated[rated["policy"] == name][["iteration", "mu", "sigma"]].astype("float64").to_numpy().tolist()
+        points = [(int(k), Interval(mu, mu - sigma, mu + sigma)) for k, mu, sigma in own]
+        series.append(Series(harmless(name), points))
     return Picture("Ratings", "", charts.lines("Ratings", series), "openskill, one standard deviation around each")

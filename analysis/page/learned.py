@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.comparison import figures_of
 from analysis.frames import Frames, numeric
 from analysis.page.names import Name, named
+from analysis.page.texts import told
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
 
@@ -23,6 +24,8 @@ TELLING = (
 """What a reader asks first, in that order."""
 TILES, ROWS = 3, 6
 MOSTLY = 0.9
+AGAIN = ("run", "iteration", "valid_rate", "mean_payoff")
+"""Columns that a figure of the matches tells already."""
 
 
 class Figure(NamedTuple):
@@ -70,7 +73,7 @@ class Figure(NamedTuple):
 def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
     """All figures with an interval that are not the same throughout, the most telling first."""
     seats = log.seats["seat"].unique().tolist()
-    left_out = {"learners payoff", *(f"payoff {seat}" for seat in seats[1:2] if len(seats) == 2)} if zero_sum(log) else {}
+    left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and zero_sum(log) else set()
     found = [f for f in (*_of_panel(evaluations), *_of_matches(log)) if not f.flat and f.key not in left_out]
     return sorted(found, key=lambda figure: (figure.still, _rank(figure.key)))
 
@@ -79,8 +82,10 @@ def zero_sum(log: Frames) -> bool:
     """Whether learners only take from each other: what they are paid on average then says nothing."""
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
+    if among.empty or len(among) < len(paid):
+        return False
     sums = among.groupby("match")["payoff"].agg(["sum", "size"])
-    return len(sums) > 0 and len(among) == len(paid) and float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > MOSTLY
+    return float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > MOSTLY
 
 
 def _rank(key: str) -> int:
@@ -117,7 +122,7 @@ def _of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
         pairs = [(a, b) for a, b in zip(rows[0], rows[-1], strict=True) if a is not None and b is not None]
         if pairs:
             before, after = [a for a, _ in pairs], [b for _, b in pairs]
-            way = tuple(float(np.mean([v for v in row if v is not None])) for row in rows if any(v is not None for v in row))
+            way = tuple(float(np.mean(own)) for row in rows if (own := [v for v in row if v is not None]))
             yield Figure(
                 f"panel.{name}", mean_ci(before, bounds), mean_ci(after, bounds), paired_ci(before, after, bounds),
                 bounds, way,
@@ -143,12 +148,11 @@ def _of_matches(log: Frames) -> Iterator[Figure]:
 
 
 def learning(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
-    """The metrics that are no figure of matches, by iteration: of learning, the league, speed; not those always zero."""
+    """Metrics that are no figure of matches, by iteration: of learning, league and speed; not those always zero."""
     frame, taken = log.iterations, {figure.key for figure in known}
     found = []
     for key in map(str, frame.columns):
-        again = key in ("run", "iteration", "valid_rate", "mean_payoff") or key.startswith(("report.", "payoff.", "panel."))
-        if again or key in taken or not numeric(frame[key]):
+        if key in (*AGAIN, *taken) or key.startswith(("report.", "payoff.", "panel.")) or not numeric(frame[key]):
             continue
         values = [v for v in frame[key].dropna().astype("float64").tolist() if math.isfinite(v)]
         if any(values):
@@ -164,8 +168,10 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
     numbers = log.matches["iteration"].nunique()
     games = ", ".join(map(str, log.matches["game"].unique())).replace("_", " ")
     finished = int((log.matches["status"] == "finished").sum())
+    if not finished:
+        return "No match has ended yet."
     if not found:
-        return f"{_count(numbers, 'iteration')} so far, and nothing yet to compare." if finished else "No match has ended yet."
+        return f"{_count(numbers, 'iteration')} so far, and nothing yet to compare."
     head = found[0]
     first, last = told(head.first.estimate, head.bounds), told(head.last.estimate, head.bounds)
     moved = f"moved from {first} to {last}, within noise"
@@ -178,39 +184,13 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
         reach = f"; the best response to it earns {told(best, ANY)}"
     elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
         reach = f"; between perfect players it is {told(value, ANY)}"
-    return f"Over {_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}, {head.name.words} {moved}{reach}."
+    span = f"{_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}"
+    return f"Over {span}, {head.name.words} {moved}{reach}."
 
 
 def _count(count: int, word: str) -> str:
     plural = "es" if word == "match" else "s"
     return f"{count:,} {word}{'' if count == 1 else plural}"
-
-
-def told(value: float, bounds: Bounds) -> str:
-    """A value for people: shares in per cent, others with two digits after the point, or three in all.
-
-    >>> told(0.583, SHARE), told(2.5166, ANY), told(-140.2, ANY), told(2.1e-7, ANY), told(-0.001, ANY)
-    ('58 %', '2.52', '−140', '2.1e−07', '−0.001')
-    """
-    if math.isnan(value):
-        return "–"
-    size = abs(value)
-    if bounds == SHARE:
-        text = f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
-    elif size >= 100:
-        text = f"{value:,.0f}"
-    elif size and size < 0.005:
-        text = f"{value:.2g}"
-    else:
-        text = f"{value:.2f}"
-    return ("0" + text[2:] if re.fullmatch(r"-0\.?0*\D*", text) else text).replace("-", "\N{MINUS SIGN}")
-
-
-def spread(interval: Interval, bounds: Bounds) -> str:
-    """The ends of an interval; "" where they are not known."""
-    if math.isnan(interval.low):
-        return ""
-    return "{} to {}".format(*(told(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))
 
 
 def moved(figure: Figure) -> str:

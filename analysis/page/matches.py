@@ -68,7 +68,10 @@ def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[st
     items = known.get("", {}).get("items", ())
     told = {who: {name: v for name, v in facts.items() if name != "items"} for who, facts in known.items()}
     deal = [
-        (harmless(who or "all know"), [(harmless(n.replace("_", " ")), harmless(_fact(v, items), FACT)) for n, v in own.items()])
+        (
+            harmless(who or "all know"),
+            [(harmless(name.replace("_", " ")), harmless(_fact(v, items), FACT)) for name, v in own.items()],
+        )
         for who, own in told.items()
         if own
     ]  # fmt: skip

@@ -68,7 +68,7 @@ def _curves(log: Frames, theory: Mapping[str, float]) -> Iterator[Picture]:
         keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
         if not keys or (nothing_won and title == "Reward by role" and len(keys) == 1):
             continue
-        most = sorted(keys, key=lambda key: -int(frame[key].notna().sum()))[:MOST]
+        most = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MOST]
         series = [Series(_label(keys[key], key), _points(log, key)) for key in keys if key in most]
         seen = [float(value) for key in most for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), seen)
@@ -95,7 +95,8 @@ def _points(log: Frames, key: str) -> list[tuple[int, Interval]]:
 def _intervals(log: Frames, key: str) -> dict[int, Interval]:
     if key.startswith("payoff."):
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
-        return {int(k): mean_ci(own.astype("float64").tolist(), ANY) for k, own in paid.groupby("iteration")["payoff"]}
+        rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
+        return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
     return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
 
 
@@ -124,7 +125,12 @@ def _panel(evaluations: Sequence[Evaluation]) -> Picture:
     best = best_response(evaluations)
     levels = [] if best is None else [Level("best response", best)]
     note = f"the same {evaluations[-1].deals} deals each time"
-    return Picture("Payoff against the panel", "panel.payoff", charts.lines("Payoff against the panel", [Series("", points)], levels), note)
+    return Picture(
+        "Payoff against the panel",
+        "panel.payoff",
+        charts.lines("Payoff against the panel", [Series("", points)], levels),
+        note,
+    )
 
 
 def outcomes(log: Frames) -> Picture | None:
@@ -134,8 +140,9 @@ def outcomes(log: Frames) -> Picture | None:
         first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
         clouds = []
         for number in dict.fromkeys([first, last]):
-            counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size()
-            places = [(float(x), float(y), n / int(counts.sum())) for (x, y), n in counts.items()]
+            counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size().reset_index()
+            rows = counts.astype("float64").to_numpy().tolist()
+            places = [(x, y, n / sum(row[2] for row in rows)) for x, y, n in rows]
             clouds.append(Cloud(f"iteration {number}", places))
         front = plots.pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
         marks = [(f"{name.replace('_', ' ')}, mean", *place) for name, place in theory.items()]

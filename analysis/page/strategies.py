@@ -30,7 +30,8 @@ def strategies(log: Frames, embedding: Embedding) -> dict[str, Any] | None:
         return None
     change = found.change
     rows = found.rows
-    places = [(float(r.x), float(r.y), int(r.cluster)) for r in rows[["x", "y", "cluster"]].itertuples()]
+    table = rows[["x", "y", "cluster"]].astype("float64").to_numpy().tolist()
+    places = [(x, y, int(cluster)) for x, y, cluster in table]
     numbers = [int(k) for k in found.shares.index]
     columns = [found.shares[name].astype("float64").tolist() for name in found.shares.columns]
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -88,7 +89,9 @@ def drawn(kind: str, data: str, told: str = "") -> Markup:
 
 def text(x: float, y: float, words: str, kind: str = "") -> Markup:
     """A text that begins (or, by its class, ends) here."""
-    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(f"{x:.1f}", f"{y:.1f}", kind or "tick", printable(words))
+    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(
+        f"{x:.1f}", f"{y:.1f}", kind or "tick", printable(words)
+    )
 
 
 def short(words: str, most: int) -> str:
@@ -104,7 +107,7 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
     """
     order = sorted(range(len(places)), key=lambda k: places[k])
     moved = [float(place) for place in places]
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         moved[after] = max(moved[after], moved[before] + gap)
     over = high
     for k in reversed(order):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import numpy as np
 
 from arena.plain import printable
+from arena.statistics import SHARE, Bounds, Interval
 
 LONGEST = 2000
 """Characters of a text that are shown."""
@@ -32,3 +35,30 @@ def figure(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     return f"{value:.3g}" if isinstance(value, float) else harmless(value)
+
+
+def told(value: float, bounds: Bounds) -> str:
+    """A value for people: shares in per cent, others with two digits after the point, or three in all.
+
+    >>> told(0.583, SHARE), told(2.5166, ANY), told(-140.2, ANY), told(2.1e-7, ANY), told(-0.001, ANY)
+    ('58 %', '2.52', '−140', '2.1e−07', '−0.001')
+    """
+    if math.isnan(value):
+        return "–"
+    size = abs(value)
+    if bounds == SHARE:
+        text = f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+    elif size >= 100:
+        text = f"{value:,.0f}"
+    elif size and size < 0.005:
+        text = f"{value:.2g}"
+    else:
+        text = f"{value:.2f}"
+    return ("0" + text[2:] if re.fullmatch(r"-0\.?0*\D*", text) else text).replace("-", "\N{MINUS SIGN}")
+
+
+def spread(interval: Interval, bounds: Bounds) -> str:
+    """The ends of an interval; "" where they are not known."""
+    if math.isnan(interval.low):
+        return ""
+    return "{} to {}".format(*(told(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))
