@@ -89,6 +89,13 @@ class LogReader:
         """Columns of one iteration, `turns.seat` being one, as an Arrow table ordered by id; LogError as in `read`."""
         return self._table(iteration, columns).sort_by("id")
 
+    def images(self, iteration: int) -> set[str]:
+        """Hashes of the images that the matches of one iteration show."""
+        column = self.table(iteration, ["id", "turns.messages.images"])["turns"].combine_chunks()
+        for name in ("messages", "images", "hash"):
+            column = column.flatten().field(name)
+        return set(column.to_pylist())
+
     def credit(self, iteration: int) -> list[CreditRow]:
         """Reward and advantage of each turn; [] where credit has not been assigned."""
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
