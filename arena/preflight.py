@@ -44,7 +44,7 @@ from arena.records import Seating
 from arena.store import checkpoints
 from arena.store.contents import check_newest
 from arena.store.files import CONFIG
-from arena.store.reader import RunReader
+from arena.store.reader import LogReader, RunReader
 from games.abilities import Pictures
 from games.contracts import Image, MatchId
 
@@ -176,6 +176,7 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
     if (experiment.source.iterations or 0) > committed:
         asked = experiment.source.iterations
         raise ConfigError(f"source.iterations: {asked}, and {place} has {committed} that are committed")
+    _check_images(RunReader(place).log, experiment.source.iterations or committed)
     other = experiment_of(place, trust=trusted)
     for table in experiment.all_tables():
         theirs = next((t for t in other.all_tables() if t.game == table.game), None)
@@ -185,6 +186,13 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
         for seat, held in table.seats.items():
             if experiment.trained(held.policy):
                 _check_seat(place, seat, (experiment, held), (other, theirs.seats[seat]))
+
+
+def _check_images(log: LogReader, iterations: int) -> None:
+    """ConfigError where a log names an image that is not there; bytes are checked when they are read."""
+    for image in {image for k in range(1, iterations + 1) for image in log.images(k)}:
+        if not log.blobs.has(image):
+            raise ConfigError(f"source.log: {log.blobs.folder} lacks the image {image}: restore it from a copy")
 
 
 def committed_iterations(run: Path) -> int:

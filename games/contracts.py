@@ -15,6 +15,9 @@ REFEREE = "referee"
 """Who speaks where no seat does."""
 MOST_PIXELS = 2**16
 """Of an image's width and of its height."""
+MOST_MATCHES, MOST_TURNS, MOST_BRANCHES = 10**9, 2**15, 64
+"""Iterations and deals of an iteration; turns and attempts of a match; branches within each other: as many as a log has
+room for."""
 
 # -- what is said -----------------------------------------------------------------------------------------------------
 
@@ -198,8 +201,8 @@ class MatchId:
     """Which match of a run this is, as data; `str` prints it and `parse` reads that back.
 
     Printed as 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
-    branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). ValueError for numbers below 0,
-    a parting turn without a parent or the other way round, or a parent of another deal.
+    branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). ValueError for numbers below 0
+    or that a log has no room for, a parting turn without a parent or the other way round, a parent of another deal.
     """
 
     iteration: int
@@ -214,8 +217,12 @@ class MatchId:
     """The first turn that is its own and not its parent's; None where it has no parent."""
 
     def __post_init__(self) -> None:
-        if self.iteration < 0 or self.deal < 0 or self.attempt < 0 or (self.turn or 0) < 0:
-            raise ValueError(f"a match's iteration, deal, attempt and turn are 0 or more, not {self!r}")
+        dealt = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES
+        if not (dealt and 0 <= self.attempt < MOST_TURNS and 0 <= (self.turn or 0) < MOST_TURNS):
+            most = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
+            raise ValueError(f"a match's numbers are 0 or more, {most}, not {self!r}")
+        if self.parent and len(self.parent.line()) > MOST_BRANCHES:
+            raise ValueError(f"branches lie {MOST_BRANCHES} deep at most")
         if (self.parent is None) != (self.turn is None):
             raise ValueError("a match has a parent and the turn where it parts from it, or neither")
         if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):

@@ -15,12 +15,12 @@ from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated
-from games.contracts import Act, Game, MatchId, View
+from games.contracts import MOST_TURNS, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a match, beyond which it fails; None is no limit."""
+    """Limits of a match, beyond which it fails; None is no limit, of turns that of the log (`MOST_TURNS`)."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -242,7 +242,7 @@ async def _in_time(player: SeatedPlayer, view: View, seconds: float | None) -> A
 
 
 def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
-    if limits.turns is not None and turns >= limits.turns:
+    if turns >= min(limits.turns or MOST_TURNS, MOST_TURNS):
         raise LimitReached(f"turn limit: {turns} turns taken")
     if limits.tokens is not None and tokens >= limits.tokens:
         raise LimitReached(f"token limit: {tokens} tokens written of {limits.tokens}")

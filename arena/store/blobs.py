@@ -18,12 +18,21 @@ class Blobs:
     def __init__(self, folder: Path) -> None:
         """The folder is created with the first blob."""
         self.folder = folder
+        self._whole: set[str] = set()
+        """The blobs that this process wrote or found as they should be."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep the bytes of this hash, on the disk when this returns; StoreError as `verified`, or from the disk."""
-        if not self.has(name):
+        """Keep the bytes of this hash, on the disk when this returns; StoreError as `verified`, or from the disk.
+
+        A file of that name with other bytes is replaced.
+        """
+        if name in self._whole and self.has(name):
+            return
+        verified(checked(name), data)
+        if not self._holds(name):
             make_folder(self.folder)
-            write_atomic(self.folder / name, verified(name, data))
+            write_atomic(self.folder / name, data)
+        self._whole.add(name)
 
     def get(self, name: str) -> bytes:
         """The bytes of this hash; StoreError where there are none, too many, or others."""
@@ -34,6 +43,16 @@ class Blobs:
     def has(self, name: str) -> bool:
         """Return True if there is a blob of this hash."""
         return (self.folder / checked(name)).is_file()
+
+    def _holds(self, name: str) -> bool:
+        """Return True if the bytes of this hash are there, in a file of their own."""
+        if (self.folder / name).is_symlink() or not self.has(name):
+            return False
+        try:
+            self.get(name)
+        except StoreError:
+            return False
+        return True
 
 
 def verified(name: str, data: bytes, where: str = "") -> bytes:

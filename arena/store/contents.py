@@ -14,6 +14,7 @@ from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
 from arena.store.files import explained, inside
 from arena.store.manifest import MANIFEST, described, fingerprint
+from arena.store.reader import logged_in
 
 CONTENTS = "contents.json"
 METRICS = "metrics.jsonl"
@@ -25,7 +26,8 @@ Fingerprints = dict[str, dict[str, Any]]
 
 def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> Fingerprints:
     """Fingerprints of what the folder holds of iterations up to this one; sealed files that are `known` stay so."""
-    names = [f"log/{p.name}" for p in (run / "log").glob("*.parquet") if _iteration(p) <= iteration]
+    files = [(p.name, logged_in(p.name)) for p in (run / "log").glob("*.parquet")]
+    names = [f"log/{name}" for name, own in files if own and own[0] <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
     return found | {name: fingerprint(run / name) for name in GROWING if (run / name).exists()}
 
@@ -101,8 +103,3 @@ def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: in
             found = fingerprint(path)
     if found != expected:
         raise StoreError(f"{path} is not as it was written, and {advice}")
-
-
-def _iteration(path: Path) -> int:
-    head = path.name.split(".")[0]
-    return int(head) if head.isdigit() else 1 << 62

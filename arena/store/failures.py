@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from arena.errors import StoreError
 from arena.plain import bounded, plain, without_secrets
 from arena.records import Failure, MatchRecord
-from arena.store.files import remove, require_plain, write_atomic
+from arena.store.files import remove, require_own, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines, to_line
 
 FAILURES = "failures.jsonl"
@@ -113,7 +112,6 @@ class FailureLog:
             write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in kept))
 
     def _writer(self) -> LineWriter:
-        _require_own(self.path)
         try:
             return LineWriter(self.path)
         except LogError as error:
@@ -151,7 +149,7 @@ def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    _require_own(path)
+    require_own(path)
     try:
         rows = read_lines(path)
     except LogError as error:
@@ -160,13 +158,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         if not isinstance(row.get("iteration"), int):
             raise _mended(LogError(f"{path}:{number}: this line names no iteration"))
     return rows
-
-
-def _require_own(path: Path) -> None:
-    """StoreError for a link, which could have anything written anywhere, and for a pipe or a device."""
-    if path.is_symlink():
-        raise StoreError(f"{path} is a link: put a file in its place, or remove it")
-    require_plain(path)
 
 
 def _mended(error: LogError) -> LogError:

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -59,6 +60,13 @@ def require_plain(path: Path) -> None:
         raise StoreError(f"{path} cannot be read: it is neither a file nor a folder")
 
 
+def require_own(path: Path) -> None:
+    """StoreError for what is at `path` and is no file of its own: a link could have anything written anywhere."""
+    with explained(path, "reading"), suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise StoreError(f"{path} is no file: remove it")
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte, however many calls it takes; OSError from the disk."""
     view = memoryview(data)
@@ -67,7 +75,10 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Put `data` (text as UTF-8) in the file at `path`; a crash leaves the old file or the new one, whole."""
+    """Put `data` (text as UTF-8) in the file at `path`; a crash leaves the old file or the new one, whole.
+
+    Nothing is written through what stands beside it under the name of the unfinished file, such as a link.
+    """
     beside = path.with_name(f".{path.name}{TEMPORARY}")
     with explained(path):
         try:

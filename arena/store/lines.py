@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from arena.errors import StoreError
-from arena.store.files import explained, fsync, make_folder, write_all
+from arena.store.files import explained, fsync, make_folder, require_own, write_all
 
 
 class LogError(StoreError):
@@ -41,8 +41,9 @@ class LineWriter:
     """Appends lines to one file, having first cut off a torn last line."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file; LogError where it is damaged, StoreError where the disk refuses."""
+        """Open or create the file; LogError where it is damaged, StoreError for a link or where the disk refuses."""
         make_folder(path.parent)
+        require_own(path)
         self.path = path
         with explained(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from arena.errors import StoreError
 from arena.records import MatchRecord, Trajectory
 from arena.store.arrow import credit_table, match_table
-from arena.store.files import make_folder, remove, write_atomic
+from arena.store.files import TEMPORARY, make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
-from arena.store.reader import LogReader, log_path
+from arena.store.reader import LogReader, log_path, logged_in
 from arena.store.schema import SCHEMA_VERSION, CreditRow
 
 
@@ -102,10 +102,9 @@ class MatchLog:
         self.close()
         later = [number for number in self.iterations() if number > iteration]
         for file in sorted(self.folder.glob("*")):
-            head = file.name.lstrip(".").split(".")[0]
-            half_written = file.name.startswith(".")
-            twin = file.suffix == ".jsonl" and file.with_suffix(".parquet").exists()
-            if half_written or twin or (head.isdigit() and int(head) > iteration):
+            own = logged_in(file.name)
+            twin = own and own[1] == "jsonl" and file.with_suffix(".parquet").exists()
+            if (file.name.startswith(".") and file.suffix == TEMPORARY) or twin or (own and own[0] > iteration):
                 remove(file)
         return later
 

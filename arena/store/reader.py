@@ -1,8 +1,9 @@
 """Reading a run folder, finished or live, without loading the learner: only JSON, Parquet and text."""
 
 import json
+import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,18 @@ from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check
 
 ENVIRONMENT, SEAL = "environment.json", "sha256"
 """The file of the run's environment, and under which key that ends with the hash of all else in it."""
-_LOG_FILE = re.compile(r"(\d{4,})\.(jsonl|parquet)")
+_LOG_FILE = re.compile(r"(\d{4}|[1-9]\d{4,8})\.(jsonl|parquet|credit\.parquet)", re.ASCII)
 
 
 def log_path(folder: Path, iteration: int, kind: str) -> Path:
     """The file of an iteration's log: kind `jsonl` (open), `parquet` (sealed) or `credit.parquet`."""
     return folder / f"{iteration:04d}.{kind}"
+
+
+def logged_in(name: str) -> tuple[int, str] | None:
+    """Iteration and kind of the log's file of this name; None where the log names none so."""
+    match = _LOG_FILE.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
 
 
 def read_parquet(path: Path, schema: Any, columns: Collection[str], sparse: bool = False) -> Any:
@@ -67,24 +74,27 @@ class LogReader:
 
     def iterations(self) -> list[int]:
         """Numbers of the iterations that have a log, ascending."""
-        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        return sorted({int(match[1]) for name in names if (match := _LOG_FILE.fullmatch(name))})
+        files = self.folder.iterdir() if self.folder.is_dir() else ()
+        found = [logged_in(file.name) for file in files]
+        return sorted({one[0] for one in found if one and one[1] != "credit.parquet"})
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one iteration, of all its matches or of some, ordered by id; LogError for a damaged log."""
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        table, rows = self._table_or_rows(iteration, wanted, sparse=True)
-        if table is not None:
-            rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
-        else:
-            rows = match_rows(match_table(rows))  # of an open file, too, there are none that do not fit the schema
-            rows = [row for row in rows if ids is None or row["id"] in ids]
+        table = self._table(iteration, wanted, sparse=True)
+        rows = match_rows(table if ids is None else table.filter(pc.field("id").isin(sorted(ids))))
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str]) -> Any:
         """Columns of one iteration, `turns.seat` being one, as an Arrow table ordered by id; LogError as in `read`."""
-        table, rows = self._table_or_rows(iteration, columns)
-        return (completed(match_table(rows), MATCHES, columns) if table is None else table).sort_by("id")
+        return self._table(iteration, columns).sort_by("id")
+
+    def images(self, iteration: int) -> set[str]:
+        """Hashes of the images that the matches of one iteration show."""
+        column = self.table(iteration, ["id", "turns.messages.images"])["turns"].combine_chunks()
+        for name in ("messages", "images", "hash"):
+            column = column.flatten().field(name)
+        return set(column.to_pylist())
 
     def credit(self, iteration: int) -> list[CreditRow]:
         """Reward and advantage of each turn; [] where credit has not been assigned."""
@@ -98,20 +108,28 @@ class LogReader:
         path = log_path(self.folder, iteration, "credit.parquet")
         return read_parquet(path, CREDIT, columns) if path.exists() else CREDIT.empty_table().select([*columns])
 
-    def _table_or_rows(
-        self, iteration: int, columns: Collection[str], sparse: bool = False
-    ) -> tuple[Any, list[dict[str, Any]]]:
-        """The table of the sealed file or, without one, the rows of the open file."""
+    def _table(self, iteration: int, columns: Collection[str], sparse: bool = False) -> Any:
+        """Columns of the sealed file or, without one, of the open file."""
         table = self._sealed(iteration, columns, sparse)
-        rows = self.open_rows(iteration) if table is None else []
-        if table is None and not rows:
-            # An iteration may have been sealed, and its open file removed, between the two looks.
+        if table is None and not (rows := self.open_rows(iteration)):
+            # It may have been sealed, and its open file removed, between the two looks.
             table = self._sealed(iteration, columns, sparse)
-        return table, rows
+        return self._open(iteration, rows, columns, sparse) if table is None else table
+
+    def _open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
+        """Columns of the open file's rows, as of a sealed one; LogError for a row that does not fit the schema."""
+        try:
+            table = match_table(rows)
+        except LogError as error:
+            path = log_path(self.folder, iteration, "jsonl")
+            raise LogError(f"{path}: {error}: restore the file from a copy") from None
+        if sparse:
+            return table.select([name for name in table.column_names if name in columns])
+        return completed(table, MATCHES, columns)
 
     def _sealed(self, iteration: int, columns: Collection[str], sparse: bool) -> Any:
         path = log_path(self.folder, iteration, "parquet")
-        if not path.exists():
+        if not os.path.lexists(path):
             return None
         table = read_parquet(path, MATCHES, columns, sparse)
         if "id" in columns and pc.count_distinct(table["id"]).as_py() != len(table):
@@ -124,7 +142,7 @@ class LogReader:
         rows = []
         for number, row in enumerate(read_lines(path), start=1):
             version = row.pop("schema", None)
-            if version not in range(1, SCHEMA_VERSION + 1):
+            if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
                 raise LogError(f"{path}:{number}: not of schema {SCHEMA_VERSION}: upgrade arena-selfplay")
             rows.append(row_brought_up(row, version))
         return rows

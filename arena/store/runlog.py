@@ -1,16 +1,14 @@
 """run.log: one line for each thing a run did, with its time; never on the terminal."""
 
 import logging
-import os
-import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from arena.errors import StoreError, debugging
+from arena.errors import debugging
 from arena.plain import printable_lines, without_secrets
-from arena.store.files import explained
+from arena.store.files import explained, require_own
 
 RUN_LOG = "run.log"
 LARGEST = 2_000_000
@@ -43,7 +41,7 @@ def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]
     """Has all that our modules log in this block go to the run's folder alone; StoreError where it cannot begin."""
     path = run / RUN_LOG
     for file in (path, path.with_name(f"{RUN_LOG}.1")):
-        _require_own(file)
+        require_own(file)
     with explained(path):
         handler = _Quiet(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", errors="replace")
     handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(name)s: %(message)s", secret_variables))
@@ -62,10 +60,3 @@ def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]
             logger.propagate = propagate
         with suppress(OSError):
             handler.close()
-
-
-def _require_own(path: Path) -> None:
-    """StoreError for what is there and is no file: a link could have anything written anywhere."""
-    with explained(path, "reading"), suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise StoreError(f"{path} is no file: remove it")

@@ -1,0 +1,251 @@
+"""Hostile logs: links, pipes, odd names, edited ids, cut files, images, and a reader beside a writer."""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.players.model import ScriptedPlayer
+from arena.cli.loop import wait
+from arena.errors import StoreError
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.records import MatchRecord, Seating, trained
+from arena.store import contents
+from arena.store.blobs import Blobs
+from arena.store.files import write_atomic
+from arena.store.lines import LineWriter
+from arena.store.matchlog import MatchLog
+from arena.store.reader import LogReader
+from arena.store.schema import SCHEMA_VERSION
+from games.contracts import MOST_BRANCHES, MOST_TURNS, Image, MatchId, Message, View
+from tests.factories.store import record
+from tests.games.gallery import Gallery
+
+PNG = b"\x89PNG of the log"
+IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 4, 4)
+
+
+def shown(iteration: int, number: int, image: bytes = PNG) -> MatchRecord:
+    """A match whose turn has an image."""
+    one = record(iteration, number)
+    named = replace(IMAGE, hash=hashlib.sha256(image).hexdigest())
+    turn = one.turns[0]._replace(messages=(Message.of("referee", "look", [named]),))
+    return replace(one, turns=(turn,), pictures={named.hash: image})
+
+
+# -- files that are no files -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["0001.jsonl", "../metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "endless", "pipe"])
+def test_nothing_is_written_through_what_is_no_file(tmp_path: Path, name: str, kind: str) -> None:
+    """A link's target keeps its last line, though it has no end; a device is not read until memory is full."""
+    (tmp_path / "log").mkdir()
+    precious, path = tmp_path / "precious", tmp_path / "log" / name
+    precious.write_text("a line without an end")
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero" if kind == "endless" else precious)
+    with pytest.raises(StoreError, match=r"is no file: remove it|is neither a file") as refusal:
+        LineWriter(path)
+    assert "\n" not in str(refusal.value) and precious.read_text() == "a line without an end"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_an_unfinished_file_is_never_followed(tmp_path: Path, kind: str) -> None:
+    victim, beside = tmp_path / "victim", tmp_path / ".0001.parquet.tmp"
+    victim.write_text("precious")
+    os.mkfifo(beside) if kind == "pipe" else beside.symlink_to(victim)
+    write_atomic(tmp_path / "0001.parquet", b"whole")
+    assert victim.read_text() == "precious" and (tmp_path / "0001.parquet").read_bytes() == b"whole"
+    assert not beside.is_symlink() and not beside.exists()
+
+
+def test_a_sealed_file_that_leads_nowhere_is_not_an_iteration_without_matches(tmp_path: Path) -> None:
+    (tmp_path / "0001.parquet").symlink_to(tmp_path / "gone.parquet")
+    for read in (lambda: LogReader(tmp_path).read(1), lambda: LogReader(tmp_path).table(1, ["id"])):
+        with pytest.raises(StoreError, match=r"0001\.parquet cannot be read"):
+            read()
+
+
+@pytest.mark.parametrize("name", ["²²²².parquet", "٠٠٠٢.jsonl", "00002.jsonl", f"{10**20}.parquet", "0002.jsonl.bak"])
+def test_files_of_other_names_are_nobody_of_the_log(tmp_path: Path, name: str) -> None:
+    """No traceback, no iteration, and they are not removed with the later ones."""
+    log = MatchLog(tmp_path / "log")
+    for k in (1, 2):
+        log.append(record(k, 0))
+    (tmp_path / "log" / name).write_text("a stranger's")
+    assert log.iterations() == [1, 2] and log.discard_after(1) == [2]
+    assert sorted(file.name for file in log.folder.iterdir()) == sorted(["0001.jsonl", name])
+    assert contents.contents(tmp_path, 9, {}) == {}
+
+
+# -- who a match is ----------------------------------------------------------------------------------------
+
+
+def test_an_identity_has_room_in_the_log_or_is_refused(tmp_path: Path) -> None:
+    deepest = MatchId(10**9 - 1, 10**9 - 1, MOST_TURNS - 1)
+    for _ in range(MOST_BRANCHES):
+        deepest = deepest.branch(MOST_TURNS - 1)
+    log = MatchLog(tmp_path)
+    log.append(record(identity=deepest))
+    log.seal(deepest.iteration)
+    (row,) = log.read(deepest.iteration)
+    assert MatchRecord.from_json(row).identity == deepest == MatchId.parse(row["id"])
+    wrong: list[Callable[[], MatchId]] = [
+        lambda: deepest.branch(0), lambda: MatchId(10**9, 0), lambda: MatchId(0, 10**9),
+        lambda: MatchId(0, 0, MOST_TURNS), lambda: MatchId(0, 0).branch(MOST_TURNS),
+    ]  # fmt: skip
+    for make in wrong:
+        with pytest.raises(ValueError, match=r"64 deep at most|0 or more, iteration and deal below"):
+            make()
+
+
+def test_a_match_ends_where_the_log_numbers_no_further_turn(tmp_path: Path) -> None:
+    class Endless(Gallery):
+        """Never over, and too dull to be kept."""
+
+        def play(self, seat: str, act: str) -> str:
+            return act
+
+    class Dull:
+        waits = False
+
+        def act(self, view: View) -> str:
+            return "A"
+
+    seats = {"visitor": Seating("", "random", 0, False, "brain")}
+    plan = MatchPlan(MatchId(1, 0), "gallery", {}, 0, seats)
+    for most in (Limits(), Limits(turns=10**6)):
+        ended = wait(play_match(plan, Endless(), {"visitor": ScriptedPlayer(Dull())}, most))
+        assert ended.reason == f"turn limit: {MOST_TURNS} turns taken" and ended.turns[-1].index == MOST_TURNS - 1
+    log = MatchLog(tmp_path)
+    log.append(replace(ended, turns=ended.turns[-2:], streams={}))
+    log.seal(1)
+    assert log.read(1)[0]["turns"][-1]["index"] == MOST_TURNS - 1
+
+
+EDITS: dict[str, tuple[dict[str, Any], str]] = {
+    "below 0": ({"deal": -1, "id": "0001--001"}, "0 or more"),
+    "enormous": ({"deal": 10**30}, "0001.jsonl: a row does not fit"),
+    "a text": ({"iteration": "1"}, "0001.jsonl: a row does not fit"),
+    "missing": ({"deal": None}, "cannot be read back"),
+    "its own parent": ({"parent": "0001-0000", "parent_turn": 0}, "is not that of 0001-0000-b0"),
+    "a circle": ({"id": "0001-0000-b0", "parent": "0001-0000-b0", "parent_turn": 0}, "is not that of 0001-0000-b0-b0"),
+    "endless parents": ({"parent": "0001-0000" + "-b1" * 10**5, "parent_turn": 1}, "is no match id"),
+    "of another deal": ({"parent": "0001-0009", "parent_turn": 1}, "not of 0001-0009"),
+    "no version": ({"schema": True}, "not of schema"),
+    "half a version": ({"schema": float(SCHEMA_VERSION)}, "not of schema"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> None:
+    log, (changes, why) = MatchLog(tmp_path), EDITS[edit]
+    log.append(record(1, 0))
+    path = tmp_path / "0001.jsonl"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes) + "\n")
+    with pytest.raises(StoreError) as refusal:
+        for row in LogReader(tmp_path).read(1):
+            MatchRecord.from_json(row)
+    assert why in str(refusal.value) and "\n" not in str(refusal.value) and len(str(refusal.value)) < 500
+
+
+def test_a_branch_whose_parent_is_gone_is_a_match_like_others(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    log.append(record(identity=MatchId(1, 0, 3).branch(4)))
+    log.seal(1)
+    (found,) = trained(map(MatchRecord.from_json, log.read(1)))
+    assert (found.match, found.parent, found.parent_turn) == ("0001-0000-r3-b4", "0001-0000-r3", 4)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 100, 1000, -1, -9])
+def test_a_sealed_file_that_was_cut_is_refused(tmp_path: Path, keep: int) -> None:
+    log = MatchLog(tmp_path)
+    log.append(shown(1, 0))
+    log.seal(1)
+    path = tmp_path / "0001.parquet"
+    path.write_bytes(path.read_bytes()[:keep])
+    for read in (lambda: log.read(1), lambda: LogReader(tmp_path).table(1, ["id", "turns.messages"])):
+        with pytest.raises(StoreError, match=r"0001\.parquet cannot be read") as refusal:
+            read()
+        assert "\n" not in str(refusal.value)
+
+
+# -- blobs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", ["other bytes", "cut", "a link to other bytes", "a link to the right bytes"])
+def test_who_has_the_right_bytes_writes_them_again(tmp_path: Path, there: str) -> None:
+    """Else a match would be in the log whose image is lost, though it was at hand."""
+    log, path = MatchLog(tmp_path), tmp_path / "blobs" / IMAGE.hash
+    path.parent.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(PNG if "right" in there else b"precious")
+    if "link" in there:
+        path.symlink_to(elsewhere)
+    else:
+        path.write_bytes(PNG[:-1] if there == "cut" else b"other")
+    log.append(shown(1, 0))
+    assert LogReader(tmp_path).blobs.get(IMAGE.hash) == PNG and not path.is_symlink()
+    assert elsewhere.read_bytes() == (PNG if "right" in there else b"precious")
+
+
+def test_a_blob_that_cannot_be_written_keeps_its_match_out_of_the_log(tmp_path: Path) -> None:
+    log = MatchLog(tmp_path)
+    (tmp_path / "blobs" / IMAGE.hash).mkdir(parents=True)
+    with pytest.raises(StoreError, match="Is a directory while writing"):
+        log.append(shown(1, 0))
+    assert log.iterations() == []
+
+
+def test_a_blob_that_is_removed_while_a_run_writes_is_written_again(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    blobs.put(IMAGE.hash, PNG)
+    (tmp_path / IMAGE.hash).unlink()
+    blobs.put(IMAGE.hash, PNG)
+    assert blobs.get(IMAGE.hash) == PNG
+
+
+def test_thousands_of_images_are_kept_once_each(tmp_path: Path) -> None:
+    log, images = MatchLog(tmp_path), [f"image {i}".encode() for i in range(3000)]
+    log.extend([shown(1, i, image) for i, image in enumerate(images)])
+    log.extend([shown(1, 3000 + i, image) for i, image in enumerate(images)])
+    log.seal(1)
+    found = LogReader(tmp_path).images(1)
+    assert found == {path.name for path in (tmp_path / "blobs").iterdir()} and len(found) == len(images)
+
+
+# -- a reader beside a writer ------------------------------------------------------------------------------
+
+
+def test_what_a_reader_sees_of_a_run_that_writes_is_whole_and_only_grows(tmp_path: Path) -> None:
+    """Rows and columns, of open iterations and sealed ones; and each image of what it sees is there."""
+    log, reader, done = MatchLog(tmp_path), LogReader(tmp_path), threading.Event()
+
+    def write() -> None:
+        for k in range(1, 9):
+            for i in range(12):
+                log.append(shown(k, i, f"{k} {i}".encode()))
+            log.seal(k)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    counts, seen = [0], 0
+    while not done.is_set() or not seen:
+        finished = done.is_set()
+        rows = [row for k in reader.iterations() for row in reader.read(k)]
+        records = [MatchRecord.from_json(row) for row in rows]
+        assert len({record.id for record in records}) == len(records)
+        assert sum(len(reader.table(k, ["id"])) for k in reader.iterations()) >= len(records)
+        for k in reader.iterations():
+            assert all(map(reader.blobs.has, reader.images(k)))
+        counts.append(len(records))
+        seen += finished
+    writer.join()
+    assert counts == sorted(counts) and counts[-1] == 96
