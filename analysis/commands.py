@@ -102,8 +102,8 @@ def find(
 ) -> None:
     """Find where in a run something was said: by meaning, words, an expression or a condition (docs/analysis.md).
 
-    Equal texts are one finding, with how often and where they were first said. Scores: cosine by
-    meaning, BM25 by words.
+    Equal texts are one finding, with how often and where they were first said, and the turn before. Scores: cosine
+    by meaning, BM25 by words; an expression or a condition alone ranks nothing.
 
     Example: arena find runs/latest "offers everything, then walks" --of matches
     """
@@ -170,7 +170,10 @@ def _show_found(rows: Sequence[Mapping[Any, Any]]) -> None:
         who = [f"turn {row['turn'] + 1}, {printable(row['seat'])}"] if "turn" in row else []
         where = ", ".join([printable(row["match"]), *who, f"iteration {row['iteration']}"])
         often = f" and {row['times'] - 1} more" if row["times"] > 1 else ""
-        console.print(Text(f"{row['score']:.2f}  {where}{often}", "bold"), soft_wrap=True)
+        score = "" if row["score"] is None else f"{row['score']:.2f}  "
+        console.print(Text(f"{score}{where}{often}", "bold"), soft_wrap=True)
+        if before := row.get("before"):
+            console.print(Text(f"      after {printable(before)}", "dim"), soft_wrap=True)
         lines = row["text"].splitlines()
         for line in lines[:LINES]:
             console.print(Text(f"      {printable(line)}"), soft_wrap=True)

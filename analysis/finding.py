@@ -37,11 +37,12 @@ def find(
     n: int = 10,
     embedding: Embedding = "minilm",
 ) -> pd.DataFrame:
-    """The `n` texts that answer the query best: score, times (how often it was said), run, match, …, text.
+    """The `n` texts that answer the query best: score, times (how often it was said), run, match, …, text, before.
 
-    `where` is one SQL condition on the columns of `turns`, or of `matches` when these are looked for; with it the query
-    may be empty, and what fulfils it comes in the log's order. ConfigError, one line, for a query or a condition that
-    cannot be read, and where what `by` needs is not installed.
+    `before` is the turn that a turn or thought answered, "" where it was the first; a score is NaN where nothing was
+    ranked: by an expression, or a condition alone. `where` is one SQL condition on the columns of `turns`, or of
+    `matches` when these are looked for; with it the query may be empty, and what fulfils it comes in the log's order.
+    ConfigError, one line, for a query or a condition that cannot be read, and where what `by` needs is not installed.
 
     >>> found = find(log, "is it accepted, or accept", by="words", n=2)
     >>> found[["times", "match", "turn", "text"]].values.tolist()
@@ -61,7 +62,21 @@ def find(
     said.insert(0, "score", scores)
     least = -np.inf if by == "meaning" else 0.0
     best = said[said["score"] > least].sort_values("score", ascending=False, kind="stable")
-    return best.head(n).reset_index(drop=True)
+    if by == "regex" or not query.strip():
+        best = best.assign(score=np.nan)
+    return _with_context(best.head(n).reset_index(drop=True), log, of)
+
+
+def _with_context(found: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
+    """The findings with the turn before each, and its seat; whole matches are their own context."""
+    if of == "matches":
+        return found
+    said = texts(log)
+    said = said[said["match"].isin(found["match"])]
+    spoken = said["seat"] + ": " + said["text"]
+    by_place = dict(zip(zip(said["run"], said["match"], said["turn"], strict=True), spoken, strict=True))
+    places = zip(found["run"], found["match"], found["turn"], strict=True)
+    return found.assign(before=[by_place.get((run, match, turn - 1), "") for run, match, turn in places])
 
 
 def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm") -> pd.DataFrame:

@@ -1,10 +1,11 @@
-"""Process settings made before torch loads: how threads wait for each other, and that freed memory is kept.
+"""Process settings made before torch loads: how threads wait for each other, that freed memory is kept, quiet logs.
 
 Called by `import arena`, so that nobody has to set it; what the user's environment says comes first. Nothing of it
 changes a number that is computed. `trim_memory` gives freed memory back where saving it matters more than time.
 """
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ def prepare() -> None:
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     # Of its products oneDNN keeps those of 1,024 shapes, half a megabyte each, and batches hardly repeat a shape.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    # DeepSpeed, which accelerate imports when weights are saved, writes to stdout that it found no accelerator.
+    logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
     if sys.platform == "linux":
         _keep_buffers()
 

@@ -296,17 +296,17 @@ def game_spec(
     """
     from arena.config.own_files import same_game
     from arena.config.sources import game_options
-    from arena.evaluate.casting import Casting
+    from arena.evaluate.casting import casts, strangers
     from arena.evaluate.evaluation import on_split
-    from arena.play.contenders import ModelContender
     from arena.play.settings import GameSpec
 
     given = game_options(assignments or [])
     if split and "split" in given:
         raise ConfigError("--split and --option split: give one of them")
-    casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
-    runs = [(cast.name, cast.experiment) for cast in casts if cast.experiment]
+    runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
     name = same_game(name, *(experiment for _, experiment in runs))
+    for line in strangers(contenders, name):
+        note(line)
     trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
     spec = on_split(GameSpec(name=name, options=options | given), split)

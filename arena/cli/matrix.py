@@ -141,7 +141,7 @@ def _data(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
 
 
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
-    """A table for each pass^k and one of turns; then what failed."""
+    """A table of pass^1, one of the deepest pass^k where that says more, and one of turns; then what failed."""
     from arena.cli.live import cell as number
     from arena.cli.show_evaluate import interval
     from arena.cli.tables import print_table
@@ -150,9 +150,10 @@ def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
     by_pair = {(cell.agent, cell.person): cell for cell in cells}
     console.print(Text(printable(title), style="bold"), soft_wrap=True)
-    figures = {
-        f"pass^{k}": {at: interval(c.reliability(k)) for at, c in by_pair.items()} for k in range(1, cells[0].k + 1)
-    }
+    deepest = cells[0].k
+    first, last = ({at: interval(c.reliability(k)) for at, c in by_pair.items()} for k in (1, deepest))
+    alike = f"pass^1 to pass^{deepest}" if deepest > 1 else "pass^1"
+    figures = {alike: first} if first == last else {"pass^1": first, f"pass^{deepest}": last}
     figures["turns"] = {at: number(c.mean("turns").estimate, "{:.1f}") for at, c in by_pair.items()}
     for name, values in figures.items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

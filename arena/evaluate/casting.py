@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agents.model_folder import parameters_in
 from agents.policy import Policy
@@ -11,6 +12,7 @@ from agents.role import Role, load_role
 from agents.weights import base_folder
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
+from arena.play.contenders import Contender, ModelContender
 from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"
@@ -40,6 +42,17 @@ class Casting:
         given = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seats(game, seat))]
         return given or [*seats]
 
+    def stranger_to(self, game: str) -> str:
+        """A line for the user where the run never played this game and none of its roles is for it, or for any; ""."""
+        tables = self.experiment.all_tables() if self.experiment else []
+        if self.own_role or not tables or any(table.game.name == game for table in tables) or self._for_any_game():
+            return ""
+        roles = ", ".join(dict.fromkeys(Path(spec.role).stem for table in tables for spec in table.seats.values()))
+        return (
+            f"{self.name} never played {game}, and none of its roles ({roles}) is for it: it plays in the role "
+            f"{NANO_PLAYER if self.tiny else PLAYER} (--role NAME for another: arena list roles)"
+        )
+
     @property
     def tiny(self) -> bool:
         """Return True if one of them can read terse roles only."""
@@ -67,13 +80,29 @@ class Casting:
         names = [self.own_role] if self.own_role else [spec.role for spec in self._seats(game, seat)]
         if names:
             return load_role(names[0], folders)
-        for table in self.experiment.all_tables() if self.experiment else ():
-            for spec in table.seats.values():
-                if (role := load_role(spec.role, folders)).game is None:
-                    return role
+        if (role := self._for_any_game()) is not None:
+            return role
         return load_role(NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < TINY else PLAYER)
+
+    def _for_any_game(self) -> Role | None:
+        """The first of the run's roles that is of no certain game."""
+        if self.experiment is None:
+            return None
+        folders = [self.experiment.roles] if self.experiment.roles else []
+        specs = (spec for table in self.experiment.all_tables() for spec in table.seats.values())
+        return next((role for spec in specs if (role := load_role(spec.role, folders)).game is None), None)
 
     def _seats(self, game: str, seat: str) -> list[SeatSpec]:
         """Return the run's settings of this seat, at each of its tables of this game."""
         tables = self.experiment.all_tables() if self.experiment else []
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]
+
+
+def casts(contenders: Iterable[Contender]) -> list[Casting]:
+    """The castings of those contenders that have weights."""
+    return [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
+
+
+def strangers(contenders: Iterable[Contender], game: str) -> list[str]:
+    """A line for each run among them that never played this game and has no role for it."""
+    return list(dict.fromkeys(filter(None, (cast.stranger_to(game) for cast in casts(contenders)))))

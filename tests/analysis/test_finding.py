@@ -61,6 +61,16 @@ def test_matches_are_found_as_wholes(log: analysis.Frames) -> None:
     assert row["text"] == "opener: I want three hats.\nresponder: No, never." and row["times"] == 2
 
 
+def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> None:
+    found = find(log, "odd goodbye", "words")
+    assert dict(zip(found["text"], found["before"], strict=True)) == {
+        "That is odd.": f"opener: {SAID[0][0]}",
+        "Then goodbye.": "responder: That is odd.",
+    }
+    assert find(log, "everything", "words")["before"].tolist() == [""]
+    assert find(log, "hats", "regex")["score"].isna().all(), "an expression ranks nothing"
+
+
 def test_thoughts_are_looked_for_apart(tmp_path: Path) -> None:
     made = analysis.load(make_run(tmp_path / "run").path)
     assert find(made, "greed", "words").empty
@@ -104,7 +114,7 @@ def test_whatever_is_asked_is_answered_or_told_in_one_line(
     except ConfigError as error:
         assert "\n" not in str(error)
     else:
-        assert found["score"].gt(0).all()
+        assert found["score"].isna().all() or found["score"].gt(0).all()
 
 
 @pytest.mark.parametrize("last", ["'c'", "1.5", "'2020-01-01'::date", "3"])
@@ -133,7 +143,10 @@ def test_the_command_shows_where_and_prints_json(path: Path) -> None:
     shown = arena("find", path, "three hats", "--words").out.splitlines()
     assert shown[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and shown[1].strip() == SAID[1][0]
     (row,) = json.loads(arena("find", path, "--where", "turns = 3", "--of", "matches", "--json").out)
-    assert row["match"] == "0000-0000" and "turn" not in row
+    assert row["match"] == "0000-0000" and "turn" not in row and row["score"] is None
+    first, second, third = arena("find", path, "--where", "match = '0000-0000'").out.splitlines()[:3]
+    assert first == "0000-0000, turn 1, opener, iteration 0" and second.strip() == SAID[0][0], "nothing was ranked"
+    assert third == "0000-0000, turn 2, responder, iteration 0"
     assert arena("find", path, "zebra", "--words").out == "nothing found\n"
 
 

@@ -36,6 +36,13 @@ def test_few_shapes_of_products_are_kept_unless_somebody_says_how_many() -> None
     assert environment_of()[name] == "128" and environment_of(**{name: "7"})[name] == "7"
 
 
+def test_deepspeed_says_on_stdout_nothing_that_a_script_would_read() -> None:
+    told = "import arena, logging; from deepspeed.utils import logger; logger.warning('this'); logger.error('that')"
+    bare = {name: value for name, value in os.environ.items() if name != "DS_ACCELERATOR"}
+    done = subprocess.run([sys.executable, "-c", told], env=bare, capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1 and "that" in done.stdout
+
+
 def test_children_find_a_checkout_that_is_only_in_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,4 +49,4 @@ def test_a_match_that_nobody_played_by_hand_begins_with_its_deal() -> None:
     told = arena("play", "--game", "kuhn_poker", "--seat", "0=nash", "--seat", "1=random", "--seed", 3)
     (_, everybody, first, second, *_) = told.out.splitlines()
     assert everybody == "    dealt to all: public.pot = 2"
-    assert first.startswith("    dealt to first: private.card = ") and second.startswith("    dealt to second: private.")
+    assert first.startswith("    dealt to first: private.card = ") and second.startswith("    dealt to second: ")

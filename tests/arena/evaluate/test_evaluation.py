@@ -20,7 +20,8 @@ from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from games.nim import Nim
-from tests.factories.kept_run import SEPARATE, kept_run
+from tests.factories.commands import arena
+from tests.factories.kept_run import SEPARATE, SHARED, kept_run
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
@@ -76,6 +77,16 @@ def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
 def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
     """Where `who` sits, lineup by lineup."""
     return [seat for table in lineups(who, other, game, seats) for seat in seats if table[seat] is who]
+
+
+def test_a_run_that_never_played_a_game_and_has_no_role_for_it_is_told(tmp_path: Path) -> None:
+    run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
+    few = ["--matches", "2"]
+    told = arena("eval", run, "--game", "nim", *few)
+    assert told.code == 0 and "never played nim, and none of its roles (" in told.line and "nano_player" in told.line
+    assert arena("eval", run, "--game", "nim", "--role", "nano_player", *few).err == ""
+    assert arena("eval", run, "--game", "kuhn_poker", *few).err == ""
+    assert "never played nim" in arena("play", "--game", "nim", "--seat", f"0={run}", "--seat", "1=random").err
 
 
 def test_nobody_is_asked_to_play_a_seat_that_another_takes(tmp_path: Path) -> None:
