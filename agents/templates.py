@@ -31,7 +31,7 @@ MAX_STEPS = 100_000
 """A step is a part of a loop's body, a value that is looked at, or LETTERS of a text that is: about a microsecond."""
 LETTERS = 50
 MAX_NUMBER = 10_000
-"""Largest argument of a filter: places to round to, blanks to indent by."""
+"""Largest argument of a filter, such as places to round to."""
 BUDGET = "_steps"
 
 FILTER_NAMES = (
@@ -39,6 +39,9 @@ FILTER_NAMES = (
     "lower", "max", "min", "reverse", "round", "sort", "string", "title", "tojson", "trim", "truncate",
     "unique", "upper",
 )  # fmt: skip
+BY_LETTER = frozenset({"list", "max", "min", "reverse", "sort", "title", "unique"})
+"""Those that make something of each letter of a text."""
+MAX_INDENT = 16
 
 
 class BadTemplate(ValueError):
@@ -107,7 +110,7 @@ class _Bounds(NodeTransformer):
     def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
         self.generic_visit(node)
         if node.node is not None:
-            node.node = _metered(node.node)
+            node.node = _metered(node.node, "spelled" if node.name in BY_LETTER else "metered")
         return node
 
     def visit_Test(self, node: nodes.Test) -> nodes.Node:
@@ -160,9 +163,9 @@ class _Bounds(NodeTransformer):
     visit_Include = visit_Import = visit_FromImport = visit_Extends = _refuse
 
 
-def _metered(node: nodes.Expr) -> nodes.Expr:
+def _metered(node: nodes.Expr, how: str = "metered") -> nodes.Expr:
     """The value of the node, taken off the render's budget of steps."""
-    return nodes.Filter(node, "metered", [], [], None, None, lineno=node.lineno)
+    return nodes.Filter(node, how, [], [], None, None, lineno=node.lineno)
 
 
 def _spend(context: Context, steps: int) -> None:
@@ -189,6 +192,14 @@ def _measured(context: Context, value: Any) -> Any:
 
 
 @pass_context
+def _spelled(context: Context, value: Any) -> Any:
+    """The value as it is, for what goes through a text letter by letter."""
+    if isinstance(value, str):
+        _spend(context, len(value))
+    return _measured(context, value)
+
+
+@pass_context
 def _range(context: Context, *bounds: int) -> range:
     """Python's, of so few numbers that it may be gone through."""
     numbers = range(*bounds)
@@ -207,14 +218,14 @@ def _size(value: Any) -> int:
     return 1 + (len(value) if isinstance(value, range) else 0)
 
 
-def _short(function: Callable[..., Any]) -> Callable[..., Any]:
+def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
     """A filter of Jinja's whose result may not be long: some, repeated, double what they get, or fill it up."""
 
     @functools.wraps(function)
     def bounded(*arguments: Any, **options: Any) -> Any:
         for option in (*arguments[1:], *options.values()):
-            if isinstance(option, int | float) and not abs(option) <= MAX_NUMBER:
-                raise SecurityError(f"numbers above {MAX_NUMBER:,} are not allowed in filters")
+            if isinstance(option, int | float) and not abs(option) <= most:
+                raise SecurityError(f"numbers above {most:,} are not allowed in filters")
             if isinstance(option, str) and option.count(".") > 8:
                 raise SecurityError("names of more than eight parts are not allowed in filters")
         result = function(*arguments, **options)
@@ -240,8 +251,9 @@ def hang(text: str) -> str:
 
 def _sandbox() -> _Sandbox:
     sandbox = _Sandbox(undefined=_Missing, optimized=False)  # nothing is worked out before it is counted
-    kept = {name: _short(FILTERS[name]) for name in FILTER_NAMES}
-    sandbox.filters = kept | {"join": _join, "hang": hang, "counted": _counted, "metered": _measured}
+    kept = {name: _short(FILTERS[name], MAX_INDENT if name == "tojson" else MAX_NUMBER) for name in FILTER_NAMES}
+    counting = {"counted": _counted, "metered": _measured, "spelled": _spelled}
+    sandbox.filters = kept | {"join": _join, "hang": hang} | counting
     sandbox.globals = {"range": _range}
     return sandbox
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -17,6 +19,8 @@ ENGINEER, TOOL = "engineer", "tool"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
 EDIT = re.compile(r"EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
 VISIBLE, HIDDEN, LARGEST = 2, 6, 9
+SECONDS = 1.0
+"""Seconds of computing that a cell may take; a few sums take none. What sleeps is stopped after 3 s on the clock."""
 
 
 class Function(NamedTuple):
@@ -54,7 +58,7 @@ class Repair(Simulator):
 
     Part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every edit
     that changes something and every run, and "submitted", 1 for submitting what was edited, are marks for credit
-    (gated reward accumulation) and no part of the payoff.
+    (gated reward accumulation) and no part of the payoff. An edit that is no expression of a or b counts for neither.
     """
 
     name = "repair"
@@ -90,7 +94,7 @@ class Repair(Simulator):
         self.tests = {name: _telling(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
         given = options.get("unseen")
         self.unseen = self._unseen(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
-        self._runs = self._edits = 0
+        self._runs = self._edits = self._sensible = 0
         self._right = 0.0
 
     def _unseen(self, rng: np.random.Generator) -> dict[str, list[Case]]:
@@ -161,8 +165,10 @@ class Repair(Simulator):
         if not body.isprintable():  # what it shows would not be what it says, and others read it
             raise IllegalAct("an expression holds no control or invisible characters")
         if body != self.bodies[name]:
-            self.pay(seat, STEP, 1.0)
             self._edits += 1
+            if _makes_sense(body):
+                self.pay(seat, STEP, 1.0)
+                self._sensible += 1
         self.bodies[name] = body
         self._used()
         return f"EDIT {name}: {body}"
@@ -174,14 +180,16 @@ class Repair(Simulator):
 
     def _tried(self) -> str:
         lines = [f"print('{n}{case} is', {n}{case}, 'and should be', {_value(n, case)})" for n, case in self._cases()]
-        return _printed(run_python("\n".join([self.source(), *lines]), output_bytes=2000).observation())
+        return _printed(
+            run_python("\n".join([self.source(), *lines]), seconds=SECONDS, output_bytes=2000).observation()
+        )
 
     def _cases(self) -> list[tuple[str, Case]]:
         return [(name, case) for name in self.names for case in self.tests[name]]
 
     def _submit(self, seat: str) -> None:
         """Each function by itself, in a cell of its own, so that none can stand in for another."""
-        if self._edits:
+        if self._sensible:
             self.pay(seat, SUBMITTED, 1.0)
         right = [self._passes(name) for name in self.names]
         self._right = sum(right) / len(right)
@@ -193,7 +201,9 @@ class Repair(Simulator):
         if known := WORKED.get(self.bodies[name]):  # ours: what a cell would say is known
             return all(known(*case) == _value(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
-        return run_python(code, output_bytes=2000).stdout == f"{[_value(name, case) for case in cases]}\n"
+        return (
+            run_python(code, seconds=SECONDS, output_bytes=2000).stdout == f"{[_value(name, case) for case in cases]}\n"
+        )
 
     def payoffs(self) -> dict[str, float]:
         """As of every game; marks for credit are none."""
@@ -209,6 +219,19 @@ class Repair(Simulator):
     def floor(self) -> float:
         """Return the chance that the random player has written all that is right."""
         return float(len(CANDIDATES)) ** -self.count
+
+
+def _makes_sense(body: str) -> bool:
+    """Return True for an expression of a or b and Python's own names: what else runs cannot be right."""
+    try:
+        tree = ast.parse(body, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    parts = list(ast.walk(tree))
+    bound = {part.arg for part in parts if isinstance(part, ast.arg)}
+    bound |= {part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    used = {part.id for part in parts if isinstance(part, ast.Name)} - bound
+    return bool(used & {"a", "b"}) and all(name in ("a", "b") or hasattr(builtins, name) for name in used)
 
 
 def _value(name: str, case: Case) -> int:

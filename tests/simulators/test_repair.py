@@ -1,5 +1,6 @@
 """A repository of failing functions: what it promises, what it pays, what decides."""
 
+import time
 from typing import Any
 
 import pytest
@@ -57,6 +58,35 @@ def test_steps_are_marked_and_are_no_payoff() -> None:
         paid.append([parts.get(part, 0.0) for part in ("step", "submitted", "passed")])
     assert paid == [[0, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0.5]]
     assert game.payoffs() == {"engineer": 0.5} and not game.report()["success"]
+
+
+@pytest.mark.parametrize("body", ["asdf", "1 +", "a b", "max(a, c)", "7", "'a'", "return a", "(" * 150, "a := b", "\\"])
+def test_nonsense_earns_nothing_on_the_way(body: str) -> None:
+    """Four edits to nonsense and SUBMIT earned 1.2 behind the gate of gra-nano; who is right at once earns 1.3."""
+    game = started(functions=1, max_turns=6)
+    for act in (f"EDIT {game.names[0]}: {body}", f"EDIT {game.names[0]}: {body} +", "SUBMIT"):
+        game.step(act)
+        assert not any(game.infos["engineer"]["rewards"].values())
+    assert game.report()["edits"] == 2
+
+
+@pytest.mark.parametrize(
+    "body", ["a * b - a", "max(a, b)", "sum(x for x in (a, b))", "(lambda x: x)(a)", "[*{a, b}][0]"]
+)
+def test_a_wrong_expression_is_a_step(body: str) -> None:
+    game = started(functions=1)
+    game.step(f"EDIT {game.names[0]}: {body}")
+    assert game.infos["engineer"]["rewards"]["step"] == 1.0
+
+
+def test_who_sleeps_is_stopped_soon() -> None:
+    """One run of it took 11 s."""
+    game = started(functions=1)
+    game.step(f"EDIT {game.names[0]}: __import__('time').sleep(99) or a")
+    began = time.monotonic()
+    game.step("RUN")
+    assert time.monotonic() - began < 7
+    assert "out of time" in game.observe("engineer")["messages"][-1]["text"]
 
 
 @pytest.mark.parametrize("body", ["1 +", "exit()", "print(1) or 1", "open('/etc/passwd').read()", "f(a, b)"])

@@ -1,0 +1,95 @@
+"""Templates of strangers: whatever is written, compiling and rendering end within a second of computing."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.templates import FILTER_NAMES, MAX_TEXT, BadTemplate, compiled, rendered
+
+SECONDS = 1.0
+FACTS = {
+    "rules": "r ab" * 4_990,
+    "persona": "p" * 300,
+    "legal": [f"act {n}" for n in range(9_000)],
+    "messages": [{"sender": "a", "text": "hello " * 600}] * 20,
+    "public": {"pool": list(range(50)), "names": {str(n): n for n in range(50)}},
+}
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < seconds
+
+
+def shown(text: str) -> str:
+    """What a template prints; BadTemplate where it is refused."""
+    with at_most(SECONDS):
+        return rendered(compiled(text, tuple(FACTS)), FACTS)
+
+
+VALUES = [*FACTS, "1", "1.5", "'0' ~ rules", "messages[0].text", "legal[:3000]", "public.names", "range(9000)"]
+FILTERS = [
+    *FILTER_NAMES,
+    "join",
+    "join(persona)",
+    "hang",
+    "sort(case_sensitive=true)",
+    "tojson(indent=16)",
+    "round(9999)",
+]
+FILTERS += [
+    "truncate(9999)",
+    "int(base=36)",
+    "default(rules)",
+    "sort(attribute='text,sender,text')",
+    "max(attribute='text')",
+]
+AFTER = [
+    "",
+    " ~ rules",
+    " + rules",
+    " in rules",
+    " == rules",
+    " < rules",
+    "[::-1]",
+    " is in legal",
+    " is lower",
+    " and rules",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(VALUES),
+    st.lists(st.sampled_from(FILTERS), max_size=4),
+    st.sampled_from(AFTER),
+    st.sampled_from(["5000", "90000"]),
+    st.integers(1, 40),
+)
+def test_a_loop_over_anything_ends(value: str, filters: list[str], after: str, times: str, lines: int) -> None:
+    body = "{% set x = (" + "|".join([value, *filters]) + ")" + after + " %}"
+    with suppress(BadTemplate):
+        assert len(shown("{% for i in range(" + times + ") %}" + body * lines + "{% endfor %}")) <= MAX_TEXT
+
+
+@pytest.mark.parametrize("name", ["sort", "min", "max", "unique|list", "title", "reverse", "list"])
+def test_what_looks_at_each_letter_is_paid_by_the_letter(name: str) -> None:
+    """Sorting a text of 20,000 letters 250 times took 3 s, at a step for 50 letters."""
+    with pytest.raises(BadTemplate, match="more than 100,000 steps"):
+        shown("{% for i in range(5000) %}{% set x = rules|" + name + " %}{% endfor %}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{" + "9" * 15_000 + "}}", "{{" + "(" * 9_000 + "1" + ")" * 9_000 + "}}", "{{ legal|tojson(indent=9999) }}"],
+)
+def test_what_is_too_large_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        shown(text)
+    assert len(str(refused.value).splitlines()) == 1
