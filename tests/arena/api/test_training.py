@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-from _thread import interrupt_main
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +162,13 @@ def test_ctrl_c_ends_it_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
 def test_in_a_notebook_an_interrupt_stops_the_run_and_not_the_kernel(tmp_path: Path) -> None:
     """There a loop runs already, and the run in a thread beside it."""
 
+    def stop_button(of: arena.Progress) -> None:
+        if len(of.rows) == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
     async def cell() -> None:
         with pytest.raises(KeyboardInterrupt):
-            tiny(tmp_path / "run", overrides={"iterations": 10_000}, progress=lambda of: interrupt_main())
+            tiny(tmp_path / "run", overrides={"iterations": 10_000}, progress=stop_button)
 
     loop = asyncio.new_event_loop()
     try:
