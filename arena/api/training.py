@@ -86,15 +86,11 @@ def _finished(
         finally:
             watcher.ends()
 
-    if not _ONE.acquire(blocking=False):
-        raise ConfigError("a run goes on in this process: wait for its end, or start another process")
     try:
-        _wait(work(), progress)
+        _wait(work, progress)
     except (Interrupted, CancelledError) as end:
         if not (progress.cancelled and (folder / CONFIG).exists()):
             raise Interrupted(str(end) or "interrupted before the run began") from None
-    finally:
-        _ONE.release()
     return Result(folder, progress.notes)
 
 
@@ -104,19 +100,29 @@ async def _evaluate(experiment: Experiment, folder: Path) -> None:
         await held_out(folder, experiment.evaluate, experiment.seed)
 
 
-def _wait(work: Coroutine[Any, Any, None], progress: Progress) -> None:
+def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> None:
     """Wait for the work; where a loop runs already, as in a notebook, in a thread beside it."""
     try:
         get_running_loop()
     except RuntimeError:
-        return wait(work, by_signal=current_thread() is main_thread())
+        return _alone(work, by_signal=current_thread() is main_thread())
     with ThreadPoolExecutor(1, "arena-run") as beside:
-        future = beside.submit(wait, work, by_signal=False)
+        future = beside.submit(_alone, work, by_signal=False)
         try:
             return future.result()
         except KeyboardInterrupt:
             progress.cancel()
             raise  # once the run has ended
+
+
+def _alone(work: Callable[[], Coroutine[Any, Any, None]], by_signal: bool) -> None:
+    """Wait for the work in this thread, as long as which no other run begins; ConfigError where one goes on."""
+    if not _ONE.acquire(blocking=False):
+        raise ConfigError("a run goes on in this process: wait for its end, or start another process")
+    try:
+        wait(work(), by_signal)
+    finally:
+        _ONE.release()
 
 
 def _following(progress: Following) -> Progress:

@@ -96,8 +96,10 @@ def _rehearse(
     _say(short, f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms", len(arms), jobs, as_json)
 
     from arena.evaluate.study.remaining import Estimate
+    from arena.evaluate.study.results import collected
 
     runner = carry_out(short, own, arms, 1, jobs, as_json)
+    collected(runner.plan)  # which refuses a figure of an evaluation that there is none of
     estimate, many = Estimate(runner.plan), runner.jobs
     took = {arm: estimate.whole(arm, with_arm(experiment, arm)) for arm in arms}
     known = [seconds for seconds in took.values() if seconds is not None]

@@ -4,6 +4,7 @@ python -m tests.analysis.make_notebooks [NAME ...]
 """
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import analysis
 
 FOLDER = Path(analysis.__file__).parent / "notebooks"
 ROOT = FOLDER.parent.parent
+NOISE = re.compile(r"TqdmWarning|notebook_tqdm|/ld: cannot find|^collect2: ")
 EXAMPLE = "analysis/notebooks/example/negotiation"
 
 
@@ -35,8 +37,16 @@ def executed(name: str, folder: Path = ROOT, run: str = "") -> Any:
         os.environ.update(before)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if not noise(output)]
     notebook.metadata.pop("language_info", None)  # names this machine's Python
     return notebook
+
+
+def noise(output: Any) -> bool:
+    """Whether an output is nothing but what libraries say of this machine, on stderr, when a model is first trained."""
+    lines = str(output.get("text", "")).splitlines()
+    return output.get("name") == "stderr" and all(map(NOISE.search, lines))
 
 
 if __name__ == "__main__":

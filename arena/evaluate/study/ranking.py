@@ -49,7 +49,12 @@ def ranking(plan: Plan, results: Results) -> list[Ranked]:
 def as_json(ranked: Sequence[Ranked]) -> list[dict[str, Any]]:
     """Return the same as plain values."""
     return [
-        {"name": of.name, "set": list(of.settings), "mean": of.mean._asdict(), "seeds": dict(of.values)}
+        {
+            "name": of.name,
+            "set": list(of.settings),
+            "mean": of.mean._asdict(),
+            "seeds": {str(seed): value for seed, value in of.values.items()},
+        }
         for of in ranked
     ]
 

@@ -1,6 +1,7 @@
 """`arena.run` and `arena.resume`: what they take and return, stopped, failing, in loops, threads and twice."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 import threading
@@ -147,6 +148,35 @@ def test_another_thread_may_run_and_another_stop_it_and_one_runs_at_a_time(tmp_p
     assert not thread.is_alive()
     (result,) = results
     assert 1 <= result.done < 10_000 and not (tmp_path / "other").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are of another kind there")
+def test_ctrl_c_ends_it_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
+    many = {"iterations": 10_000}
+    with pytest.raises(Interrupted, match=r"nothing that was committed is lost, arena resume .*run goes on"):
+        tiny(tmp_path / "run", overrides=many, progress=lambda of: signal.raise_signal(signal.SIGINT))
+    assert not in_use(tmp_path / "run") and arena.Result(tmp_path / "run").done >= 1
+    assert arena.resume(tmp_path / "run", progress=lambda of: of.cancel()).done >= 2
+
+
+def test_in_a_notebook_an_interrupt_stops_the_run_and_not_the_kernel(tmp_path: Path) -> None:
+    """There a loop runs already, and the run in a thread beside it."""
+
+    def stop_button(of: arena.Progress) -> None:
+        if len(of.rows) == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    async def cell() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            tiny(tmp_path / "run", overrides={"iterations": 10_000}, progress=stop_button)
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(cell())
+    finally:
+        loop.close()
+    assert not in_use(tmp_path / "run") and 1 <= arena.Result(tmp_path / "run").done < 10_000
+    assert tiny(tmp_path / "next").complete
 
 
 def test_cancelled_before_it_begins_there_is_no_folder(tmp_path: Path) -> None:

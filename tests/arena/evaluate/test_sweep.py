@@ -22,7 +22,7 @@ from arena.evaluate.study.overrides import rehearsal, with_settings
 from arena.evaluate.study.plan import Plan, Run, plan
 from arena.evaluate.study.record import KeptRun
 from arena.evaluate.study.remaining import Estimate, cost_of, panels
-from arena.evaluate.study.results import collected
+from arena.evaluate.study.results import collected, write
 from arena.evaluate.study.runs import Runner
 from arena.statistics import mean_ci
 from tests.legible import complaints
@@ -127,7 +127,10 @@ def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path
     assert first.label == "learn.lr=2e-4", "what all settings share is left out"
     assert results.verdict.verdict == "not judged"
     assert not complaints(ranking.drawn(results, ranked))
-    json.dumps(ranking.as_json(ranked))
+    data = write(replace(of, kept=known), results, {"ranking": ranking.as_json(ranked)})
+    assert data == json.loads((tmp_path / "it" / "sweep.json").read_text())
+    assert data["ranking"][0]["seeds"].keys() == {"1000", "1001", "1002"} and len(data["runs"]) == 9
+    assert begun(tmp_path / "it", of.experiment, 3).kept.keys() == known.keys(), "and it is read again"
 
 
 def test_another_grid_or_other_seeds_in_the_same_folder_are_refused(tmp_path: Path) -> None:
