@@ -9,8 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 END, PAD = "<|im_end|>", "<|pad|>"
 
@@ -85,6 +83,7 @@ def _draw(model: Any) -> None:
 
 def nano_tokenizer() -> Any:
     """A transformers tokenizer: the words above and single digits, with or without a blank; else bytes."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     backend = Tokenizer(models.BPE(vocab=_vocabulary(), merges=[], ignore_merges=True))
@@ -104,6 +103,8 @@ def nano_tokenizer() -> Any:
 
 def _vocabulary() -> dict[str, int]:
     """Bytes, then blank + digit or mark, then words; in the byte-level alphabet, where Ġ is a blank."""
+    from tokenizers import pre_tokenizers
+
     words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]
     spaced = ["Ġ" + word for word in ["|", "=", "+", "-", *"0123456789", *words]]
     tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *words, *spaced]

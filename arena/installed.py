@@ -10,6 +10,8 @@ DISTRIBUTION = "arena-selfplay"
 CORE = ""
 OTHERS = ("dev", "docs", "vllm-cpu")
 """Extras for who works on Arena itself."""
+IMPORTED_AS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+"""Packages whose modules have another name."""
 PAGE = "experiments.md"
 """A page that is among them."""
 
@@ -56,6 +58,17 @@ def required(lines: list[str] | None = None) -> list[Required]:
         fits = here != "missing" and asked.specifier.contains(here, prereleases=True)
         found.append(Required(asked.name, extra, str(asked.specifier), here, fits))
     return found
+
+
+def complaint(module: str) -> str:
+    """One line for a module that is not there, naming what brings it; nothing where no requirement of ours does."""
+    top = module.partition(".")[0]
+    package = IMPORTED_AS.get(top, top).replace("_", "-").lower()
+    for one in required():
+        if one.package.replace("_", "-").lower() == package and one.installed == "missing":
+            extra = f"[{one.extra}]" if one.extra else ""
+            return f"{one.package} is not installed: pip install '{DISTRIBUTION}{extra}'"
+    return ""
 
 
 def _extras(lines: list[str]) -> list[str]:

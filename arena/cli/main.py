@@ -48,6 +48,12 @@ def run_cli() -> int:
         if end.code != 128 + signal.SIGINT:
             raise
         return _stopped("interrupted", terminated)  # of a KeyboardInterrupt typer says nothing
+    except ModuleNotFoundError as error:
+        from arena.installed import complaint
+
+        if debugging() or not (line := complaint(error.name or "")):
+            raise
+        return _complain(line, 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
