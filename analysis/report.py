@@ -79,7 +79,7 @@ def _page_values(log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt
         pictures.insert(SHOWN - 1, ends)
     return {
         **_head(log, about),
-        "sentence": harmless(learned.sentence(log, found, learned.best_response(evaluations), value)),
+        "sentence": learned.sentence(log, found, learned.best_response(evaluations), value),
         "tiles": [_row(figure) for figure in found[: learned.TILES]],
         "rows": [_row(figure) for figure in found[: learned.ROWS]],
         "more": [_row(figure) for figure in found[learned.ROWS :]],

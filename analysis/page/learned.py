@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.comparison import figures_of
 from analysis.frames import Frames, numeric
 from analysis.page.names import Name, named
-from analysis.page.texts import told
+from analysis.page.texts import harmless, told
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
 
@@ -166,7 +166,7 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
     `best` is what the best response to the panel earns, `value` what the first seat does where all play perfectly.
     """
     numbers = log.matches["iteration"].nunique()
-    games = ", ".join(map(str, log.matches["game"].unique())).replace("_", " ")
+    games = harmless(", ".join(map(str, log.matches["game"].unique()))).replace("_", " ")
     finished = int((log.matches["status"] == "finished").sum())
     if not finished:
         return "No match has ended yet."
@@ -185,7 +185,7 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
     elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
         reach = f"; between perfect players it is {told(value, ANY)}"
     span = f"{_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}"
-    return f"Over {span}, {head.name.words} {moved}{reach}."
+    return f"Over {span}, {harmless(head.name.words)} {moved}{reach}."
 
 
 def _count(count: int, word: str) -> str:

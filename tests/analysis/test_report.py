@@ -127,9 +127,10 @@ def read(text: str) -> Reader:
 
 
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section", "div", "a", "h1",
-    "h2", "h3", "p", "ul", "li", "ol", "b", "small", "dl", "dt", "dd", "details", "summary", "figure", "figcaption", "table",
-    "caption", "thead", "tbody", "tr", "th", "td", "span", "code", "em", "svg", "path", "circle", "text",
+    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section", "div", "a",
+    "h1", "h2", "h3", "p", "ul", "li", "ol", "b", "small", "dl", "dt", "dd", "details", "summary", "figure",
+    "figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", "span", "code", "em", "svg", "path",
+    "circle", "text",
 }  # fmt: skip
 DRAWN = {"viewbox": r"[\d. ]+", "d": r"[MLHVhvZ\d. -]+", "transform": r"translate\([\d. ]+\) rotate\(-90\)"}
 DRAWN |= dict.fromkeys(("x", "y", "cx", "cy", "r"), r"-?[\d.]+")
