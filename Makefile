@@ -88,9 +88,10 @@ threads: $(VENV)/installed ## how OpenMP's threads should wait, quiet and beside
 learn: $(VENV)/installed ## the learning studies: arms, seeds, figures (hours)
 	for study in nano long adapters hanabi proposer_solver; do $(BIN)/python benchmarks/learning.py $$study || exit 1; done
 
+CLAIMS := gigpo agent_normalisation turn_level role_baseline igpo gated self_correction truncated
+
 claims: $(VENV)/installed ## the studies of published claims on small worlds (under an hour)
-	for study in gigpo agent_normalisation turn_level role_baseline igpo gated self_correction truncated; do \
-		$(BIN)/python benchmarks/claims/study.py $$study || exit 1; done
+	for study in $(CLAIMS); do $(BIN)/python benchmarks/claims/study.py $$study || exit 1; done
 	$(BIN)/python benchmarks/claims/study.py table
 
 studies: $(VENV)/installed ## the studies of docs/claims.md again, in runs/ (hours; goes on where it was stopped)
@@ -122,9 +123,22 @@ matrix: $(VENV)/installed ## agents with persons in the clinic, at the desk and 
 notebooks: $(VENV)/installed ## run all notebooks and keep what they show (two minutes)
 	$(BIN)/python -m tests.analysis.make_notebooks
 
+pictures: $(VENV)/installed ## draw every picture and write the generated pages, from the kept numbers (two minutes)
+	for study in nano long adapters hanabi proposer_solver clinic before; do \
+		$(BIN)/python benchmarks/learning.py $$study --redraw || exit 1; done
+	for study in kuhn collapse mars; do $(BIN)/python benchmarks/strength.py $$study --redraw || exit 1; done
+	for study in doctor both; do $(BIN)/python benchmarks/clinic.py $$study --redraw || exit 1; done
+	for study in listening population diversity; do $(BIN)/python benchmarks/recommender.py $$study --redraw || exit 1; done
+	for study in $(CLAIMS); do $(BIN)/python benchmarks/claims/study.py $$study --redraw || exit 1; done
+	for script in desk proposer finding forks matrix; do $(BIN)/python benchmarks/$$script.py --redraw || exit 1; done
+	$(BIN)/python -m tests.test_claims pictures
+	$(BIN)/python docs/diagram.py
+
+results: bench claims learn studies proposer clinic rendered matrix notebooks pictures ## measure everything again (days)
+
 lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
 .PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies \
-	proposer clinic rendered matrix notebooks lock
+	proposer clinic rendered matrix notebooks pictures results lock

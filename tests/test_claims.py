@@ -1,6 +1,7 @@
 """docs/claims.md and docs/claims/ say what the kept results of studies say, judged by the rule that each states.
 
 python -m tests.test_claims             # writes the pages from benchmarks/results/study-*.json
+python -m tests.test_claims pictures    # the same, and draws the picture of each
 python -m tests.test_claims commands    # what runs all of them again, a line each
 """
 
@@ -16,7 +17,7 @@ import pytest
 
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer
-from arena.evaluate.study.plot import drawn
+from arena.evaluate.study.plot import drawn, plot
 from arena.evaluate.study.results import Results, read
 from arena.evaluate.study.summary import ArmSummary, paired
 from arena.statistics import Interval
@@ -34,7 +35,7 @@ Which published mechanisms work here, and which do not?
 Each row is a study: a small model learns with the mechanism and with its controls, several seeds each. Effect is where
 the mechanism's arm begins and ends (means over seeds), then the control that it beats by least, with the difference
 paired by seed. The recipe states the rule before the runs: every difference must lie above what is asked for, with its
-whole interval. *Contradicted* means that one lies below; *not shown* is everything else. `zero` learns from advantages of zero,
+whole interval. *Contradicted*: one lies below; *not shown*: everything else. `zero` learns from advantages of zero,
 `shuffled` from its own dealt to random turns. The pages are made from `benchmarks/results/study-*.json` by
 `python -m tests.test_claims`. How to run one: [studies](studies.md).
 
@@ -212,3 +213,5 @@ if __name__ == "__main__":
         for page, text in pages():
             page.parent.mkdir(exist_ok=True)
             page.write_text(text, "utf-8")
+        for file in FILES if sys.argv[1:] == ["pictures"] else ():
+            plot(read(file), file.with_suffix(".png"))

@@ -1,0 +1,98 @@
+"""What stands at the top for who carries on: versions agree, files are of their schemas, commands exist."""
+
+import re
+import tomllib
+from datetime import date
+from typing import Any
+
+import pytest
+import yaml
+
+from arena.parts.renamed import SETTINGS
+from tests.pages import ROOT, blocks
+
+CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
+CITED: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+TARGETS = re.findall(r"^([a-z-]+):(?!=)", MAKEFILE, re.M)
+WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+REQUIRED = {"cff-version", "message", "title", "authors"}
+KNOWN = REQUIRED | {
+    "abstract", "commit", "contact", "date-released", "doi", "identifiers", "keywords", "license", "license-url",
+    "preferred-citation", "references", "repository", "repository-artifact", "repository-code", "type", "url",
+    "version",
+}  # fmt: skip
+"""Keys of a citation file, version 1.2.0 of its schema."""
+
+
+def test_the_citation_has_the_keys_of_its_schema() -> None:
+    assert REQUIRED <= CITED.keys() <= KNOWN
+    assert CITED["cff-version"] == "1.2.0" and CITED["type"] in ("software", "dataset")
+    assert all(
+        author.keys() <= {"name", "family-names", "given-names", "orcid", "email"} for author in CITED["authors"]
+    )
+    assert isinstance(CITED["date-released"], date) and CITED["license"] == PROJECT["license"]
+
+
+def test_versions_agree() -> None:
+    """Project, citation, and the newest version of the changelog."""
+    versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", CHANGES, re.M)
+    assert (PROJECT["version"], str(CITED["date-released"])) == versions[0] == (str(CITED["version"]), versions[0][1])
+    order = [tuple(map(int, version.split("."))) for version, _ in versions]
+    assert order == sorted(order, reverse=True) and "## [Unreleased]" in CHANGES
+
+
+def test_the_changelog_has_the_sections_of_its_form() -> None:
+    known = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", CHANGES, re.M)) <= known
+    assert all(f"`{old.rpartition('.')[2]}`" in CHANGES for old in SETTINGS), "a renamed setting is announced"
+
+
+def test_the_workflow_runs_what_continuous_integration_runs() -> None:
+    (job,) = WORKFLOW["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+    lowest = PROJECT["requires-python"].removeprefix(">=")
+    assert job["strategy"]["matrix"]["python"][0] == lowest
+    assert True in WORKFLOW or "on" in WORKFLOW, "YAML 1.1 reads `on` as true"
+
+
+@pytest.mark.parametrize("form", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.name)
+def test_an_issue_form_is_one(form: Any) -> None:
+    said = yaml.safe_load(form.read_text("utf-8"))
+    if form.name != "config.yml":
+        assert {"name", "description", "body"} <= said.keys()
+        ids = [field["id"] for field in said["body"]]
+        assert len(ids) == len(set(ids)) and all(field["attributes"]["label"] for field in said["body"])
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_every_target_that_a_page_of_the_top_names_is_there(page: str) -> None:
+    """In text and in blocks: `make NAME`."""
+    path = ROOT / page
+    text = path.read_text("utf-8")
+    named = re.findall(r"`make ([a-z-]+)`", text)
+    named += re.findall(r"^\$ make ([a-z-]+)", "\n".join(block.text for block in blocks(path)), re.M)
+    assert set(named) <= set(TARGETS), set(named) - set(TARGETS)
+
+
+def test_contributing_names_every_target_that_takes_longer_than_a_page() -> None:
+    """Those that renew results or test; the others are shown by `make help`."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    renewed = re.search(r"^results: (.*?) ##", MAKEFILE, re.M)
+    assert renewed is not None
+    assert not [target for target in renewed[1].split() if f"`make {target}`" not in text]
+
+
+def test_pictures_draws_every_picture_that_is_kept() -> None:
+    """But that of a panel, which its script draws from the runs' folder."""
+    recipe = MAKEFILE.partition("\npictures:")[2].partition("\n\n")[0]
+    recipe += " " + MAKEFILE.partition("\nCLAIMS := ")[2].partition("\n")[0]
+    kept = {path.stem for path in (ROOT / "benchmarks/results").glob("*.png")}
+    drawn = {stem for stem in kept if stem.startswith(("study-", "matrix-")) and "tests.test_claims pictures" in recipe}
+    scripts = ("learning", "strength", "clinic", "recommender", "claims")
+    words = set(re.findall(r"\w+", recipe))
+    drawn |= {stem for stem in kept if stem.partition("-")[0] in scripts and stem.partition("-")[2] in words}
+    drawn |= {stem for stem in kept if stem in words}
+    assert kept - drawn == {"panel-negotiation"}
