@@ -223,7 +223,7 @@ def _figure(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """What may stand on the page: without control and bidi characters, its lines kept, and not without end."""
+    """Clean a text for the page: without control and bidi characters, its lines kept, and not without end."""
     whole = str(value)
     lines = "\n".join(printable(line) for line in whole[:LONGEST].splitlines())
     return f"{lines} …" if len(whole) > LONGEST else lines

@@ -246,7 +246,7 @@ def bounds(figure: str) -> Bounds:
 
 
 def pairs(made: Mapping[str, Path], warm: Path) -> dict[str, tuple[str, str]]:
-    """Which doctor meets which patient, by a name that says so."""
+    """Pairs of doctor and patient, by a name that says so."""
     patients = {"truthful": "oracle", "co-trained": f"{made['together']}:patient", "warm": f"{warm / 'patient'}"}
     doctors = {
         "co-trained": f"{made['together']}:doctor",

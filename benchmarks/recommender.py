@@ -121,7 +121,7 @@ def slope(gains: Any) -> Any:
 
 
 class Hearing(Recommender):
-    """With players who hear of one matter alone."""
+    """The recommender with players who heed what is said of one matter alone."""
 
     players: Mapping[str, Callable[[Recommender, int], Answer]] = {**Recommender.players, **HEARERS}
 
@@ -176,7 +176,7 @@ def served(game: Recommender, name: str) -> dict[str, Any]:
 
 
 def most_told(told: list[tuple[int, int, int]]) -> dict[str, Any]:
-    """The find that went furthest: through how many friends it came from whoever told it first, and who told whom."""
+    """The find that went furthest: through how many friends it came from the first to tell it, and who told whom."""
     item, _ = Counter(item for item, _, _ in told).most_common(1)[0]
     return {"item": item, "tellings": [[teller, friend] for each, teller, friend in told if each == item]}
 

@@ -195,7 +195,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def arms_of(runs: list[dict[str, Any]]) -> list[str]:
-    """In the study's order: the first run is of the first arm."""
+    """The arms in the study's order: the first run is of the first arm."""
     return list(dict.fromkeys(run["arm"] for run in runs))
 
 

@@ -83,6 +83,14 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def first_lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The first line of the docstring of a module and of each class and function in it, with where that is."""
+    for node in ast.walk(tree):
+        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text.splitlines()[0]
+
+
 def without_values(text: str) -> str:
     """A text without what it quotes, such as a column's values, and without what a program printed."""
     text = re.sub(r"```(?:text|console)?\n.*?```", "", text, flags=re.S)
@@ -136,6 +144,26 @@ def test_no_docstring_or_comment_speaks_the_old_words() -> None:
         if path.name != "renamed.py"
         for line, text in prose(SOURCES[path])
         if (match := PHRASES.search(without_values(text)))
+    ]
+    assert not found, "\n".join(found)
+
+
+ASIDES = re.compile(
+    r"(What|Who|Whose|Whom|Which|Whether|Where|When|How|Of|By|With|To|In|As if|That|Has|Is|Lets|Gives)\b"
+)
+"""Beginnings of a line that is a clause or what is left of a sentence, and no imperative or noun phrase."""
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "benchmarks"])
+def test_first_lines_of_docstrings_stand_by_themselves(room: str) -> None:
+    """Of a module, a class, a function: an imperative or a noun phrase. A field may say "whether", as elsewhere."""
+    assert all(map(ASIDES.match, ("What it is.", "Of a run, the last.", "Whether it ends."))), "else nothing is found"
+    assert not any(map(ASIDES.match, ("Total of a run.", "Whitespace.", "Index.", "Bytes.")))
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for line, text in first_lines(ast.parse(path.read_text("utf-8")))
+        if ASIDES.match(text)
     ]
     assert not found, "\n".join(found)
 

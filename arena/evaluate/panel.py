@@ -107,7 +107,7 @@ class Sitting:
         )
 
     def best_responses(self) -> dict[tuple[str, str], list[float | None]]:
-        """By member and seat, a best response's payoff on each deal, where the member and the game give it."""
+        """A best response's payoff on each deal by member and seat, where the member and the game give it."""
         seeds = deal_seeds(self.panel.seed, self.panel.deals)
         found = {}
         for place in self.places:

@@ -25,7 +25,7 @@ class Connection(H11Protocol):
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and wait anew where what came is the beginning of another request."""
+        """Read on, and wait again where what came is the beginning of another request."""
         super().data_received(data)
         if self._is_answering():
             self._stop_waiting()

@@ -11,7 +11,7 @@ VERDICTS = {True: "ok", False: "FAILED", None: "measured"}
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Written beside and renamed: whoever reads sees all of it."""
+    """Write beside and rename: a reader sees all of it."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(json.dumps(value, indent=1) + "\n")
     os.replace(beside, path)

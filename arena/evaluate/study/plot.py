@@ -36,7 +36,7 @@ def plot(results: Results, path: Path) -> bool:
 
 
 def _write(figure: "Figure", path: Path) -> None:
-    """In 256 colours, a quarter of the size."""
+    """Reduce a picture to 256 colours, a quarter of its size."""
     from PIL import Image
 
     kept = BytesIO()
