@@ -8,8 +8,8 @@
     python benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
 `listening`: every player meets the same deals; intervals are over deals, differences paired, and a slope is the mean
-over deals of the least-squares slope on the logarithm (base 2) of steepness. Who hears of taste alone asks for genres
-and heeds what is said of them, who hears of price alone, prices; deaf bandits learn of neither but by clicks by genre.
+over deals of the least-squares slope on the logarithm (base 2) of steepness. Who heeds taste alone asks for genres
+and heeds what is said of them, who heeds price alone, prices; deaf bandits learn of neither but by clicks by genre.
 `population`: one deal with word of mouth and the same deal without, all else being chance by key and so the same.
 `diversity`: the listening bandit's pages by how much it docks an item whose genre is on the page already.
 `transfer`: `arena eval RUN --before` on users and items that no run trained on, 100 deals each; bandits too. Two

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import pytest
 
+from analysis.columns import TABLES
 from arena.config.sources import recipe_names
 from arena.parts.renamed import SETTINGS
+from arena.store.schema import CREDIT, MATCHES, paths
 
 ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
-MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+MODULES = sorted(path for room in (*ROOMS, "benchmarks") for path in (ROOT / room).rglob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HISTORY = ("glossary.md", "changelog.md")
 """Pages which say how things were called."""
@@ -115,6 +117,23 @@ def test_no_name_is_an_old_one(row: Row) -> None:
     assert not found, f"{row.old} is {row.new} now"
 
 
+def test_no_column_has_an_old_name() -> None:
+    """Of the log, of credit and of the tables of analysis."""
+    columns = {name for schema in (MATCHES, CREDIT) for path in paths(schema) for name in path.split(".")}
+    columns |= {field.name for fields in TABLES.values() for field in fields}
+    assert len(columns) > 60 and not columns & {row.old for row in NAMES}
+
+
+def test_no_page_gives_a_name_that_is_an_old_one() -> None:
+    """In code, alone or called; but for the old words that stay, and names that are old at some place only."""
+    stay = re.findall(r"^\| `(\w+)`", GLOSSARY.read_text("utf-8").partition("## Old words that stay")[2], re.M)
+    old = "|".join({row.old for row in NAMES if not row.places} - {*stay})
+    pattern = re.compile(rf"`(?:{old})(?:\([^`\n]*\))?`")
+    assert pattern.search("see `make_brain`") and pattern.search("`give_back()`")
+    pages = [page for page in PAGES if page.name not in HISTORY]
+    assert not [(page.name, match[0]) for page in pages for match in pattern.finditer(page.read_text("utf-8"))]
+
+
 def test_no_module_has_an_old_name() -> None:
     for row in (row for row in ROWS if row.what == "module"):
         assert not [path for path in MODULES if row.holds(path) and path.stem == row.old]
@@ -154,15 +173,14 @@ ASIDES = re.compile(
 """Beginnings of a line that is a clause or what is left of a sentence, and no imperative or noun phrase."""
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "benchmarks"])
-def test_first_lines_of_docstrings_stand_by_themselves(room: str) -> None:
+def test_first_lines_of_docstrings_stand_by_themselves() -> None:
     """Of a module, a class, a function: an imperative or a noun phrase. A field may say "whether", as elsewhere."""
     assert all(map(ASIDES.match, ("What it is.", "Of a run, the last.", "Whether it ends."))), "else nothing is found"
     assert not any(map(ASIDES.match, ("Total of a run.", "Whitespace.", "Index.", "Bytes.")))
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
-        for path in sorted((ROOT / room).rglob("*.py"))
-        for line, text in first_lines(ast.parse(path.read_text("utf-8")))
+        for path in MODULES
+        for line, text in first_lines(TREES[path])
         if ASIDES.match(text)
     ]
     assert not found, "\n".join(found)
