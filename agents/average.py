@@ -28,7 +28,7 @@ def average(folders: Sequence[Path], weights: Sequence[float], to: Path) -> None
 
 
 def _average_models(folders: Sequence[Path], shares: Sequence[float], to: Path) -> None:
-    """In Hugging Face layout, in float32, with the tokenizer that all have."""
+    """Write the mean in Hugging Face layout, in float32, with the tokenizer that all have."""
     first, *others = folders
     mean, tokenizer = load_model(first), load_tokenizer(first)
     held = dict(mean.named_parameters())

@@ -167,7 +167,7 @@ def _likeliest(said: str, logs: pd.DataFrame) -> str:
 
 
 def _one_sided(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
-    """Of matches among learners alone: beating a fixed opponent always is what was wanted."""
+    """Alarms over one-sided wins among learners alone: beating a fixed opponent always is what was wanted."""
     among = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
     best = among.groupby("match")["payoff"].transform("max")
     wins = among.assign(won=(among["payoff"] == best).astype("float64"))

@@ -1,4 +1,4 @@
-"""Whether a clinic's doctors are right as often as the exact posterior of what they were told says they should be."""
+"""Calibration of a clinic's doctors: are they right as often as the exact posterior of what they learned says?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.stats import SHARE, Interval, mean_ci
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of matches that ended in a diagnosis; means with 95 % intervals over matches."""
+    """Figures of matches that ended in a diagnosis; means with 95 % intervals over matches."""
 
     accuracy: Interval
     """Share of right diagnoses."""
@@ -28,7 +28,7 @@ class Calibration:
 
 
 def calibration(matches: pd.DataFrame, bins: int = 10) -> Calibration:
-    """Of `Frames.matches`, or any frame with its columns `report.…`; ValueError where none ended in a diagnosis.
+    """Judge `Frames.matches`, or any frame with its columns `report.…`; ValueError where none ended in a diagnosis.
 
     >>> calibration(analysis.load("runs/latest").matches)
     """

@@ -113,7 +113,7 @@ GROWN: Mapping[str, tuple[str, str]] = {
 
 
 def doc(field: Any) -> str:
-    """What a column means.
+    """The meaning of a column.
 
     >>> doc(TABLES["turns"].field("advantage"))
     'what credit made of it; null before credit'

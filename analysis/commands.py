@@ -68,7 +68,7 @@ def compare(
     plot: Annotated[Path | None, typer.Option(help="Draw curves and ends into this file, as PNG.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What came of several runs, with intervals: over seeds where there are several, paired by seed or deal.
+    """Compare what came of several runs, with intervals: over seeds where there are several, paired by seed or deal.
 
     Runs that differ in nothing but their seed are one arm; the others are compared with the first one's. With four or
     more seeds an arm, interquartile means with a stratified bootstrap (Agarwal et al. 2021) are added.
@@ -197,7 +197,7 @@ def _draw(comparison: Comparison, path: Path) -> None:
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    """What scripts read: every interval as [estimate, low, high], null where the data cannot say."""
+    """Data for scripts: every interval as [estimate, low, high], null where the data cannot say."""
     labels = [arm.label for arm in comparison.arms]
 
     def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _show_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
 
 
 def _mark(difference: Interval) -> str:
-    """Whether it leaves out 0, where that is known."""
+    """Return True if it leaves out 0, None where that is not known."""
     if math.isnan(difference.low):
         return "?"
     return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"

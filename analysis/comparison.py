@@ -61,11 +61,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found."""
+    """Findings of `compare`."""
 
     arms: tuple[Arm, ...]
     unit: Unit
-    """What intervals are over."""
+    """The unit that intervals are over."""
     rows: tuple[Row, ...]
     differs: Mapping[str, tuple[str, ...]]
     """Settings that are not the same in all arms: what each has."""
@@ -125,7 +125,7 @@ def arms_of(log: Frames) -> list[Arm]:
 
 
 def _stem(runs: tuple[str, ...]) -> str:
-    """What the names begin with alike, less the first digits of the seeds' numbers and what parts it from them."""
+    """The common beginning of the names, less the first digits of the seeds' numbers and what parts it from them."""
     if len(runs) == 1:
         return runs[0]
     alike = commonprefix(runs)  # noqa: RUF071  of characters: these are names, not paths
@@ -159,7 +159,7 @@ def figures_of(log: Frames) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Sampled:
-    """What intervals are over."""
+    """The unit that intervals are over."""
 
     arms: Sequence[Arm]
     unit: Unit
@@ -206,7 +206,7 @@ def _by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
 
 
 def _differing(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
-    """By setting, what each arm has, where they differ."""
+    """Settings in which arms differ, with what each has."""
     table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
     settings = [name for name in table.columns if name.startswith("config.") and name not in OF_NO_ARM]
     told = {name[7:]: tuple("–" if pd.isna(v) else str(v) for v in table[name]) for name in settings}

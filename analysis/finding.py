@@ -1,4 +1,4 @@
-"""Where in runs something was said: by meaning, plain words, a regular expression, or a filter in SQL.
+"""Find where in runs something was said: by meaning, plain words, a regular expression, or a filter in SQL.
 
 By meaning: sentence vectors, the nearest first (cosine). By words: BM25 (Robertson and Zaragoza 2009), in which rare
 words count more. By expression: RE2's, whose time is linear in the text whatever the expression, in the log's order.
@@ -123,7 +123,7 @@ def _distinct(said: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scores(said: list[str], query: str, by: By, embedding: Embedding) -> Any:
-    """How well each text answers the query [n]; 0 is not at all, but by meaning, where all do more or less."""
+    """Score how well each text answers the query [n]; 0 is not at all, but by meaning, where all do more or less."""
     if not query.strip():
         return np.ones(len(said))
     if by == "words":

@@ -204,7 +204,7 @@ def load(
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """What the runs are called: as their folders, or by their paths where folders are called alike."""
+    """Names of the runs: those of their folders, or their paths where folders are called alike."""
     if not paths:
         raise StoreError("there is no run to load: name one, such as runs/latest")
     whole = [path.resolve() for path in paths]
@@ -288,7 +288,7 @@ def typed(values: Sequence[Any]) -> Any:
 
 
 def numeric(column: pd.Series[Any]) -> bool:
-    """Whether a column holds numbers or truth values.
+    """Return True if a column holds numbers or truth values.
 
     >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
     [True, True, False]

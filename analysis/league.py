@@ -1,4 +1,4 @@
-"""Who beats whom, how strong everybody is, who speaks to whom and who is listened to: from the log of runs.
+"""The league from the log of runs: who beats whom, how strong each is, who speaks to whom and is listened to.
 
 Everybody is called by policy, past versions such as `shared@12` being policies of their own; matches of a policy with
 itself say nothing of who beats whom. "Beats" is a mean payoff above the other's over the matches in which both sat,
@@ -68,7 +68,7 @@ def payoff_matrix(log: Frames) -> pd.DataFrame:
 
 
 def alpha_rank(log: Frames) -> pd.Series[Any]:
-    """By policy, the share of time that evolution spends there (Omidshafiei et al. 2019), by OpenSpiel; sums to 1.
+    """The share of time that evolution spends at each policy (Omidshafiei et al. 2019), by OpenSpiel; sums to 1.
 
     Pairs that never met count as equal; empty where nobody was paid. ConfigError where what OpenSpiel needs for it is
     not installed.
@@ -163,7 +163,7 @@ def speech(log: Frames) -> Any:
 
 
 def influence(log: Frames, orders: int = ORDERS, seed: int = 0) -> pd.DataFrame:
-    """How much a seat's act tells of the next act of each other seat: sender, reader, acts, bits, p; the most first.
+    """Measure how much a seat's act tells of each other seat's next: sender, reader, acts, bits, p; the most first.
 
     The mutual information of the two acts, in bits, less its mean over random orders of the sender's acts within the
     same game and number of the turn (few acts have some by chance, and the stage of a match is no influence); p is

@@ -23,7 +23,7 @@ SIZE = 1700
 
 
 def drawn(log: Frames, heading: str = "") -> Figure:
-    """Who beats whom (edges of the shortest cycle in red), mean payoffs, ratings over time, who speaks to whom.
+    """Draw who beats whom (the shortest cycle in red), mean payoffs, ratings over time, who speaks to whom.
 
     Of a run in which nobody was paid yet there is little to see, and the picture says so.
 

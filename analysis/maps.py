@@ -40,7 +40,7 @@ FEW, NEARLY = 2, 0.8
 
 
 class Change(NamedTuple):
-    """Where play changed most."""
+    """The iteration at which play changed most."""
 
     iteration: int
     """The first that is of the new kind."""
@@ -52,7 +52,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class StrategyMap:
-    """What `strategy_map` found."""
+    """Findings of `strategy_map`."""
 
     rows: pd.DataFrame
     """A row per text that was looked at: run, match, iteration, …, text, cluster, x, y (the two main directions)."""
@@ -118,7 +118,7 @@ def vendi(of: Vectors) -> float:
 
 
 def change_point(of: Vectors, iterations: NDArray[np.int64], seed: int = 0, orders: int = ORDERS) -> Change | None:
-    """Where unit vectors [n, d] of these iterations [n] changed most; None for fewer than two iterations.
+    """Find where unit vectors [n, d] of these iterations [n] changed most; None for fewer than two iterations.
 
     >>> change_point(np.repeat(np.eye(2, dtype=np.float32), 20, axis=0), np.arange(40) // 4)
     Change(iteration=5, p=0.005, share=1.0)
@@ -150,7 +150,7 @@ def _between(of: NDArray[np.float64], place: NDArray[np.int64], count: int) -> N
 
 
 def _clustered(rows: pd.DataFrame, read: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64], pd.DataFrame]:
-    """Which cluster each row is in, the largest being 0, and what they are."""
+    """The cluster of each row, the largest being 0, and what they are."""
     unique = len(np.unique(read, axis=0))
     found, centres = grouped(read, min(clusters, unique), seed)
     order = [int(place) for place in np.argsort(-np.bincount(found, minlength=len(centres)), kind="stable")]

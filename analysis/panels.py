@@ -1,4 +1,4 @@
-"""What pictures share: sheets of few panels, arms in colours of their own, uncertainty as bars, texts that fit.
+"""Common parts of pictures: sheets of few panels, arms in colours of their own, uncertainty as bars, texts that fit.
 
 A curve is its seeds (thin), their mean (thick) and, right of its end, a dot with the interval of that end: a band at
 every iteration would be as wide as few seeds make it, and jump wherever they happen to agree. Of fewer than `FEW`
@@ -104,7 +104,7 @@ def _apart(texts: Sequence[str]) -> list[str]:
 
 
 def labelled(label: str) -> str:
-    """What matplotlib takes for a label of its own accord: it hides those that begin with an underscore."""
+    """A label that matplotlib shows: it hides those that begin with an underscore."""
     return f" {label}" if label.startswith("_") else label
 
 

@@ -150,7 +150,7 @@ def payoffs(log: Frames) -> Figure:
 
 
 def outcomes(log: Frames) -> Figure:
-    """What two sides were paid: a dot per outcome, larger where more matches ended so, of the first and last iteration.
+    """Draw what two sides were paid, at first and at last: a dot per outcome, larger where more matches ended so.
 
     The line is the Pareto front of all that was reached: no other outcome is better for one side and as good for the
     other. Crosses are what theory gives on average for the same matches, where the game reports it (columns such as
@@ -191,7 +191,7 @@ def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float
 
 
 def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
-    """By finished match its iteration and both payoffs (x, y), and what theories give on average.
+    """Iteration and both payoffs (x, y) of each finished match, and what theories give on average.
 
     The sides are those that the game itself reports, such as who moved first, or else the seats.
     """
@@ -225,7 +225,7 @@ def _table(iterations: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
-    """By run and iteration, where the match log holds what the metric is the mean of."""
+    """The metric by run and iteration, where the match log holds what it is the mean of."""
     by, finished = ["run", "iteration"], log.matches[log.matches["status"] == "finished"]
     if metric == "valid_rate":
         turns = log.turns.merge(finished[["run", "match"]], on=["run", "match"])
@@ -240,7 +240,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
 
 
 def _means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
-    """By run and iteration, over what was played there."""
+    """The metric by run and iteration, over what was played there."""
     bounds = range_of(name, rows[name].tolist())
     return {place: mean_ci(_floats(own), bounds) for place, own in rows.groupby(by)[name]}
 

@@ -39,7 +39,7 @@ _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field
 
 
 def sql(runs: Frames | str | Path | Sequence[str | Path], query: str) -> pd.DataFrame:
-    """What a SELECT over the tables of one or several runs gives, in pandas with Arrow's types.
+    """Answer a SELECT over the tables of one or several runs, in pandas with Arrow's types.
 
     ConfigError, one line with the nearest name, for what is no query; StoreError as `load`.
 
@@ -130,7 +130,7 @@ def _parsed(database: Any, query: str) -> Any:
 
 
 def _named(tree: Any) -> dict[str, set[str] | None]:
-    """By table that a query reads, the names among which its columns are; None where it may want all of them.
+    """Names among which the columns of each table that a query reads are; None where it may want all of them.
 
     Every name in the query is taken for a column's: to read one too many does no harm. Where columns are meant by their
     place, or a function is to find the table, none may be missing.

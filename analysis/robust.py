@@ -27,7 +27,7 @@ def interquartile_mean(scores: Sequence[float]) -> float:
 
 
 def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Of all runs on all games together, with the percentile interval of a bootstrap that redraws each game's runs.
+    """Interquartile mean of all runs on all games, with the interval of a bootstrap that redraws each game's runs.
 
     `scores` has a value per run for each game, on scales that can be put together. The interval is too narrow for few
     runs, as any bootstrap: of 3 to 5 seeds trust `mean_ci` (arena/statistics.py says how far).

@@ -1,4 +1,4 @@
-"""What was said in runs as texts, and texts as unit vectors: turns, thoughts, whole matches.
+"""Words said in runs as texts, and texts as unit vectors: turns, thoughts, whole matches.
 
 A turn's text is its act and what the others heard with it; a thought is what nobody heard; a match is its turns, a line
 each, with who took them. MiniLM reads 256 word pieces at a time, so a long text is read in pieces of whole lines and

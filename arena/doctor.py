@@ -1,4 +1,4 @@
-"""Is this machine fit to run Arena? Checks that need nothing but the standard library until they are asked."""
+"""Checks whether this machine can run Arena; they need the standard library alone until they are asked."""
 
 import importlib.util
 import os
@@ -170,7 +170,7 @@ def _threads() -> str:
 
 
 def _precision() -> str:
-    """Which `precision: auto` would take."""
+    """The precision that `precision: auto` would take."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch
@@ -187,7 +187,7 @@ def _precision() -> str:
 
 
 def instruction_set() -> str:
-    """By which of the processor's instructions torch chooses its kernels."""
+    """The processor's instructions by which torch chooses its kernels."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch

@@ -39,7 +39,7 @@ class Snapshot(NamedTuple):
 
 
 class Policies(Mapping[str, Policy]):
-    """By name: the policies that a run's seats and league name, and the past versions loaded just now."""
+    """The policies that a run's seats and league name, and the past versions loaded just now, by name."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ def fitted(experiment: Experiment) -> Experiment:
 
 
 def _of_runs(experiment: Experiment) -> Experiment:
-    """With the folder of every policy that begins as another run's: it stays that version while the run goes on."""
+    """The experiment with the folder of every policy that begins as another run's: it stays that version."""
     begun = {
         name: spec.model_copy(update={"model": _weights_of(name, spec.model)})
         for name, spec in experiment.policies.items()
@@ -203,7 +203,7 @@ def committed_iterations(run: Path) -> int:
 
 
 def _with_iterations(experiment: Experiment) -> Experiment:
-    """With a log that stays what it is while another run may go on."""
+    """The experiment with a log that stays as it is while another run may go on."""
     source = experiment.source
     if source is None or source.iterations:
         return experiment

@@ -88,7 +88,7 @@ class Trajectory:
     """The first turn of the match that is not its parent's; -1 where it has none."""
 
     def contexts(self) -> dict[int, list[int]]:
-        """By turn's index, the ids that stood in its stream before its first sampled token."""
+        """The ids that stood in its stream before a turn's first sampled token, by the turn's index."""
         prefixes: dict[int, list[int]] = {}
         for stream in self.streams:
             places = np.flatnonzero(stream.mask)
@@ -98,7 +98,7 @@ class Trajectory:
         return prefixes
 
     def observed_ids(self) -> dict[int, list[int]]:
-        """By turn's index, the ids that were new in its stream before its first sampled token."""
+        """The ids that were new in its stream before a turn's first sampled token, by the turn's index."""
         new: dict[int, list[int]] = {}
         for stream in self.streams:
             begin = 0
@@ -193,7 +193,7 @@ class MatchRecord:
 
     @property
     def iteration(self) -> int:
-        """That played it."""
+        """The iteration that played it."""
         return self.identity.iteration
 
     @property

@@ -64,7 +64,7 @@ def experiment_of(seed: int) -> Experiment:
 
 
 class FixedLength:
-    """Has every reply of an engine be of the same length, and notes what it was asked."""
+    """Let every reply of an engine be of the same length, and note what it was asked."""
 
     def __init__(self, lab: Lab, tokens: int) -> None:
         self.tokens, self.generate = tokens, lab.engine.generate

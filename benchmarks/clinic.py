@@ -246,7 +246,7 @@ def bounds(figure: str) -> Bounds:
 
 
 def pairs(made: Mapping[str, Path], warm: Path) -> dict[str, tuple[str, str]]:
-    """Which doctor meets which patient, by a name that says so."""
+    """Pairs of doctor and patient, by a name that says so."""
     patients = {"truthful": "oracle", "co-trained": f"{made['together']}:patient", "warm": f"{warm / 'patient'}"}
     doctors = {
         "co-trained": f"{made['together']}:doctor",
@@ -285,7 +285,7 @@ def write(study: str, result: dict[str, Any]) -> None:
     written(STUDIES[study][1](result), RESULTS / f"clinic-{study}.png")
 
 
-def again(study: str) -> dict[str, Any]:
+def summed_up(study: str) -> dict[str, Any]:
     """Return a kept study, summed up again."""
     kept: dict[str, Any] = json.loads((RESULTS / f"clinic-{study}.json").read_text())
     runs = kept["runs"]
@@ -315,7 +315,7 @@ def main() -> None:
         show_scripted(chosen.patients)
         return
     if chosen.redraw:
-        write(chosen.study, again(chosen.study))
+        write(chosen.study, summed_up(chosen.study))
         return
     study, _ = STUDIES[chosen.study]
     with tempfile.TemporaryDirectory() as temporary:

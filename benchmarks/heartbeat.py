@@ -67,7 +67,7 @@ async def measured(experiment: Experiment, run: RunFolder) -> dict[str, list[flo
     return delays
 
 
-def told(delays: list[float]) -> dict[str, float]:
+def figures_of(delays: list[float]) -> dict[str, float]:
     """Quantiles in milliseconds, and the share that was on time."""
     found = np.array(delays) * 1e3
     quantiles = {f"p{q:g}": float(np.percentile(found, q)) for q in (50, 99, 99.9, 100)}
@@ -86,7 +86,7 @@ def main() -> None:
         run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), {})
         delays = wait(measured(experiment, run))
     everything = [delay for own in delays.values() for delay in own]
-    found = {"all": told(everything)} | {phase: told(own) for phase, own in delays.items()}
+    found = {"all": figures_of(everything)} | {phase: figures_of(own) for phase, own in delays.items()}
     for phase, row in found.items():
         print(f"{phase:>8}: " + ", ".join(f"{name} {value:.4g}" for name, value in row.items()))
     if not quick:

@@ -4,7 +4,7 @@
 
 A seat of a match is shown 24 tokens a turn, thinks 64 and says 12, in SmolLM2's chat frame. Counted are, in play, the
 tokens that an engine has to read before the first new one, with what it kept of the turn before and without anything
-kept (every turn rendered anew); in learning, those that go through the model for one update, of one match and of eight
+kept (every turn rendered again); in learning, those that go through the model for one update, of one match and of eight
 that open alike. Writes results/history.json.
 """
 

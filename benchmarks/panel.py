@@ -48,7 +48,7 @@ def merged(before: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[di
     return [runs[place] for place in sorted(runs)]
 
 
-def told(interval: list[float]) -> str:
+def interval_text(interval: list[float]) -> str:
     """An interval for people."""
     return "{:.2f} [{:.2f}, {:.2f}]".format(*interval)
 
@@ -58,7 +58,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
     rows = ["| arm | seed | before | after | difference | deals | valid acts |", "|---|---|---|---|---|---|---|"]
     for run in runs:
         payoff = run["payoff"]
-        figures = [told(payoff[name]) for name in ("before", "after", "difference")]
+        figures = [interval_text(payoff[name]) for name in ("before", "after", "difference")]
         shares = [f"{run[n]['before'][0]:.2f} → {run[n]['after'][0]:.2f}" for n in ("deal", "valid") if n in run]
         rows.append(f"| {' | '.join([run['arm'], str(run['seed']), *figures, *shares])} |")
     return rows

@@ -11,7 +11,7 @@ from arena.learn.samples import Sample
 
 
 class BareGenerate:
-    """`model.generate` on left-padded contexts, plain sampling, everything prefilled anew at every call."""
+    """`model.generate` on left-padded contexts, plain sampling, everything prefilled again at every call."""
 
     what = (
         "transformers model.generate(do_sample=True, temperature=1, top_k=0, top_p=1, no eos) on the same contexts, "

@@ -156,8 +156,8 @@ def play(arm: str, seed: int, begin: Warm, folder: Path, chosen: argparse.Namesp
 
 
 def summary(runs: list[dict[str, Any]], arms: list[str]) -> dict[str, Any]:
-    """With 95 % intervals over seeds: accuracy by split, arm and iteration, at the end by level too; the first arm's
-    less each other's, paired; and what solvers wrote."""
+    """Figures with 95 % intervals over seeds: accuracy by split, arm, iteration, at the end by level too; the first
+    arm's less each other's, paired; and what solvers wrote."""
     found: dict[str, Any] = {}
     for split in SPLITS:
         curves = {arm: [r["accuracy"] for r in runs if r["arm"] == arm] for arm in arms}

@@ -8,8 +8,8 @@
     python benchmarks/recommender.py ratings FILE           # agreement; FILE a CSV, or movielens.pkl.compress
 
 `listening`: every player meets the same deals; intervals are over deals, differences paired, and a slope is the mean
-over deals of the least-squares slope on the logarithm (base 2) of steepness. Who hears of taste alone asks for genres
-and heeds what is said of them, who hears of price alone, prices; deaf bandits learn of neither but by clicks by genre.
+over deals of the least-squares slope on the logarithm (base 2) of steepness. Who heeds taste alone asks for genres
+and heeds what is said of them, who heeds price alone, prices; deaf bandits learn of neither but by clicks by genre.
 `population`: one deal with word of mouth and the same deal without, all else being chance by key and so the same.
 `diversity`: the listening bandit's pages by how much it docks an item whose genre is on the page already.
 `transfer`: `arena eval RUN --before` on users and items that no run trained on, 100 deals each; bandits too. Two
@@ -121,7 +121,7 @@ def slope(gains: Any) -> Any:
 
 
 class Hearing(Recommender):
-    """With players who hear of one matter alone."""
+    """The recommender with players who heed what is said of one matter alone."""
 
     players: Mapping[str, Callable[[Recommender, int], Answer]] = {**Recommender.players, **HEARERS}
 
@@ -176,7 +176,7 @@ def served(game: Recommender, name: str) -> dict[str, Any]:
 
 
 def most_told(told: list[tuple[int, int, int]]) -> dict[str, Any]:
-    """The find that went furthest: through how many friends it came from whoever told it first, and who told whom."""
+    """The find that went furthest: through how many friends it came from the first to tell it, and who told whom."""
     item, _ = Counter(item for item, _, _ in told).most_common(1)[0]
     return {"item": item, "tellings": [[teller, friend] for each, teller, friend in told if each == item]}
 

@@ -195,7 +195,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def arms_of(runs: list[dict[str, Any]]) -> list[str]:
-    """In the study's order: the first run is of the first arm."""
+    """The arms in the study's order: the first run is of the first arm."""
     return list(dict.fromkeys(run["arm"] for run in runs))
 
 
@@ -232,7 +232,7 @@ def write(name: str, result: dict[str, Any], runs: list[dict[str, Any]]) -> None
     print(json.dumps({n: f for n, f in result["summary"].items() if n in study["draw"]}, indent=1))
 
 
-def kept(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_back(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return what an earlier run of the study found, and its runs with their iterations as numbers."""
     result = json.loads((RESULTS / f"strength-{name}.json").read_text())
     return result, [run | {"curve": {int(k): row for k, row in run["curve"].items()}} for run in result["runs"]]
@@ -247,7 +247,7 @@ def main() -> None:
     options = parser.parse_args()
     name, study = options.study, STUDIES[options.study]
     if options.redraw:
-        write(name, *kept(name))
+        write(name, *read_back(name))
         return
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
         folder = options.folder or Path(temporary)

@@ -182,20 +182,20 @@ def hold(world: str, in_flight: int) -> dict[str, Any]:
     found = {"before": gauge()}
     count = 0
 
-    def look(then: Callable[[], None]) -> Callable[[], None]:
-        def begun() -> None:
+    def when_all_began(then: Callable[[], None]) -> Callable[[], None]:
+        def counted() -> None:
             nonlocal count
             count += 1
             if count == in_flight:  # the last one begins while all others wait for their first turn
                 then()
 
-        return begun
+        return counted
 
-    orchestrated(world, in_flight, in_flight, look(lambda: found.update({"in flight": gauge()})))
+    orchestrated(world, in_flight, in_flight, when_all_began(lambda: found.update({"in flight": gauge()})))
     found["after"] = gauge()
     count = 0
     try:
-        orchestrated(world, in_flight, in_flight, look(lambda: os.kill(os.getpid(), signal.SIGINT)))
+        orchestrated(world, in_flight, in_flight, when_all_began(lambda: os.kill(os.getpid(), signal.SIGINT)))
         raise AssertionError("Ctrl-C did not end it")
     except KeyboardInterrupt:
         pass

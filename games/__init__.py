@@ -70,7 +70,7 @@ GAMES = Games()
 
 
 def maker(name: str) -> Callable[..., TextGame]:
-    """What makes this game: one of ours, or one that is not; ValueError says in one line why there is none."""
+    """The factory of this game, one of ours or one that is not; ValueError says in one line why there is none."""
     try:
         if name in GAMES:
             return GAMES[name]
@@ -88,7 +88,7 @@ def maker(name: str) -> Callable[..., TextGame]:
 
 
 def complaint(name: str) -> str | None:
-    """What is wrong with this name of a game, in one line; None if there is such a game."""
+    """Explain in one line what is wrong with this name of a game; None if there is such a game."""
     try:
         maker(name)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What games may be able to do beyond what all can, as small protocols: who needs one finds out by `isinstance`."""
+"""Abilities that only some games have, as small protocols: who needs one finds out by `isinstance`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from games.contracts import Game, View
 
 
 class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export it
-    """Lets `isinstance` ask whether a game's class declares what an ability adds to `Game`, once per class.
+    """A metaclass by which `isinstance` asks whether a game's class declares what an ability adds, once per class.
 
     `runtime_checkable` walks the members of the instance each time and reads its properties: 6 to 9 µs a question,
     which is a tenth of a short match; this takes 0.15 µs.
@@ -22,7 +22,7 @@ class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export 
 
 @cache
 def _declares(kind: type, ability: type) -> bool:
-    """Whether a class has, or types, each name in the body of the protocol."""
+    """Return True if a class has, or types, each name in the body of the protocol."""
     body = vars(ability)
     methods = {name for name, member in body.items() if callable(member) and not name.startswith("_")}
     typed = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())}
@@ -30,7 +30,7 @@ def _declares(kind: type, ability: type) -> bool:
 
 
 class Ability(Game, Protocol, metaclass=_Ability):
-    """What a game may be able to do beyond what all can: subclasses name it."""
+    """An ability that only some games have: subclasses name it."""
 
 
 @runtime_checkable
@@ -72,7 +72,7 @@ class SpielRules(Ability, Protocol):
     """What both sides are paid for a draw, which these rules know as 0."""
 
     def word(self, action: int) -> str:
-        """How an act that is legal now is written."""
+        """Write an act that is legal now."""
 
 
 @runtime_checkable
@@ -94,7 +94,7 @@ class BestResponse(Ability, Protocol):
     """A game that knows what the best play against a given opponent is worth."""
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """What the best play of `seat` earns on this deal, on average over chance. The game was just reset.
+        """Return what the best play of `seat` earns on this deal, on average over chance. The game was just reset.
 
         All other seats answer a view with these chances of their acts. NaN where it is not known with these options.
         """
@@ -120,13 +120,13 @@ class Tells(Ability, Protocol):
     """
 
     def introduction(self, seat: str) -> str:
-        """What the match is about, and how to type an act, with an example; the same throughout a match."""
+        """Explain what the match is about and how to type an act, with an example; the same throughout a match."""
 
     def in_words(self, seat: str) -> str:
-        """What lies before this seat, which is to move."""
+        """Describe what lies before this seat, which is to move."""
 
     def act_in_words(self, act: str) -> str:
-        """What another seat does by this act, as the game read it; "" where it has no words for that."""
+        """Describe what another seat does by this act, as the game read it; "" where it has no words for that."""
 
     def epilogue(self, people: Sequence[str]) -> tuple[Sequence[Sequence[str]], str]:
-        """Of an ended match, for the people at these seats: a table, its heads first, and what it comes to."""
+        """Sum up an ended match for the people at these seats: a table, its heads first, and what it comes to."""

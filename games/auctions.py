@@ -29,7 +29,7 @@ class SealedBidAuction(SimultaneousGame):
         super().__init__(rounds=1, **options)
 
     def price(self, ranked: list[int]) -> int:
-        """What the winner pays, given all bids from the highest down."""
+        """The winner's price, given all bids from the highest down."""
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -53,11 +53,11 @@ class SealedBidAuction(SimultaneousGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """How many bid and the highest value possible."""
+        """The number of bidders and the highest value possible."""
         return {"players": len(self.seats), "max_value": self.max_value}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """What the good is worth to this seat."""
+        """The good's worth to this seat."""
         return {"value": self.values[seat]}
 
     def legal(self, seat: str) -> list[str]:
@@ -65,7 +65,7 @@ class SealedBidAuction(SimultaneousGame):
         return [f"BID {n}" for n in range(self.max_value + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """What the act bids."""
+        """The bid that an act makes."""
         return read_number("BID", self.max_value, act)
 
     def settle(self, choices: list[int]) -> None:

@@ -59,7 +59,7 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
         return "".join(chr(self.np_random.integers(0, int(top))) for top in tops)
 
     def contains(self, x: Any) -> bool:
-        """Whether x is a str that is not too long."""
+        """Return True if x is a str that is not too long."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     def __repr__(self) -> str:
@@ -201,11 +201,11 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return {}
 
     def next_seat(self, seat: str) -> str:
-        """Who moves after this seat: the next one in order, round and round."""
+        """The seat that moves after this one: the next in order, round and round."""
         return self.seats[(self.seats.index(seat) + 1) % len(self.seats)]
 
     def hides_nothing(self) -> bool:
-        """Whether nothing is hidden from any seat, so that a search player may look ahead without cheating."""
+        """Return True if nothing is hidden from any seat, so that a search player may look ahead without cheating."""
         return self.perfect_information
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -219,7 +219,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     # What a game calls while it plays.
 
     def pay(self, seat: str, part: str, value: float) -> None:
-        """Gives a seat a named part of its reward in the current step."""
+        """Give a seat a named part of its reward in the current step."""
         self._parts[seat][part] = self._parts[seat].get(part, 0.0) + value
         self._totals[seat][part] = self._totals[seat].get(part, 0.0) + value
         self._paid = True
@@ -282,7 +282,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             self._accumulate_rewards()
 
     def messages(self, seat: str) -> tuple[Message, ...]:
-        """What is new for this seat since it last acted, oldest first."""
+        """Messages that are new for this seat since it last acted, oldest first."""
         return tuple(self._inboxes[seat])
 
     def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
@@ -319,7 +319,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return copy.deepcopy(self)
 
     def payoffs(self) -> dict[str, float]:
-        """What each seat got out of the game so far: all reward parts but the penalties for illegal acts."""
+        """Payoff of each seat so far: all reward parts but the penalties for illegal acts."""
         return {
             seat: float(sum(value for part, value in parts.items() if part != ILLEGAL))
             for seat, parts in self._totals.items()

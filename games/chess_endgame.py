@@ -92,7 +92,7 @@ class ChessEndgame(TextGame):
         return move.uci()
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether the rook's side won."""
+        """Report whether the rook's side won."""
         return {"won": self.ended == "checkmate"}
 
     def clone(self) -> Self:
@@ -144,5 +144,5 @@ def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
 
 
 def _mates(board: chess.Board) -> bool:
-    """Whether the side to move can mate at once."""
+    """Return True if the side to move can mate at once."""
     return any(board.san(move).endswith("#") for move in board.legal_moves)

@@ -1,4 +1,4 @@
-"""What games, players and the arena say to each other, as types: messages, views, acts, deals, and the game itself.
+"""Types of what games, players and the arena say to each other: messages, views, acts, deals, and the game itself.
 
 A game shows a seat a `View`, the seat answers with an `Act`. What only some games can do is in `games.abilities`.
 Nothing of ours is imported here.
@@ -49,7 +49,7 @@ class Image:
 
     @property
     def text(self) -> str:
-        """What stands in its place for those who cannot see, such as [image png 64x48 1a2b3c4d]."""
+        """The placeholder for those who cannot see, such as [image png 64x48 1a2b3c4d]."""
         return f"[image {self.media[6:]} {self.width}x{self.height} {self.hash[:8]}]"
 
 
@@ -57,7 +57,7 @@ ContentPart = Text | Image
 
 
 class Message(NamedTuple):
-    """What one seat, or the referee, said: the sender is a field of its own, so that nobody is forged."""
+    """Words and images of one seat, or the referee: the sender is a field of its own, so that nobody is forged."""
 
     sender: str
     parts: tuple[ContentPart, ...]
@@ -107,7 +107,7 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
-        """What the game shows a seat that is to move."""
+        """The game's view for a seat that is to move."""
         info = game.infos[seat]
         legal = info.get("legal")
         return cls(
@@ -145,7 +145,7 @@ class Act(NamedTuple):
 
 
 class Deal(NamedTuple):
-    """What was dealt: with the same acts it is the same match, as long as the game's `rules_version` is the same."""
+    """A deal: with the same acts it is the same match, as long as the game's `rules_version` is the same."""
 
     game: str
     options: Mapping[str, Any]
@@ -198,7 +198,7 @@ class Game(Protocol):
 
 @dataclass(frozen=True)
 class MatchId:
-    """Which match of a run this is, as data; `str` prints it and `parse` reads that back.
+    """Identity of a match of a run, as data; `str` prints it and `parse` reads that back.
 
     Printed as 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
     branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). ValueError for numbers below 0

@@ -90,7 +90,7 @@ class Haggle(TextGame):
         return f"PRICE {self.price}"
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether a deal could gain; joint value and its best; buyer_share of the gain, where there is a gainful deal.
+        """Report whether a deal could gain; joint value and its best; buyer_share of the gain, where a deal gains.
 
         efficiency: joint over best value; where nothing could be gained, 1 if nothing was lost, else 0.
         """

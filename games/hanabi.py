@@ -19,7 +19,7 @@ SEEN = re.compile(
 
 
 class Table(NamedTuple):
-    """What one player sees: the cards of the others' hands, and what hints have told of every card, by player."""
+    """One player's view: the cards of the others' hands, and what hints have told of every card, by player."""
 
     lives: int
     hints: int
@@ -130,7 +130,7 @@ class Hanabi(OpenSpielGame):
         return word
 
     def verdict(self) -> tuple[str, str]:
-        """By "lives" lost, "complete" fireworks or the "deck" used up."""
+        """Cause of the end: "lives" lost, "complete" fireworks or the "deck" used up."""
         score = f"score {self.state.returns()[0]:g} of {self.best}."
         if not self.observation(0).lives:
             return "lives", f"The last life is lost: {score}"

@@ -60,7 +60,7 @@ class LiarsDice(OpenSpielGame):
         return {"bids": [self._words[act] for act in self.state.history()[2 * self.dice :]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Who won, and what everybody had."""
+        """Report who won, and what everybody had."""
         reason, announcement = super().verdict()
         rolled = "; ".join(f"{seat} {' '.join(map(str, self._rolled(seat)))}" for seat in self.seats)
         return reason, f"{announcement} The dice: {rolled}."

@@ -65,7 +65,7 @@ class Maze(Solitaire):
         return {"map": self.map(), **facts} if self.view == "full" else facts
 
     def situation(self, seat: str) -> str:
-        """Where the walker is."""
+        """The walker's cell."""
         return str(self.position)
 
     def legal(self, seat: str) -> list[str]:

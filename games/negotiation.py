@@ -100,7 +100,7 @@ class Negotiation(BargainingGame):
         }  # fmt: skip
 
     def private(self, seat: str) -> dict[str, Any]:
-        """What one item of each kind is worth to this seat, and what accepting is; None where no offer stands.
+        """Worth to this seat of one item of each kind, and of accepting; None where no offer stands.
 
         And the splits that waste nothing, where they are shown: [what it takes, worth to it, to the other], best first.
         """

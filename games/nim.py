@@ -46,6 +46,6 @@ class Nim(OpenSpielGame):
         return f"TAKE {less_one + 1} {string.ascii_uppercase[pile]}"
 
     def public(self) -> dict[str, Any]:
-        """What is left in every pile, such as {"A": 1, "B": 3}."""
+        """The piles as they are, such as {"A": 1, "B": 3}."""
         sizes = [int(size) for size in str(self.state).split()[1:]]
         return {"piles": dict(zip(string.ascii_uppercase, sizes, strict=False))}

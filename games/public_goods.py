@@ -48,7 +48,7 @@ class PublicGoods(SimultaneousGame):
         return [f"GIVE {n}" for n in range(self.endowment + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """What the act gives."""
+        """The coins that an act gives."""
         return read_number("GIVE", self.endowment, act)
 
     def settle(self, choices: list[int]) -> None:

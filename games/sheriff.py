@@ -88,7 +88,7 @@ class Sheriff(OpenSpielGame):
         return {"items": self.state.history()[0] - 2} if loaded else {}
 
     def verdict(self) -> tuple[str, str]:
-        """By the last answer; only an inspection shows the cargo."""
+        """The end by the last answer; only an inspection shows the cargo."""
         cargo, *_, answer = self.state.history()
         if ANSWERS[answer] == "PASS":
             return "pass", "The sheriff let the cargo pass."

@@ -1,4 +1,4 @@
-"""What our games say of themselves, read from their source: to list games, none is loaded, nor what it is built on."""
+"""Our games' words on themselves, read from their source: to list games, none is loaded, nor what it is built on."""
 
 from __future__ import annotations
 

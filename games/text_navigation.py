@@ -126,6 +126,6 @@ class TextNavigation(Solitaire):
         return sorted(item for item, there in self.places.items() if there == place)
 
     def _shortest(self) -> int:
-        """To the item, TAKE, to the room, DROP."""
+        """Steps of the shortest way: to the item, TAKE, to the room, DROP."""
         steps = distances(self.doors, self.places[self.wanted] or self.position)
         return steps[self.position] + 1 + steps[self.goal] + 1

@@ -60,7 +60,7 @@ class TinyHanabi(OpenSpielGame):
         return {"acts": [WORDS[act] for act in self.state.history()[2:]]}
 
     def verdict(self) -> tuple[str, str]:
-        """What both got."""
+        """Payoff of both."""
         return "over", f"The match is over: both get {self.returns()[0]:g}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:

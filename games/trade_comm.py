@@ -48,11 +48,11 @@ class TradeComm(OpenSpielGame):
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """What is said is heard; a trade is not, until the end."""
+        """The word where something is said; a trade is not heard until the end."""
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:
-        """What either side has said."""
+        """Words of either side so far."""
         utterances = self.state.history()[1:3]
         return {"said": {seat: LETTERS[action] for seat, action in zip(self.seats, utterances, strict=False)}}
 
@@ -61,14 +61,14 @@ class TradeComm(OpenSpielGame):
         return {"item": LETTERS[divmod(self.state.history()[0], self.num_items)[self.seats.index(seat)]]}
 
     def verdict(self) -> tuple[str, str]:
-        """Whether the trades matched; both are read out."""
+        """The end: both trades read out, and whether they matched."""
         one, two = (self.word(action) for action in self.state.history()[3:])
         outcome = "trade" if self.state.returns()[0] else "no_trade"
         verdict = "The trade is made" if outcome == "trade" else "There is no trade"
         return outcome, f"{verdict}: {self.seats[0]} wrote {one}, {self.seats[1]} wrote {two}."
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether there was a trade."""
+        """Report whether there was a trade."""
         return {"trade": self.ended == "trade"}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:

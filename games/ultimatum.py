@@ -78,6 +78,6 @@ class Ultimatum(TextGame):
         return answer
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether there was a deal; what part of the pie was offered, if any was."""
+        """Report whether there was a deal, and what part of the pie was offered, if any was."""
         share = {} if self.offer is None else {"offered": self.offer / self.pie}
         return {"deal": self.ended == "deal", **share}

@@ -82,7 +82,7 @@ class WordClue(TextGame):
         return {"board": left, "found": [*self.found], "missed": [*self.missed], **turn}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """To the giver the targets not yet found."""
+        """The targets not yet found, for the giver."""
         return {"targets": [word for word in self.targets if word not in self.found]} if seat == GIVER else {}
 
     def legal(self, seat: str) -> list[str] | None:

@@ -40,7 +40,7 @@ def feedback(guess: str, word: str) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Whether this is five letters from a to z."""
+    """Return True if this is five letters from a to z."""
     return len(text) == LETTERS and text.isascii() and text.isalpha() and text == text.lower()
 
 

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import pytest
 
+from analysis.columns import TABLES
 from arena.config.sources import recipe_names
 from arena.parts.renamed import SETTINGS
+from arena.store.schema import CREDIT, MATCHES, paths
 
 ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
-MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+MODULES = sorted(path for room in (*ROOMS, "benchmarks") for path in (ROOT / room).rglob("*.py"))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 HISTORY = ("glossary.md", "CHANGELOG.md", "negotiation_before.md")
 """Pages which say how things were called."""
@@ -83,6 +85,14 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def first_lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The first line of the docstring of a module and of each class and function in it, with where that is."""
+    for node in ast.walk(tree):
+        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text.splitlines()[0]
+
+
 def without_values(text: str) -> str:
     """A text without what it quotes, such as a column's values, and without what a program printed."""
     text = re.sub(r"```(?:text|console)?\n.*?```", "", text, flags=re.S)
@@ -105,6 +115,23 @@ def test_no_name_is_an_old_one(row: Row) -> None:
         if name == row.old
     ]
     assert not found, f"{row.old} is {row.new} now"
+
+
+def test_no_column_has_an_old_name() -> None:
+    """Of the log, of credit and of the tables of analysis."""
+    columns = {name for schema in (MATCHES, CREDIT) for path in paths(schema) for name in path.split(".")}
+    columns |= {field.name for fields in TABLES.values() for field in fields}
+    assert len(columns) > 60 and not columns & {row.old for row in NAMES}
+
+
+def test_no_page_gives_a_name_that_is_an_old_one() -> None:
+    """In code, alone or called; but for the old words that stay, and names that are old at some place only."""
+    stay = re.findall(r"^\| `(\w+)`", GLOSSARY.read_text("utf-8").partition("## Old words that stay")[2], re.M)
+    old = "|".join({row.old for row in NAMES if not row.places} - {*stay})
+    pattern = re.compile(rf"`(?:{old})(?:\([^`\n]*\))?`")
+    assert pattern.search("see `make_brain`") and pattern.search("`give_back()`")
+    pages = [page for page in PAGES if page.name not in HISTORY]
+    assert not [(page.name, match[0]) for page in pages for match in pattern.finditer(page.read_text("utf-8"))]
 
 
 def test_no_module_has_an_old_name() -> None:
@@ -136,6 +163,25 @@ def test_no_docstring_or_comment_speaks_the_old_words() -> None:
         if path.name != "renamed.py"
         for line, text in prose(SOURCES[path])
         if (match := PHRASES.search(without_values(text)))
+    ]
+    assert not found, "\n".join(found)
+
+
+ASIDES = re.compile(
+    r"(What|Who|Whose|Whom|Which|Whether|Where|When|How|Of|By|With|To|In|As if|That|Has|Is|Lets|Gives)\b"
+)
+"""Beginnings of a line that is a clause or what is left of a sentence, and no imperative or noun phrase."""
+
+
+def test_first_lines_of_docstrings_stand_by_themselves() -> None:
+    """Of a module, a class, a function: an imperative or a noun phrase. A field may say "whether", as elsewhere."""
+    assert all(map(ASIDES.match, ("What it is.", "Of a run, the last.", "Whether it ends."))), "else nothing is found"
+    assert not any(map(ASIDES.match, ("Total of a run.", "Whitespace.", "Index.", "Bytes.")))
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in MODULES
+        for line, text in first_lines(TREES[path])
+        if ASIDES.match(text)
     ]
     assert not found, "\n".join(found)
 

@@ -98,17 +98,17 @@ def greedy_splitter(view: View) -> str:
 
 
 def free_rider(view: View) -> str:
-    """Gives nothing: dominant where a coin given returns less than a coin to its giver."""
+    """Give nothing: dominant where a coin given returns less than a coin to its giver."""
     return "GIVE 0"
 
 
 def contributor(view: View) -> str:
-    """Gives all."""
+    """Give all."""
     return f"GIVE {view.public['endowment']}"
 
 
 def conditional_contributor(view: View) -> str:
-    """Gives all at first, then what the others gave on average in the last round, rounded down."""
+    """Give all at first, then what the others gave on average in the last round, rounded down."""
     history = view.public["history"]
     if not history:
         return contributor(view)

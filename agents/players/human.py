@@ -158,7 +158,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
 
 
 def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
-    """Which numbers stand for which acts: their own, as in PLAY 3, else their places; none where acts are numbers."""
+    """Numbers that stand for acts: their own, as in PLAY 3, else their places; none where acts are numbers."""
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

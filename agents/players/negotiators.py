@@ -116,7 +116,7 @@ class Aspirer:
 
 
 class Rubinstein:
-    """As if the pool were a pie: Rubinstein's share of it, less by the risk of breakdown at each turn.
+    """Rubinstein's share of the pool, as if it were a pie, less by the risk of breakdown at each turn.
 
     His first mover gets 1 / (1 + d) and the other d / (1 + d), d = 1 - breakdown; without a risk both ask for half.
     """

@@ -102,7 +102,7 @@ def _asking(seen: Situation) -> Iterator[str]:
 
 
 def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
-    """Which kinds matter to the speaker, and which it leaves."""
+    """The kinds that matter to the speaker, and those that it leaves."""
     best = seen.favourite
     if best is not None:
         yield f"I care most about the {seen.items[best]}."

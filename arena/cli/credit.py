@@ -29,7 +29,7 @@ def credit(
     trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts, every turn included.")] = False,
 ) -> None:
-    """What each estimator would have said of every turn of a run: side by side, without playing anything again.
+    """Compare what each estimator says of every turn of a run, without playing anything again.
 
     Example: arena credit runs/latest --estimators mars,rae,grpo --match 0010-0003
     """

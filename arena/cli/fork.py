@@ -48,7 +48,7 @@ def fork(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """What if, at this turn, somebody else had played on, or something else had been done?
+    """Play a logged match on from a turn with somebody else, or after something else was done.
 
     The deal and all that was said before stay as they are in the log; from there on the match is played again, and as
     often by those who sat there. The same chance is theirs in fork i of both, so differences are taken fork by fork.

@@ -66,7 +66,7 @@ def run_cli() -> int:
 
 @contextmanager
 def _tracing() -> Iterator[None]:
-    """With ARENA_DEBUG, tracebacks of failed matches, and of what ends the command, on stderr."""
+    """Print tracebacks of failed matches, and of what ends the command, on stderr where ARENA_DEBUG is set."""
     if not debugging():
         yield
         return

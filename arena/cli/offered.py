@@ -51,7 +51,7 @@ def _loaded(offer: EntryPoint) -> TyperCommand:
 
 
 def _unavailable(offer: EntryPoint, error: Exception) -> TyperCommand:
-    """In place of a command whose code cannot be loaded: always a ConfigError that names its package."""
+    """Stand in for a command whose code cannot be loaded: always a ConfigError that names its package."""
     package = offer.dist.name if offer.dist else offer.value
 
     def unavailable() -> None:

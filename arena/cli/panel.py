@@ -30,7 +30,7 @@ def given(name: str, deals: int | None, seed: int | None, others: dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """Whom `arena eval --panel` judges, and where what came of it goes."""
+    """Options of `arena eval --panel`: the one that it judges, and where what came of it goes."""
 
     who: str
     before: bool

@@ -104,7 +104,7 @@ def _mark(member: str, known: Known) -> str:
 
 
 def _footnote(console: Console, members: Sequence[str], known: Known) -> None:
-    """Whom the learners know from training; of the others it is held out."""
+    """Members that the learners know from training; the others are held out."""
     notes = ["* met in training"] if known.met & set(members) else []
     notes += (
         ["† imitated in training: its play was demonstrated"] if (known.demonstrated - known.met) & set(members) else []

@@ -80,7 +80,7 @@ def _zero_sum(rows: list[Row]) -> bool:
 
 
 def opponents(row: Row) -> dict[str, str]:
-    """By seat, the frozen opponents of the learners: `past` for a past version, else the policy's name."""
+    """The frozen opponents of the learners, by seat: `past` for a past version, else the policy's name."""
     seats = row["seats"]
     learners = {seat["policy"] for seat in seats.values() if seat["trained"]}
     frozen = {name: seat["policy"] for name, seat in seats.items() if not seat["trained"]} if learners else {}

@@ -146,7 +146,7 @@ def _judged_seats(experiment: Experiment, game: GameSpec) -> list[str]:
 
 
 def settled(experiment: Experiment) -> Experiment:
-    """With a panel that stays what it is while the run goes on: whole paths, and of other runs the weights of now."""
+    """The experiment with a panel that stays as it is while the run goes on: whole paths, weights of now."""
     spec = experiment.evaluate
     if spec is None or spec.panel is None:
         return experiment

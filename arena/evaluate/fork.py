@@ -158,7 +158,7 @@ def _who(run: Path, experiment: Experiment, held: Seating, told: dict[str, None]
 
 
 def _roles(experiment: Experiment, game: str) -> dict[str, str]:
-    """By seat, the role in which the run plays the game."""
+    """The role in which the run plays the game, by seat."""
     tables = [table for table in experiment.all_tables() if table.game.name == game]
     return {seat: held.role for table in tables[:1] for seat, held in table.seats.items()}
 
@@ -175,7 +175,7 @@ def _as(role: str | None, who: Contender, game: str, seat: str) -> Contender:
 async def _play(
     parting: Parting, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
 ) -> tuple[list[list[MatchRecord | None]], Counter[str]]:
-    """By table and fork what was played, None for a fork that kept failing; and failed attempts by reason.
+    """Play the forks: records by table and fork, None for one that kept failing; and failed attempts by reason.
 
     Only the last table begins with the act that is another.
     """

@@ -228,5 +228,5 @@ async def _cell(
 
 
 def _identity(who: Seating) -> str:
-    """Whose words they are."""
+    """Name the speaker of a seat's words: a scripted policy, or a version of a policy in a role."""
     return who.policy if who.kind == "brain" else f"{who.policy}, version {who.version}, role {who.role}"

@@ -105,7 +105,7 @@ class Sitting:
         )
 
     def best_play(self) -> BestPlay:
-        """What best play would earn on these deals, where the members and the game let theory say."""
+        """The payoff of best play on these deals, where the members and the game let theory say."""
         met = [(place.member, place.seat) for place in self.places]
         return best_play(met, self.game, deal_seeds(self.panel.seed, self.panel.deals))
 

@@ -51,7 +51,7 @@ def rotational_share(payoffs: np.ndarray) -> np.ndarray:
 
 
 def cyclic(payoffs: np.ndarray) -> dict[tuple[int, int, int], np.ndarray]:
-    """By triple in the order of beating, (i, j, k) or (i, k, j): bool [...], whether each beats the next."""
+    """Triples in the order of beating, (i, j, k) or (i, k, j), with whether each beats the next: bool [...]."""
     above = antisymmetric(payoffs) > 1e-12
     cycles = {}
     for i, j, k in combinations(range(payoffs.shape[-1]), 3):

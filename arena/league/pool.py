@@ -32,7 +32,7 @@ def version_of(name: str) -> tuple[str, int] | None:
 
 
 class Pool:
-    """Which past versions there are; their weights lie in the run's folder under `league/POLICY@VERSION/`.
+    """The pool of past versions; their weights lie in the run's folder under `league/POLICY@VERSION/`.
 
     `members` are met by `pfsp`; `recent` are the latest `lag` versions, kept for `past` alone. Both ascend.
     """

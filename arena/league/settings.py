@@ -48,7 +48,7 @@ class OpponentSpec(Spec):
 
 
 class PoolSpec(Spec):
-    """Which past versions of the trained policies are kept to be met again."""
+    """Settings of the pool: which past versions of the trained policies are kept to be met again."""
 
     every: Positive = 5
     """Iterations between two admissions; the beginning is always admitted."""

@@ -92,7 +92,7 @@ class Gradients:
             self.watch.add("shown_loss", loss)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:
-        """By sample, what has become of the other answer of each token's pair: at the weights that take the step."""
+        """The change of the other answer of each token's pair, by sample: at the weights that take the step."""
         if not step.pairs:
             return None
         chosen = [self.plan.samples[i] for i in step.pairs]

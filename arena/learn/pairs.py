@@ -29,7 +29,7 @@ def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def together(samples: Sequence[Sample]) -> list[list[int]]:
-    """Which samples have to share an optimiser step, since pairs connect them; every index once."""
+    """Group the samples that have to share an optimiser step, since pairs connect them; every index once."""
     groups = {i: [i] for i in range(len(samples))}
     leader, seen = list(range(len(samples))), dict[int, int]()
     for i, sample in enumerate(samples):

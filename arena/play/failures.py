@@ -93,7 +93,7 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
 
 
 def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Place | None]:
-    """Whose trouble it was, by the type of the exception and the files that it came through; and the place to look at.
+    """Blame a failure by the exception's type and the files that it came through; and name the place to look at.
 
     A library's fault is that of who called it; one that came through somebody's own file is that file's, wherever it
     ended; and a game that is not ours may have handed anything to anybody.

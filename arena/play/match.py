@@ -67,7 +67,7 @@ class MatchPlan:
 
     @property
     def iteration(self) -> int:
-        """That plays it."""
+        """The iteration that plays it."""
         return self.identity.iteration
 
     @property

@@ -10,7 +10,7 @@ from arena.parts.spec import Matches, Positive, Spec
 
 
 class GameSpec(Spec):
-    """Which game, with which of its options."""
+    """A game, with its options."""
 
     name: GameName
     """One of `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""

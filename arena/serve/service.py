@@ -440,7 +440,7 @@ def _first_view(table: TableSpec, seat: str, deal: int) -> View:
 
 
 def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
-    """In which roles a run seats a policy, with a game and a seat of each."""
+    """The roles in which a run seats a policy, with a game and a seat of each."""
     found: dict[str, tuple[Role, TableSpec, str]] = {}
     for table in experiment.all_tables() if experiment else ():
         for seat, held in table.seats.items():

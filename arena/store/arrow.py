@@ -43,7 +43,7 @@ def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _used(rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Which optional fields some row has."""
+    """The optional fields that some row has."""
     turns = [*chain.from_iterable(row["turns"] for row in rows)]
     used = {name for name in OPTIONAL if "." not in name and any(name in row for row in rows)}
     if any("source" in turn for turn in turns):

@@ -161,7 +161,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _mended(error: LogError) -> LogError:
-    """With what to do: no run counts on this file."""
+    """The error with what to do: no run counts on this file."""
     return LogError(f"{str(error).removesuffix(': restore the file from a copy')}: remove the file, no run needs it")
 
 

@@ -77,7 +77,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Put `data` (text as UTF-8) in the file at `path`; a crash leaves the old file or the new one, whole.
 
-    Nothing is written through what stands beside it under the name of the unfinished file, such as a link.
+    Nothing is written through a link or a pipe that has the name of the unfinished file.
     """
     beside = path.with_name(f".{path.name}{TEMPORARY}")
     with explained(path):

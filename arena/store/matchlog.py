@@ -37,7 +37,7 @@ class MatchLog:
     def extend(self, records: Sequence[MatchRecord]) -> None:
         """Keep several matches of one iteration with one wait for the disk; all of them or, on an error, none.
 
-        Their images lie beside the log before the matches are in it.
+        Their images are on the disk before the matches are in it.
         """
         lines = [(record.iteration, _marked(record.to_line())) for record in records]
         for record in records:

@@ -38,7 +38,7 @@ class _Quiet(RotatingFileHandler):
 
 @contextmanager
 def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]:
-    """Has all that our modules log in this block go to the run's folder alone; StoreError where it cannot begin."""
+    """Send all that our modules log in this block to the run's folder alone; StoreError where it cannot begin."""
     path = run / RUN_LOG
     for file in (path, path.with_name(f"{RUN_LOG}.1")):
         require_own(file)

@@ -100,7 +100,7 @@ RETURN_DEVIATION = float(np.sqrt(TURNS * WORTH.var()))
 
 
 def verdict(ends: Ends) -> Verdict:
-    """By the rule."""
+    """The verdict by the rule."""
     gains = {place: ends.minus(place, OURS, POOLED) for place in SWEEP}
     better = [offset for offset, gain in zip(OFFSETS, gains.values(), strict=True) if gain.low > 0]
     told = "; ".join(f"{place} {g.estimate:+.3f} [{g.low:+.3f}, {g.high:+.3f}]" for place, g in gains.items())

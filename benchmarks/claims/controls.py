@@ -1,4 +1,4 @@
-"""The matched-random control of a correction: the same weights, dealt anew, so that they say nothing.
+"""The matched-random control of a correction: the same weights, dealt again, so that they say nothing.
 
 Importing this module puts it among Arena's corrections; it is of use to these studies alone.
 """

@@ -98,7 +98,7 @@ TASKS = {
 
 
 def judge(ends: Ends) -> Verdict:
-    """By the rule of the claim."""
+    """The verdict by the rule of the claim."""
     won = [place for place in TASKS if ends.above(place, "gated", "direct")]
     over = [place for place in TASKS if ends.above(place, "gated", "outcome only")]
     told = "; ".join(

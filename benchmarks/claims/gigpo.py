@@ -1,6 +1,6 @@
 """GiGPO against GRPO where bad acts lead back to the same state, and in twins of the task where they do not.
 
-A house of six rooms in a row, each with one way on and three that lead back into the same room; whoever leaves within
+A house of six rooms in a row, each with one way on and three that lead back into the same room; who leaves within
 the horizon wins. What is played and learnt is the same in the twins `clocked` and `stamped`, only what the seat reads
 differs, and with it which turns share an anchor: the room; the room and the time, which no match sees twice; a text
 that never comes again, where GiGPO has to be GRPO. In the twin `one way` every act leads on, and at least three of six
@@ -122,7 +122,7 @@ def same(ends: Ends, a: str, b: str) -> bool:
 
 
 def verdict(ends: Ends) -> Verdict:
-    """By the rule."""
+    """The verdict by the rule."""
     wins = ends.above(SPARSE, OURS, GRPO) and ends.above(LOOPS, GRPO, OURS, "length")
     wins = wins and all(ends.above(place, OURS, SHUFFLED) for place in (SPARSE, LOOPS))
     twin = same(ends, OURS, GRPO) and same(ends, MEAN, DR)

@@ -76,7 +76,7 @@ SPARSE, EASY, LURE = "copying -4", "copying -2", "copying -4, a lure"
 
 
 def judge(ends: Ends) -> Verdict:
-    """By the rule of the claim."""
+    """The verdict by the rule of the claim."""
     won = [
         place
         for place in (SPARSE, EASY, LURE)

@@ -102,7 +102,7 @@ SETTINGS = {
 
 
 def verdict(ends: Ends) -> Verdict:
-    """By the rule."""
+    """The verdict by the rule."""
     gains = {place: ends.minus(place, NONE, RAE) for place in SETTINGS}
     told = "; ".join(f"{place} {g.estimate:+.3f} [{g.low:+.3f}, {g.high:+.3f}]" for place, g in gains.items())
     because = f"NashConv of the mean policy, without baseline - with RAE: {told}"

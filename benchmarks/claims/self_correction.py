@@ -120,7 +120,7 @@ STAGED, NAIVE, SHUFFLED = "stage one, then naive", "naive", "stage one, shuffled
 
 
 def judge(ends: Ends) -> Verdict:
-    """By the rule of the claim."""
+    """The verdict by the rule of the claim."""
     won = [p for p in (KEEP_OR_TURN, AFRESH_TOO) if ends.above(p, STAGED, NAIVE) and ends.above(p, STAGED, SHUFFLED)]
     told = "; ".join(
         f"{p}: stage one, then naive {ends.minus(p, STAGED, NAIVE).estimate:+.2f} on naive, with the bonus "

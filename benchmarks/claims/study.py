@@ -181,7 +181,7 @@ def write(name: str, claim: Claim, found: dict[str, Any]) -> None:
     written(draw(claim, found), RESULTS / f"claims-{name}.png")
 
 
-def again(name: str, claim: Claim) -> dict[str, Any]:
+def summed_up(name: str, claim: Claim) -> dict[str, Any]:
     """Return a kept study, summed up again."""
     found = json.loads((RESULTS / f"claims-{name}.json").read_text())
     kept = {place: {what: of[what] for what in ("ends", "curves", "spec")} for place, of in found["settings"].items()}
@@ -211,7 +211,7 @@ def main() -> None:
     torch.set_num_threads(1)  # tables are small: threads only wait for one another
     claim: Claim = importlib.import_module(args.what).CLAIM
     if args.redraw:
-        write(args.what, claim, again(args.what, claim))
+        write(args.what, claim, summed_up(args.what, claim))
         return
     started = time.perf_counter()
     kept = kept_of(claim, play(claim, args.seeds or claim.seeds))

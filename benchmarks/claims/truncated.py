@@ -168,7 +168,7 @@ def weights(correction: Any, pi: Floats, mu: Floats) -> Floats:
 
 
 def judge(ends: Ends) -> Verdict:
-    """By the rule of the claim."""
+    """The verdict by the rule of the claim."""
     won = [place for place in GAPS if ends.above(place, CAP, "uncorrected")]
     lost = [place for place in GAPS if ends.above(place, "uncorrected", CAP)]
     told = "; ".join(f"{place} {ends.minus(place, CAP, 'uncorrected').estimate:+.2f}" for place in GAPS)

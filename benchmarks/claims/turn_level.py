@@ -32,7 +32,7 @@ class Blunder(World):
 
     @property
     def turn(self) -> int:
-        """That of the blunder; -1 is no turn."""
+        """The turn of the blunder; -1 is no turn."""
         return {"late": TURNS - 1, "early": 0, "none": -1}[self.when]
 
     def tables(self) -> dict[str, Floats]:
@@ -111,7 +111,7 @@ COSTS, FORFEITS, EARLY, NONE = SETTINGS
 
 
 def verdict(ends: Ends) -> Verdict:
-    """By the rule."""
+    """The verdict by the rule."""
     gains = {place: ends.minus(place, OURS, TRAJECTORY) for place in SETTINGS}
     told = "; ".join(f"{place} {g.estimate:+.3f} [{g.low:+.3f}, {g.high:+.3f}]" for place, g in gains.items())
     because = f"score, turn-level - trajectory-level: {told}"

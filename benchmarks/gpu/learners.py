@@ -74,7 +74,7 @@ class Bare:
         self.device, self.rng = next(model.parameters()).device, np.random.default_rng(0)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """One pass; nothing is told."""
+        """One pass; nothing is reported."""
         self.scorer.train()
         for part in np.array_split(self.rng.permutation(len(lessons)), self.minibatches):
             self._step([lessons[i] for i in part])

@@ -64,10 +64,12 @@ def build(name: str, device: torch.device, seed: int = 0) -> tuple[Any, str]:
     return model.eval(), f"random weights of its shape, seed {seed}"
 
 
-def reply_to(ids: list[int], key: str, most: int, seed: tuple[int, ...], heat: float = 1.0, vocabulary: int = 0) -> Any:
+def reply_to(
+    ids: list[int], key: str, most: int, seed: tuple[int, ...], temperature: float = 1.0, vocabulary: int = 0
+) -> Any:
     """A request; with a vocabulary one id in 24 ends the reply, so that rows end one by one."""
     stops = frozenset(range(0, vocabulary, 24))
-    return Request("p", tuple(ids), key, most, heat, 1.0, 0, stops, seed)
+    return Request("p", tuple(ids), key, most, temperature, 1.0, 0, stops, seed)
 
 
 def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) -> tuple[list[Stream], list[float]]:
@@ -79,14 +81,15 @@ def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) 
     engine = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
     wait(engine.publish("p", 1, ModuleWeights(model)))
     opening = rng.integers(vocabulary, size=24).tolist()
-    streams, heat = [Stream() for _ in range(count)], [1.0 if i % 2 else 0.7 for i in range(count)]
+    streams, temperatures = [Stream() for _ in range(count)], [1.0 if i % 2 else 0.7 for i in range(count)]
     for turn in range(2):
         for stream in streams:
             own = rng.integers(vocabulary, size=int(rng.integers(2, 40))).tolist()
             stream.observe(own if turn else [*opening, *own])
         requests = [
-            reply_to(stream.ids, f"{i}", most, (seed, turn, i), heat[i], vocabulary) for i, stream in enumerate(streams)
+            reply_to(stream.ids, f"{i}", most, (seed, turn, i), temperatures[i], vocabulary)
+            for i, stream in enumerate(streams)
         ]
         for stream, said in zip(streams, wait(engine.generate(requests)), strict=True):
             stream.wrote(said.ids, said.logprobs, turn)
-    return streams, heat
+    return streams, temperatures

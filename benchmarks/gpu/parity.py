@@ -43,18 +43,18 @@ def agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 def _judge(sheet: Sheet, where: str, precision: str, model: Any, size: Size, device: torch.device) -> None:
     bf16 = precision == "bf16"
-    streams, heat = conversations(model, bf16, size.streams, size.new)
-    here = _scored(model, bf16, streams, heat)
+    streams, temperatures = conversations(model, bf16, size.streams, size.new)
+    here = _scored(model, bf16, streams, temperatures)
     _claim(sheet, f"{where}: engine = scorer (the gate)", precision, _differences(_sampled(streams), here))
 
     def at_the_trainer() -> None:
-        lessons = [Lesson(s, np.ones(s.sampled), h) for s, h in zip(streams, heat, strict=True)]
+        lessons = [Lesson(s, np.ones(s.sampled), h) for s, h in zip(streams, temperatures, strict=True)]
         gap = Trainer(copy.deepcopy(model), bf16, 0.0, 2048, gate_tolerance=1e9).update(lessons)["logprob_gap"]
         sheet.note(f"{where}: engine = trainer", gap)
         sheet.claim(f"{where}: engine = PolicyTrainer", f"mean {gap:.2g}", gap <= TOLERANCE[precision])
 
     def at_the_cpu() -> None:
-        there = _scored(copy.deepcopy(model).cpu(), bf16, streams, heat)
+        there = _scored(copy.deepcopy(model).cpu(), bf16, streams, temperatures)
         _claim(sheet, f"{where}: this device = CPU", precision, _differences(there, here))
 
     sheet.attempt(f"{where}: engine = PolicyTrainer", at_the_trainer)
@@ -70,8 +70,8 @@ def _claim(sheet: Sheet, claim: str, precision: str, size: np.ndarray) -> None:
     sheet.claim(claim, f"mean {mean:.2g}, max {most:.2g} ({len(size)} tokens)", mean <= TOLERANCE[precision])
 
 
-def _scored(model: Any, bf16: bool, streams: Sequence[Stream], heat: Sequence[float]) -> list[np.ndarray]:
-    return [scores.logprobs for scores in scan_streams(StreamScorer(model, bf16), streams, heat)]
+def _scored(model: Any, bf16: bool, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    return [scores.logprobs for scores in scan_streams(StreamScorer(model, bf16), streams, temperatures)]
 
 
 def _sampled(streams: Sequence[Stream]) -> list[np.ndarray]:

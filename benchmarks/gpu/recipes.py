@@ -27,7 +27,7 @@ def negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None:
     count = len(curves["zero"])
     told = f"mean payoff {ends['mars']:.2f}, without credit {ends['zero']:.2f} after {count} iterations"
     judged = ends["mars"] > ends["zero"] + 1.0 if count >= ENOUGH["negotiation-nano"] else None
-    sheet.claim("recipe negotiation-nano learns", f"{told}, {_told(curves['mars'])}", judged)
+    sheet.claim("recipe negotiation-nano learns", f"{told}, {_curve_text(curves['mars'])}", judged)
 
 
 def negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
@@ -41,7 +41,7 @@ def negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
     first, last = rows[0]["valid_rate"], _end(rows, "valid_rate")
     told = f"valid acts {100 * first:.0f} % at first, {100 * last:.0f} % after {len(rows)} iterations"
     judged = last > first + 0.3 if len(rows) >= ENOUGH["negotiation"] else None
-    sheet.claim(name, f"{told}, {_told(rows)}", judged)
+    sheet.claim(name, f"{told}, {_curve_text(rows)}", judged)
 
 
 def _run(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mapping[str, list[dict[str, Any]]]:
@@ -83,6 +83,6 @@ def _end(rows: list[dict[str, Any]], figure: str) -> float:
     return float(sum(last) / len(last))
 
 
-def _told(rows: list[dict[str, Any]]) -> str:
+def _curve_text(rows: list[dict[str, Any]]) -> str:
     play, learn = (sorted(row["seconds"][name] for row in rows)[len(rows) // 2] for name in ("play", "learn"))
     return f"{play:.1f} s play and {learn:.1f} s learn each"

@@ -11,7 +11,7 @@ VERDICTS = {True: "ok", False: "FAILED", None: "measured"}
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Written beside and renamed: whoever reads sees all of it."""
+    """Write beside and rename: a reader sees all of it."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(json.dumps(value, indent=1) + "\n")
     os.replace(beside, path)
@@ -56,7 +56,7 @@ class Sheet:
             return work()
         except ImportError as error:
             self.skip(what, _first_line(error))
-        except Exception as error:  # noqa: BLE001 whatever it is, the other items have to be heard
+        except Exception as error:  # noqa: BLE001 the other items have to be heard
             reason = f"{type(error).__name__}: {_first_line(error)}"
             if type(error).__name__ == "OutOfMemoryError":
                 self.skip(what, reason)

@@ -1,7 +1,7 @@
 """A task that a nano policy learns from nothing in seconds, played and learned on this device.
 
 Three turns, each a cue and one word of one token; a word of an even id is right after one cue, of an odd id after the
-other. The cues are drawn anew in every turn, so a turn's reward says nothing about any other turn.
+other. The cues are drawn again in every turn, so a turn's reward says nothing about any other turn.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What wrapped environments of other libraries share: random states of their own, acts that undo themselves, faults."""
+"""Wrapped environments of other libraries: random states of their own, acts that undo themselves, faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OwnRandom:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """What runs within draws from this match's generators; what it prints is lost (`--json` stays JSON)."""
+        """Let code within draw from this match's generators; what it prints is lost (`--json` stays JSON)."""
         outside = random.getstate(), np.random.get_state()
         random.setstate(self._states[0])
         np.random.set_state(self._states[1])
@@ -62,15 +62,15 @@ class ForeignGame(TextGame):
         super().__init__(**options)
 
     def rules(self) -> str:
-        """Where the rules come from, and the seats; how to act is said by the environment."""
+        """Name the source of the rules, and the seats; how to act is said by the environment."""
         return f"{self.title}, by the rules of {self.library}. Seats: {', '.join(self.seats)}."
 
     def public(self) -> dict[str, Any]:
-        """How many acts were played; what else is known a wrapped environment tells to each seat."""
+        """The number of acts played; all else a wrapped environment tells to each seat."""
         return {"turn": self.turns}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """How often the environment failed."""
+        """The number of the environment's failures."""
         return {"faults": len(self.faults)}
 
     def fault(self, error: Exception) -> str:
@@ -79,7 +79,7 @@ class ForeignGame(TextGame):
         return self.faults[-1]
 
     def hides_nothing(self) -> bool:
-        """Whether trial matches, played once per environment, have shown that nothing is hidden (see `openness`)."""
+        """Return True if trial matches, once per environment, have shown that nothing is hidden (see `openness`)."""
         if self.perfect_information:
             return True
         known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)

@@ -90,7 +90,7 @@ def attribute(place: str) -> Any:
 
 
 def foreign(name: str) -> Callable[..., TextGame] | None:
-    """What makes the game of this name, None where the name is of no kind told above; ValueError says what is wrong."""
+    """The factory of the game of this name, None where the name is of no kind above; ValueError says what is wrong."""
     prefix, colon, rest = name.partition(":")
     if colon and prefix in LIBRARIES:
         place, option, finder = LIBRARIES[prefix]
@@ -128,7 +128,7 @@ def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
 
 
 def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
-    """What is called so, and fits, in the file at this `file_of`; ValueError names the nearest of what it defines."""
+    """The object of this name that fits, in the file at this `file_of`; ValueError names the nearest there."""
     module = _load(path)
     if fits(found := getattr(module, name, None)):
         return found

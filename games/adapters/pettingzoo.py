@@ -101,7 +101,7 @@ class PettingZooGame(ForeignGame):
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
     def private(self, seat: str) -> dict[str, Any]:
-        """What the environment shows this seat, as short text."""
+        """The environment's view of this seat, as short text."""
         if seat == self.env.agent_selection and self._seen:
             return copy.deepcopy(self._seen)
         with self._random.lent():
@@ -128,7 +128,7 @@ class PettingZooGame(ForeignGame):
         return listed if self.words.open else ""
 
     def next_seat(self, seat: str) -> str:
-        """Whose turn it is by PettingZoo."""
+        """The seat to move, by PettingZoo."""
         return seat if self.ended else str(self.env.agent_selection)
 
     def copied(self) -> Any:
@@ -145,7 +145,7 @@ class PettingZooGame(ForeignGame):
         self.end("over", "The match is over.")
 
     def _observe(self) -> None:
-        """What the seat to move sees and may do."""
+        """Read what the seat to move sees and may do."""
         self._acts: dict[str, int] = {}
         self._seen: dict[str, Any] = {}
         if self.ended:

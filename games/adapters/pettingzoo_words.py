@@ -1,4 +1,4 @@
-"""How PettingZoo's classic environments read in words: their acts, what a seat sees, a line of rules."""
+"""PettingZoo's classic environments in words: their acts, what a seat sees, a line of rules."""
 
 from __future__ import annotations
 

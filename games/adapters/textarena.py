@@ -110,7 +110,7 @@ class TextArenaGame(ForeignGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """Whose turn it is by TextArena."""
+        """The seat to move, by TextArena."""
         return seat if self.ended else self._mover()
 
     def _mover(self) -> str:

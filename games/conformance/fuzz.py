@@ -98,7 +98,7 @@ def _last_words(game: TextGame, seat: str) -> str:
 
 
 def _settled(game: TextGame, where: str) -> None:
-    """What must hold of a match that has ended."""
+    """Check what must hold of a match that has ended."""
     payoffs, report = game.payoffs(), game.report()
     plain([payoffs, report])
     if set(payoffs) != set(game.seats) or not all(map(math.isfinite, payoffs.values())):
@@ -111,7 +111,7 @@ def _settled(game: TextGame, where: str) -> None:
 
 
 def _zero_sum(game: TextGame) -> bool:
-    """Whether OpenSpiel says that these rules are zero-sum, and no option changed that."""
+    """Return True if OpenSpiel says that these rules are zero-sum, and no option changed that."""
     return isinstance(game, SpielRules) and game.spiel.get_type().utility.name == "ZERO_SUM" and not game.draw
 
 

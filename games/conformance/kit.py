@@ -33,7 +33,7 @@ STARTS = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found; `ok` is None where it could not look."""
+    """Result of one check; `ok` is None where it could not look."""
 
     name: str
     ok: bool | None
@@ -58,7 +58,7 @@ def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], N
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
-    """What this check finds on the games that `make` makes, over so many seeds or acts. Never raises."""
+    """Run this check on the games that `make` makes, over so many seeds or acts. Never raises."""
     began = time.perf_counter()
     ok: bool | None
     try:
@@ -104,7 +104,7 @@ def _all_views(game: TextGame) -> str:
 
 
 def _views(game: TextGame, seat: str) -> dict[str, Any]:
-    """What this seat sees; its legal acts when it is to move."""
+    """View of this seat; its legal acts when it is to move."""
     mine = game.agent_selection == seat and not game.ended
     news = game.observe(seat)["messages"]
     legal = game.legal(seat) if mine else None
@@ -209,7 +209,7 @@ def _starts(game: TextGame) -> str:
 
 
 def _deals(game: TextGame) -> bool:
-    """Whether a seed decides anything: the same acts do not give the same match from each."""
+    """Return True if a seed decides anything: the same acts do not give the same match from each."""
     matches = set()
     for seed in range(STARTS):
         game.reset(seed=seed)

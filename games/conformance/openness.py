@@ -18,7 +18,7 @@ SEEDS, ACTS = 4, 60
 
 
 def hides_nothing(game: TextGame) -> bool:
-    """Whether trial matches of listed acts hide nothing from any seat; the game is left as it is."""
+    """Return True if trial matches of listed acts hide nothing from any seat; the game is left as it is."""
     return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
 
 
@@ -29,7 +29,7 @@ def _begun(game: TextGame, seed: int) -> TextGame:
 
 
 def _deals_nothing(game: TextGame, seed: int) -> bool:
-    """Whether this seed's match is the next one's, act by act."""
+    """Return True if this seed's match is the next one's, act by act."""
     one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
     for _ in range(ACTS):
         if _views(one) != _views(two):
@@ -43,7 +43,7 @@ def _deals_nothing(game: TextGame, seed: int) -> bool:
 
 
 def _acts_are_seen(game: TextGame, seed: int) -> bool:
-    """Whether different acts leave every other seat with different views."""
+    """Return True if different acts leave every other seat with different views."""
     here, rng, compared = _begun(game, seed), random.Random(seed), 0
     for _ in range(ACTS):
         mover = here.agent_selection

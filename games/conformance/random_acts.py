@@ -57,7 +57,7 @@ def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | 
 
 
 def _forms(game: TextGame) -> list[str]:
-    """What acts look like by the game's own words: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
+    """Forms of acts by the game's own words: examples in brackets, or usages (`BID n`, `CLUE word number`)."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
     return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or ["OK"]

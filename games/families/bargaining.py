@@ -1,4 +1,4 @@
-"""What theory says of two sides who bargain by turns over given deals, where no deal pays nothing to either.
+"""Theory of two sides who bargain by turns over given deals, where no deal pays nothing to either.
 
 A deal is a pair of payoffs, to the side that moves first and to the other one. Nash (1950): the deal of the greatest
 product. With known payoffs, backward induction gives the subgame-perfect play of Rubinstein's (1982) alternating
@@ -87,7 +87,7 @@ def _best(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
 
 
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
-    """What the sides got, in the order of moving, beside the best of all Pareto-optimal deals and beside theory.
+    """Figures of what the sides got, in the order of moving, with the best of all Pareto-optimal deals and theory.
 
     pareto_distance: to the nearest optimum that is worse for nobody; nash_distance: to the nearest Nash deal;
     nash_payoff_first, nash_payoff_second: the mean of the Nash deals. The same of the equilibrium, where there is one.
@@ -155,7 +155,7 @@ def best_against_mixture(
 
     @functools.cache
     def offering(turn: int, belief: tuple[float, ...]) -> float:
-        """By the best offer at this turn; 0 where it cannot be accepted any more."""
+        """The value of the best offer at this turn; 0 where it cannot be accepted any more."""
         if turn + 1 == turns:
             return 0.0
         if offering.cache_info().currsize > MOST_BELIEFS:
@@ -215,7 +215,7 @@ def nash_bargaining_player(game: object, seed: int) -> Rule:
 
 
 class _Table(NamedTuple):
-    """What lies on the table, as the side sees it that is to move."""
+    """The offer on the table, as the side sees it that is to move."""
 
     pool: Triple
     own: Triple

@@ -17,7 +17,7 @@ ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.
 
 
 def read(act: str) -> bargaining.Answer:
-    """What an act says; IllegalAct where it is none."""
+    """Read an act; IllegalAct where it is none."""
     match = ACT.fullmatch(act)
     if match is None:
         raise IllegalAct("write OFFER and three numbers, or ACCEPT, or WALK")
@@ -45,14 +45,14 @@ class BargainingGame(TextGame):
     breakdown: float
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether there was a deal, and what came of it beside theory: games.families.bargaining.figures."""
+        """Report whether there was a deal, and what came of it with theory: games.families.bargaining.figures."""
         totals = self.payoffs()
         payoffs = [totals[seat] for seat in self.movers]
         deals, perfect = self._theory()
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """What best play earns this seat on this deal, on average over breakdown and the other side's `chances`.
+        """Payoff of this seat's best play on this deal, on average over breakdown and the other side's `chances`.
 
         Those are of its acts at the facts that it sees; it must not remember anything else.
         """

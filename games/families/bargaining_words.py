@@ -32,7 +32,7 @@ class Side(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What may end the talks; `talk`: whether remarks are heard."""
+    """Explain what may end the talks; `talk`: whether remarks are heard."""
 
     turns: int
     breakdown: float
@@ -51,12 +51,12 @@ def counted(share: Triple, items: Sequence[str], last: str = " and ") -> str:
 
 
 def each(values: Triple, items: Sequence[str]) -> str:
-    """What one item of each kind is worth: `book 1, hat 3, ball 1`."""
+    """Worth of one item of each kind: `book 1, hat 3, ball 1`."""
     return ", ".join(f"{one(item)} {value}" for item, value in zip(items, values, strict=True))
 
 
 def introduction(side: Side, limits: Limits, opens: bool) -> str:
-    """What there is to divide, what it is worth, how to type an act, with an example, and what ends the talks."""
+    """Explain what there is to divide, its worth, how to type an act, with an example, and what ends the talks."""
     items, pool, own = side.items, side.pool, side.own
     theirs = f"{each(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
     kind = max(range(3), key=lambda k: own[k] * pool[k])
@@ -81,14 +81,14 @@ def introduction(side: Side, limits: Limits, opens: bool) -> str:
 
 
 def done(answer: Answer, items: Sequence[str]) -> str:
-    """What the other side does by an act."""
+    """Describe what the other side does by an act."""
     if isinstance(answer, str):
         return {"ACCEPT": "They accept.", "WALK": "They walk away."}[answer]
     return f"They want {counted(answer, items)}."
 
 
 def on_the_table(side: Side, offer: Triple | None) -> str:
-    """What the other side offers, and what that is worth to whom."""
+    """Describe what the other side offers, and what that is worth to whom."""
     if offer is None:
         return "No offer lies on the table yet."
     left = remainder(side.pool, offer)
@@ -98,7 +98,7 @@ def on_the_table(side: Side, offer: Triple | None) -> str:
 
 
 def time_left(left: int, offered: bool, breakdown: float) -> str:
-    """How long the talks can go on from a turn, `left` turns before the end, at which an offer may stand."""
+    """Say how long the talks can go on from a turn, `left` turns before the end, at which an offer may stand."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
@@ -128,7 +128,7 @@ class Outcome(NamedTuple):
 
 
 def called(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
-    """What to call the sides: `you` and `they` where one person reads, else by their seats."""
+    """Names of the sides: `you` and `they` where one person reads, else by their seats."""
     if len(people) != 1:
         return {seat: seat for seat in seats}
     return {seat: "you" if seat == people[0] else "they" for seat in seats}

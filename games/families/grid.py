@@ -42,7 +42,7 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
 
 
 def distances(doors: Doors, start: Cell) -> dict[Cell, int]:
-    """How many doors lie on the shortest way from a cell to every cell that can be reached (breadth first)."""
+    """Number of doors on the shortest way from a cell to every cell that can be reached (breadth first)."""
     steps, edge = {start: 0}, [start]
     for cell in edge:
         for there in doors[cell].values():

@@ -54,14 +54,14 @@ def load(name: str) -> pyspiel.Game:
 
 @functools.cache
 def paid_alike(name: str) -> bool:
-    """Whether OpenSpiel declares that all seats get the same."""
+    """Return True if OpenSpiel declares that all seats get the same."""
     utility = load(name).get_type().utility
     return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
 
 
 @functools.cache
 def at_stake(name: str) -> float:
-    """What a seat can lose at most in this zero-sum game; 0 in any other, where no such number means the same."""
+    """The most that a seat can lose in this zero-sum game; 0 in any other, where no such number means the same."""
     game = load(name)
     lost: float = -game.min_utility()
     zero_sum = game.get_type().utility == pyspiel.GameType.Utility.ZERO_SUM
@@ -112,15 +112,15 @@ class OpenSpielGame(TextGame):
     # What a subclass says in words.
 
     def word(self, action: int) -> str:
-        """How one of the acts that are legal now is written; different acts have different words."""
+        """Write one of the acts that are legal now; different acts have different words."""
         return one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
     def heard_by_others(self, action: int, word: str) -> str:
-        """How others read an act of the seat to move; "" where they may not."""
+        """Write an act of the seat to move as others read it; "" where they may not."""
         return word
 
     def chance_word(self, outcome: int) -> str:
-        """What the referee tells all seats of a chance event; "" where nobody may know."""
+        """The referee's words to all seats on a chance event; "" where nobody may know."""
         return ""
 
     def verdict(self) -> tuple[str, str]:
@@ -137,7 +137,7 @@ class OpenSpielGame(TextGame):
         return {"board": _plain(str(self.state))} if self.perfect_information else {}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """What OpenSpiel says that this seat knows, where something is hidden."""
+        """This seat's knowledge by OpenSpiel, where something is hidden."""
         if self.perfect_information:
             return {}
         player, kind = self.seats.index(seat), self.spiel.get_type()
@@ -146,7 +146,7 @@ class OpenSpielGame(TextGame):
         return {"seen": _plain(self.state.observation_string(player))}
 
     def returns(self) -> list[float]:
-        """What each seat has got so far."""
+        """Payoff of each seat so far."""
         returns: list[float] = self.state.returns()
         return returns
 
@@ -179,7 +179,7 @@ class OpenSpielGame(TextGame):
         return heard
 
     def next_seat(self, seat: str) -> str:
-        """Whose turn it is by OpenSpiel; nobody's at the end."""
+        """The seat to move, by OpenSpiel; none at the end."""
         return seat if self.state.is_terminal() else self.seats[self.state.current_player()]
 
     def clone(self) -> Self:

@@ -47,7 +47,7 @@ def valuations(pool: Triple) -> tuple[Triple, ...]:
 
 @functools.cache
 def partners(pool: Triple, own: Triple) -> tuple[Triple, ...]:
-    """What the other side may value where one side, either one, has these values."""
+    """Values that the other side may have where one side, either one, has these."""
     return tuple(v for v in valuations(pool) if all(map(max, own, v)) and any(map(min, own, v)))
 
 

@@ -50,7 +50,7 @@ class Questions(Solitaire):
 
     @property
     def hidden(self) -> Thing:
-        """What is to be found."""
+        """The thing that is to be found."""
         return self.book.things[self._hidden]
 
     def rules(self) -> str:

@@ -63,7 +63,7 @@ class SimultaneousGame(TextGame):
         return ""
 
     def next_seat(self, seat: str) -> str:
-        """In order; each round begins one seat later than the one before."""
+        """The seat that is next in order; each round begins one seat later than the one before."""
         return self.seats[(len(self.history) + len(self.chosen)) % len(self.seats)]
 
     def _goes_on(self) -> bool:

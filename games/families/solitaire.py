@@ -51,5 +51,5 @@ class Solitaire(TextGame):
         return {}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Whether the goal was reached."""
+        """Report whether the goal was reached."""
         return {"solved": self.ended == "solved"}

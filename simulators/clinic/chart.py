@@ -38,7 +38,7 @@ class Chart:
         return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
 
     def facts(self, table: Table) -> dict[str, Any]:
-        """In words."""
+        """The chart in words."""
         return {
             "complaint": [table.asked[symptom] for symptom in self.complaint],
             "answers": {table.asked[symptom]: SAID[stance] for symptom, stance in self.answers.items()},

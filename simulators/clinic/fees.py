@@ -31,7 +31,7 @@ class Fees:
     """For asking or testing without budget, which ends the match then; at 0 that is an illegal act."""
 
     def in_words(self) -> str:
-        """In one sentence, for the rules."""
+        """The fees in one sentence, for the rules."""
         if self.answered:
             return (
                 f"An answered question pays {self.answered:g}, an unanswered one {self.unsure:g}, a repeated one "

@@ -163,7 +163,7 @@ def _diseases(symptoms: int) -> tuple[str, ...]:
 
 @functools.cache
 def _annotations() -> dict[str, dict[str, float]]:
-    """By disease the chance of each term that Orphanet annotates, excluded ones at 0."""
+    """The chance of each term that Orphanet annotates, by disease, excluded ones at 0."""
     chances: dict[str, dict[str, float]] = {}
     for line in _lines("phenotype.hpoa"):
         if line.startswith("ORPHA:"):

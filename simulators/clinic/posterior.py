@@ -104,7 +104,7 @@ def inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
 
 
 def entropy(chances: Floats) -> float:
-    """In bits."""
+    """The entropy in bits."""
     some = chances[chances > 0]
     return float(-(some * np.log2(some)).sum())
 

@@ -233,7 +233,7 @@ def _oracle(game: Reasoning, seed: int) -> Answer:
 
 
 def _coder(game: Reasoning, seed: int) -> Answer:
-    """Has Python work out what is asked, where it may, and answers what it is shown; else knows the answer."""
+    """A player that has Python work out what is asked, where it may; else it knows the answer."""
 
     def act(seen: View) -> str:
         shown = [message.text for message in seen.messages if message.sender == TOOL]

@@ -99,7 +99,7 @@ class Chain(Family):
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """By the parser of expressions."""
+        """Read a task by the parser of expressions."""
         tokens = expression.tokens(text)
         for token in tokens:
             if not token.isdigit() and token not in self.allowed:
@@ -160,7 +160,7 @@ class BasicArithmetic(Chain):
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """By the parser of expressions; `-3` is one token here."""
+        """Read a task by the parser of expressions; `-3` is one token here."""
         tokens = expression.tokens(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._within(tokens, numbers)

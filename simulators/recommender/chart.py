@@ -30,7 +30,7 @@ class Chart:
             self.told = [each for each in self.told if not _same_matter(each, wish)] + [wish]
 
     def taps(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
-        """By genre: items of it that were clicked, and that were shown."""
+        """Items that were clicked and that were shown, by genre."""
         counts: dict[int, tuple[int, int]] = {}
         for item, clicked in self.seen.items():
             for genre in catalogue.items[item].genres:
@@ -56,7 +56,7 @@ class Chart:
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
 
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:
-        """In words: what the user said that it wants, does not want, and would pay."""
+        """The user's wishes in words: what it said that it wants, does not want, and would pay."""
         named = {
             kind: [catalogue.genres[wish.what] for wish in self.told if wish.kind == kind] for kind in ("more", "less")
         }

@@ -53,7 +53,7 @@ class Table:
         return Deal(self.shelf, self.limits, records, friendships(segments_of(len(records)), graph), key)
 
     def _stick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
-        """That of this deal; where nobody is impatient, or everybody, it was measured already."""
+        """The measure of this deal; where nobody is impatient, or everybody, it was taken already."""
         hasty = {record.persona == "impatient" for record in dealt.records}
         if len(hasty) > 1:
             return yardstick.measure(dealt)

@@ -52,7 +52,7 @@ def friendships(segments: Sequence[int], seed: int) -> Friends:
 
 
 def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
-    """The teller enjoyed an item: some of its friends hear of it; which."""
+    """The teller enjoyed an item: those of its friends who learn of it."""
     told = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
     for number in told:
         audience[number].heard_of.setdefault(item, teller.number)

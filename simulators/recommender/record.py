@@ -53,7 +53,7 @@ class Record:
 
     @property
     def affinity(self) -> tuple[float, ...]:
-        """By genre, 1 for the favourite: its taste as a share of the favourite's, 0 where that is under `DISLIKED`."""
+        """Taste by genre, as a share of the favourite's, which is 1; 0 where that is under `DISLIKED`."""
         best = max(self.taste)
         return tuple(round(share / best, 6) if share >= DISLIKED * best else 0.0 for share in self.taste)
 

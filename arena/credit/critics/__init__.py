@@ -113,5 +113,5 @@ CRITIC = Kind("critic", CRITICS)
 
 
 def given_by_critics() -> dict[str, frozenset[str]]:
-    """By critic, the values that it gives."""
+    """The values that each critic gives, by its name."""
     return {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}

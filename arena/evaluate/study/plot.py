@@ -41,7 +41,7 @@ def write_picture(draw: Callable[[], "Figure"], path: Path) -> bool:
 
 
 def _write(figure: "Figure", path: Path) -> None:
-    """In 256 colours, a quarter of the size."""
+    """Reduce a picture to 256 colours, a quarter of its size."""
     from PIL import Image
 
     kept = BytesIO()

@@ -54,7 +54,7 @@ class Results:
         return {name: self._summaries(self._ends(name, curves)) for name, curves in self.also.items()}
 
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
-        """Of what is judged before and after learning the last value; else the mean of the last iterations."""
+        """The last value of what is judged before and after learning; else the mean of the last iterations."""
         last = 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last
         return Ends(curves, figure.removeprefix(EVALUATED), last)
 
@@ -63,7 +63,7 @@ class Results:
 
     @property
     def verdict(self) -> Verdict:
-        """By the rule that the recipe states."""
+        """The verdict by the rule that the recipe states."""
         ends = self.ends
         return judged(self.spec, ends.last, ends.bounds, self.seeds)
 

@@ -82,7 +82,7 @@ def paired(values: Values, one: str, other: str, bounds: Bounds, level: float = 
 
 
 def judged(spec: StudySpec, last: Values, bounds: Bounds, wanted: int) -> Verdict:
-    """By the rule, once all of `wanted` seeds are there of every arm that it compares: a run that failed may be no
+    """The verdict by the rule, once every arm that it compares has all of `wanted` seeds: a run that failed may be no
     accident.
     """
     rule = spec.verdict
@@ -98,7 +98,7 @@ def judged(spec: StudySpec, last: Values, bounds: Bounds, wanted: int) -> Verdic
 
 
 def _gain(rule: RuleSpec, difference: Interval) -> Interval:
-    """By how much the first arm is better."""
+    """The margin by which the first arm is better."""
     estimate, low, high = difference
     return Interval(-estimate, -high, -low) if rule.less_is_better else difference
 

@@ -65,7 +65,7 @@ def _about(
 def _change(
     air: AirlineTables, number: str, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
 ) -> Goal:
-    """To another day of the same route or, sometimes, to another route."""
+    """A goal of changing to another day of the same route or, sometimes, to another route."""
     flights = air.all("SELECT * FROM flights WHERE id != ? ORDER BY id", flight["id"])
     ends = ("origin", "destination")
     same = [other for other in flights if all(other[end] == flight[end] for end in ends) and air.age(other["day"]) < 0]
