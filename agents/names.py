@@ -5,7 +5,9 @@ from difflib import get_close_matches
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A suggestion for an error, " — did you mean 'x'?", or "" where no choice is similar (ignoring case)."""
+    """A suggestion for an error, " — did you mean 'x'?", or "" where none is similar or begins so (ignoring case)."""
     by_lower = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(name[:64].lower(), by_lower, n=1)
+    typed = name[:64].lower()
+    begun = [choice for choice in by_lower if len(typed) >= 3 and choice.startswith(typed)]
+    near = get_close_matches(typed, by_lower, n=1) or begun
     return f" — did you mean '{by_lower[near[0]]}'?" if near else ""

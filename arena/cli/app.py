@@ -112,6 +112,10 @@ def show(
     if run == Path("panel") and match:
         print(json.dumps(panel.describe(match))) if as_json else panel.show(console, match)
         return
+    if not run.exists() and str(run) in ("game", "panel"):
+        raise ConfigError(f"which {run}? Name one: arena show {run} NAME (arena list {run}s)")
+    if match and not run.exists() and (hint := nearest(str(run), ["game", "panel"])):
+        raise ConfigError(f"there is no folder {run}{hint}")
     reader = RunReader(run)
     check_newest(run, note)
     if as_json:

@@ -143,11 +143,12 @@ def _data(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
 def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """A table of pass^1, one of the deepest pass^k where that says more, and one of turns; then what failed."""
     from arena.cli.live import cell as number
-    from arena.cli.show_evaluate import interval
+    from arena.cli.show_evaluate import interval, shortened
     from arena.cli.tables import print_table
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
+    short = shortened(agents)
     by_pair = {(cell.agent, cell.person): cell for cell in cells}
     console.print(Text(printable(title), style="bold"), soft_wrap=True)
     deepest = cells[0].k
@@ -160,7 +161,8 @@ def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
         for n, column in enumerate((name, *persons)):
             table.add_column(Text(printable(column).replace("+", "\n+")), overflow="fold", no_wrap=n > 0)
         for agent in agents:
-            table.add_row(*map(Text, [printable(agent), *(values.get((agent, person), "") for person in persons)]))
+            cells_of = (values.get((agent, person), "") for person in persons)
+            table.add_row(*map(Text, [printable(short[agent]), *cells_of]))
         print_table(console, table)
         console.print()
     for cell in cells:

@@ -1,7 +1,7 @@
 """Evaluations, tournaments and exploitabilities as tables. Names are shown as plain text, never as markup."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -24,10 +24,27 @@ def interval(ci: Interval, form: str = "{:.2f}") -> str:
     return estimate if ci.low != ci.low else f"{estimate} [{low}, {high}]"
 
 
+LONGEST = 40
+"""Characters of a contender's name in a table."""
+
+
 def shortened(names: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each contender: a path's last part; all as typed where two would be the same."""
-    short = {n: n if n.startswith("endpoint:") else n.rstrip("/").rpartition("/")[2] for n in names}
-    return short if len(set(short.values())) == len(short) else {n: n for n in short}
+    """A short name for each contender: a path's last part, of a file's player its own; as typed where two are alike."""
+    typed = list(dict.fromkeys(names))
+    ways: tuple[Callable[[str], str], ...] = (lambda n: _last(n).rpartition(".py:")[2], _last, lambda n: n)
+    for way in ways:
+        short = {n: _cut(way(n)) for n in typed}
+        if len(set(short.values())) == len(short):
+            return short
+    return {n: n for n in typed}
+
+
+def _last(name: str) -> str:
+    return name if name.startswith("endpoint:") else name.rstrip("/").rpartition("/")[2]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
 
 
 def titled(game: GameSpec | PanelGame) -> str:
@@ -42,6 +59,7 @@ def titled(game: GameSpec | PanelGame) -> str:
 def show_results(console: Console, results: Sequence[Result]) -> None:
     """A table per game with a line per opponent, then the game's own figures, then what went wrong."""
     _say(console, f"{results[0].contender} (95 % intervals)", "bold")
+    short = shortened(dict.fromkeys(_met(r) for r in results))
     for game in {titled(r.game): r.game for r in results}.values():
         _say(console, f"\n{titled(game)}", "bold")
         own = [r for r in results if r.game == game]
@@ -49,14 +67,14 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
         table = bare_table("against", "matches", *(("win", "draw", "loss") if rated else ()), "payoff", "illegal")
         for r in own:
             rates = [interval(r.rate("win")), *(cell(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss"))]
-            cells = [_met(r), str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
+            cells = [short[_met(r)], str(r.matches), *(rates if rated else ()), interval(r.mean("payoff"))]
             table.add_row(*map(Text, [*cells, cell(r.mean("invalid").estimate, "{:.1%}")]))
         print_table(console, table)
         for r in own:
             figures = [
                 f"{name} {interval(r.mean(name))}" for name in r.figures if name not in ("payoff", "win", "invalid")
             ]
-            _say(console, f"{_met(r)}: {' · '.join(figures)}", "dim")
+            _say(console, f"{short[_met(r)]}: {' · '.join(figures)}", "dim")
             warn(console, [r])
 
 
@@ -67,13 +85,15 @@ NAMES = {"invalid": "illegal", "win": "win rate"}
 def show_changes(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
     """Every figure before and after, and the difference deal by deal."""
     _say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
+    short = shortened(dict.fromkeys(_met(r) for r in after))
     for game in {titled(r.game): r.game for r in after}.values():
         _say(console, f"\n{titled(game)}", "bold")
         table = bare_table("", "before", "after", "difference")
         for old, new in zip(before, after, strict=True):
             if new.game != game:
                 continue
-            table.add_row(Text({"itself": "with itself", "alone": "alone"}.get(_met(new), f"against {_met(new)}")))
+            others = {"itself": "with itself", "alone": "alone"}
+            table.add_row(Text(others.get(_met(new), f"against {short[_met(new)]}")))
             shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
             for name in dict.fromkeys(shared):
                 moved = change(old, new, name)
@@ -133,10 +153,12 @@ def _show_cycles(console: Console, s: Standings) -> None:
     report = s.transitivity
     if report is None:
         return
+    short = shortened(map(str, s.table.index))
     share, turning = interval(report.intransitive), interval(report.rotational)
     _say(console, f"\nintransitive triples {share} · rotational part of the payoffs {turning}", "bold")
     for cycle in report.cycles[:10]:
-        _say(console, f"  {' > '.join((*cycle.names, cycle.names[0]))}: probability {cycle.probability:.2f}", "")
+        names = [short[name] for name in (*cycle.names, cycle.names[0])]
+        _say(console, f"  {' > '.join(names)}: probability {cycle.probability:.2f}", "")
     if len(report.cycles) > 10:
         _say(console, f"  and {len(report.cycles) - 10} more (--json lists them)", "dim")
 

@@ -155,6 +155,11 @@ def test_paths_are_shortened_where_that_tells_them_apart() -> None:
         "runs/a@3:x": "a@3:x", "nash": "nash", "endpoint:org/m": "endpoint:org/m"
     }  # fmt: skip
     assert shortened(["one/a", "two/a"]) == {"one/a": "one/a", "two/a": "two/a"}
+    own, same, endless = "games/mine.py:greedy", "yours.py:greedy", f"x/{'y' * 500}"
+    assert shortened(iter([own, "nash"])) == {own: "greedy", "nash": "nash"}
+    assert shortened(iter([own, same])) == {own: "mine.py:greedy", same: same}
+    assert len(shortened([endless])[endless]) == 40
+    assert shortened([endless, endless + "y"])[endless] == endless, "two that would be the same"
 
 
 def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:

@@ -50,3 +50,10 @@ def test_others_games_and_no_games(tmp_path: Path) -> None:
     assert told.code == 0 and "piles" in told.out and "\x1b" not in told.out
     assert arena("show", "game", "openspiel:tic_tac_toe").code == 0
     assert "did you mean 'haggle'" in refused("show", "game", "hagle")
+
+
+def test_a_slip_before_the_name_is_told() -> None:
+    assert "which game? Name one: arena show game NAME (arena list games)" in refused("show", "game")
+    assert "arena show panel NAME" in refused("show", "panel")
+    assert "did you mean 'game'?" in refused("show", "gane", "kuhn_poker")
+    assert "did you mean 'kuhn_poker'?" in refused("show", "panel", "kuhn")
