@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
+from games.plain_files import read_plain
 
 MOST_BYTES = 64 << 20
 MOST_DEPTH = 64
 LOOSE_SIZE = 1 << 20
-"""Largest size of which no weights need tell, such as of positions."""
+"""Largest size of which no weights need tell."""
+LOOSE_REACH = 1 << 24
+"""Largest number of positions, or of tokens that attention looks back; -1 means all of them."""
+REACHES = re.compile(r"(\w+_)?(positions?|position_embeddings|ctx|window)")
 CODE = (
-    "auto_map", "compression_config", "custom_generate", "custom_pipelines", "kernel_config", "quantization_config",
+    "compression_config", "custom_generate", "custom_pipelines", "kernel_config", "quantization_config",
     "trust_remote_code", "use_kernels",
 )  # fmt: skip
 IMPLEMENTATION = re.compile(r"_?(\w+_)?implementation(_internal)?")
@@ -36,11 +40,7 @@ FILES = ("config.json", "tokenizer_config.json", "generation_config.json", "proc
 def read_json(folder: Path, file: str) -> dict[str, Any]:
     """The object in a folder's file; WeightsError where there is none, or one that no model has."""
     try:
-        if not stat.S_ISREG((held := (folder / file).stat()).st_mode):  # of a FIFO's end nobody would ever hear
-            raise WeightsError(f"{folder}/{file} is no file: it is no model's")
-        if held.st_size > MOST_BYTES:
-            raise WeightsError(f"{folder}/{file} is larger than {MOST_BYTES >> 20} MB: it is no model's")
-        content = json.loads((folder / file).read_text(encoding="utf-8"))
+        content = json.loads(read_plain(folder / file, MOST_BYTES).decode())
     except FileNotFoundError:
         raise WeightsError(f"{folder} is no model folder: it has no {file}") from None
     except (OSError, ValueError) as error:
@@ -74,12 +74,12 @@ def check_keys(settings: dict[str, Any], source: str) -> None:
 def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
     """WeightsError for sizes in config.json that a folder with so many tensors, of so many numbers, cannot have."""
     for key, value in _settings(read_json(folder, "config.json"), f"{folder}/config.json"):
-        layers, size = LAYERS.fullmatch(key), SIZES.fullmatch(key)
+        layers, size, reach = LAYERS.fullmatch(key), SIZES.fullmatch(key), REACHES.fullmatch(key)
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, bool) or not isinstance(number, int | float) or not (layers or size):
                 continue
-            most = tensors if layers else max(numbers, LOOSE_SIZE)
-            if not 0 <= number <= most:
+            most = tensors if layers else max(numbers, LOOSE_REACH if reach else LOOSE_SIZE)
+            if not (-1 if reach else 0) <= number <= most:
                 held = f"the weights are {tensors:,} tensors of {numbers:,} numbers"
                 raise WeightsError(
                     f"{folder}/config.json: {key} is {str(number)[:24]}, but {held}: fetch the folder again"

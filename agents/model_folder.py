@@ -16,6 +16,10 @@ from typing import Any
 from agents.errors import WeightsError
 from agents.model_config import check_settings, check_sizes, first_line, read_json
 
+TOKENIZERS = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt",
+)  # fmt: skip
+"""Files of which any is enough for transformers to find a tokenizer."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -38,9 +42,11 @@ def check_folder(folder: Path) -> None:
         if missing:
             raise WeightsError(f"{folder} lacks {missing[0]}, which its index names: fetch the folder again")
     for path in files:
+        if not path.is_file():
+            raise WeightsError(f"{path} is no regular file: save it with save_pretrained")
         _check_safetensors(path)
     check_sizes(folder, *_counted(folder))
-    if not any((folder / file).exists() for file in ("tokenizer.json", "tokenizer_config.json")):
+    if not any((folder / file).exists() for file in TOKENIZERS):
         raise WeightsError(f"{folder} has no tokenizer: save it there with tokenizer.save_pretrained")
 
 

@@ -12,7 +12,6 @@ import types
 import typing
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agents.names import nearest
+from games.plain_files import open_plain
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str]) -> Any:
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a UTF-8 file of at most 1 MB; YamlError for a file that cannot be read as one."""
     try:
-        with Path(path).open("rb") as file:
+        with open_plain(path, 1 << 60) as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise YamlError(one_line(f"{path}: cannot be read: {getattr(error, 'strerror', error)}")) from None

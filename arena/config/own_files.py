@@ -18,7 +18,10 @@ from arena.store.files import explained, inside
 from arena.store.reader import RunReader
 from games.adapters import loading
 from games.adapters.loading import file_of
+from games.plain_files import read_plain
 
+LARGEST = 4 * 10**9
+"""Bytes of a file of which a run keeps a copy."""
 FILES = "files"
 """Key of a run's environment: by what the config calls a file, where its copy lies, its hash, and what it was."""
 
@@ -30,7 +33,7 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
     for kind, name, source in _named(experiment):
         if name not in known:
             with explained(source, "reading"):
-                data = source.read_bytes()
+                data = read_plain(source, LARGEST)
             place = _free(f"{kind}/{source.name}", data, copies)
             copies[place] = data
             known[name] = {"copy": place, "sha256": digest(data), "from": str(source)}

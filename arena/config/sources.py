@@ -35,10 +35,8 @@ def recipe_layer(name: str) -> Layer:
 def file_layer(path: Path) -> Layer:
     """A user's own settings."""
     try:
-        data = strict_yaml.read(path)
-        return as_mapping(Layer(str(path), path.read_text("utf-8"), data))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        text = strict_yaml.read_text(path)
+        return as_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))
     except strict_yaml.YamlError as error:
         raise ConfigError(str(error)) from None
 

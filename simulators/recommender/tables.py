@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from games.base import one_line
 from games.families.book import fold
+from games.plain_files import open_plain
 
 Row = Mapping[str, str]
+LARGEST = 4 * 10**9
+"""Bytes of a file; MovieLens' largest has 0.9 thousand million."""
 
 
 def file_of(path: str, what: str) -> Path:
@@ -41,7 +45,8 @@ def _lines(file: Path, what: str) -> Iterator[str]:
     """The file's lines; ValueError where it cannot be read, or names the line with a byte that is no UTF-8."""
     try:
         # What is no UTF-8 is let through and found line by line: a decoder reads ahead and knows of no lines.
-        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        plain = open_plain(file, LARGEST)
+        with io.TextIOWrapper(plain, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     line.encode()

@@ -1,6 +1,7 @@
 """Names become model folders; whatever is no model, or not the file we know, is one clear line."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -294,3 +295,43 @@ def test_weights_that_overflow_end_a_run_at_once(model: Path, tmp_path: Path) ->
     assert told.code != 0
     assert "policy 'shared': its weights give logits that are not finite" in told.err.splitlines()[-1]
     assert "Traceback" not in told.err and "3 times" not in told.err
+
+
+def test_a_model_of_transformers_is_loaded_though_its_folder_brings_code_too(model: Path, tmp_path: Path) -> None:
+    """As folders of Phi-3 or Qwen do: transformers has the class, and takes its own where code is not trusted."""
+    far = {"auto_map": {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M", "AutoTokenizer": ["evil.T", None]}}
+    before = state(model)
+    for file in ("config.json", "tokenizer_config.json"):
+        (model / file).write_text(json.dumps(json.loads((model / file).read_text()) | far))
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    assert all(torch.equal(a, b) for a, b in zip(state(model).values(), before.values(), strict=True))
+    assert ChatFrame(weights.load_tokenizer(model)).encode("WALK")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_position_embeddings": 10_485_760}, {"sliding_window": -1}, {"sliding_window": 4_194_304}],
+    ids=str,
+)
+def test_reaches_that_no_weights_bear_out_are_taken(model: Path, settings: dict[str, int]) -> None:
+    """Llama 4 says 10 million positions; -1 is no window at all."""
+    (model / "config.json").write_text(json.dumps(json.loads((model / "config.json").read_text()) | settings))
+    weights.load_model(weights.resolve(str(model)))
+
+
+def test_a_tokenizer_may_be_a_vocabulary_alone(model: Path) -> None:
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (model / file).unlink()
+    (model / "vocab.json").write_text("{}")
+    weights.check_folder(model)
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "tokenizer_config.json", "model.safetensors", "generation_config.json"]
+)
+@pytest.mark.parametrize("what", ["pipe", "zero"])
+def test_what_never_ends_is_no_part_of_a_model(model: Path, file: str, what: str) -> None:
+    (model / file).unlink(missing_ok=True)
+    os.mkfifo(model / file) if what == "pipe" else (model / file).symlink_to("/dev/zero")
+    assert "no regular file" in refusal(model)

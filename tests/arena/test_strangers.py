@@ -92,10 +92,10 @@ FAR = {"auto_map": {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M", "A
 
 FOLDERS: dict[str, tuple[Damage, str]] = {
     # code
-    "auto_map": (config(**FAR), "auto_map chooses code"),
-    "auto_map of a model of its own": (config(model_type="mine", **FAR), "auto_map chooses code"),
-    "auto_map elsewhere": (config(auto_map={"AutoConfig": "evil/repo--evil.C"}), "auto_map chooses code"),
-    "auto_map of the tokenizer": (tokenizer(**FAR, tokenizer_class="T"), "auto_map chooses code"),
+    "auto_map": (config(**FAR), ""),
+    "auto_map of a model of its own": (config(model_type="mine", **FAR), "cannot be loaded"),
+    "auto_map elsewhere": (config(auto_map={"AutoConfig": "evil/repo--evil.C"}), ""),
+    "auto_map of the tokenizer": (tokenizer(**FAR, tokenizer_class="T"), ""),
     "a kernel for attention": (config(_attn_implementation="evil/kernels"), "_attn_implementation"),
     "a kernel by revision": (config(attn_implementation="evil/kernels@main:layer"), "attn_implementation"),
     "a kernel in a part": (config(text_config={"_attn_implementation": "evil/k"}), "_attn_implementation"),

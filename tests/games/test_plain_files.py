@@ -1,0 +1,54 @@
+"""Files that somebody names are read if they are files, of a size that fits, and never waited for."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agents import strict_yaml
+from agents.errors import RoleError
+from agents.role import load_role
+from arena.config.sources import file_layer
+from arena.errors import ConfigError, StoreError
+from arena.panels.settings import load_panel
+from games.plain_files import read_plain
+from simulators.recommender import ratings
+from tests.factories.hostile import at_most
+
+READERS: dict[str, tuple[Callable[[str], object], type[Exception] | tuple[type[Exception], ...]]] = {
+    "itself": (lambda path: read_plain(path, 100), OSError),
+    "yaml": (strict_yaml.read, strict_yaml.YamlError),
+    "experiment": (lambda path: file_layer(Path(path)), ConfigError),
+    "role": (load_role, RoleError),
+    "panel": (load_panel, (ConfigError, StoreError)),
+    "ratings": (ratings.load, ValueError),
+}
+
+
+@pytest.mark.parametrize("what", ["pipe", "zero", "folder", "nothing"])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path, reader: str, what: str) -> None:
+    path = tmp_path / "named.yaml"
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "zero":
+        path.symlink_to("/dev/zero")
+    elif what == "folder":
+        path.mkdir()
+    read, error = READERS[reader]
+    with pytest.raises(error) as refused, at_most(5):
+        read(str(path))
+    assert len(str(refused.value).splitlines()) == 1
+    if what in ("pipe", "zero"):
+        assert re.search("no regular file|neither a file nor", str(refused.value))
+
+
+def test_a_file_that_grows_is_read_no_further(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 101)
+    assert read_plain(tmp_path / "large", 101) == b"x" * 101
+    with pytest.raises(OSError, match="larger than"):
+        read_plain(tmp_path / "large", 100)
+    with pytest.raises(OSError, match="larger than"):  # such as /proc/self/maps, which says 0
+        read_plain("/proc/self/maps", 10)
