@@ -136,11 +136,11 @@ class Shown:
         now = ", ".join(self._of(run) for run in self.runner.running[:4])
         more = len(self.runner.running) - 4
         now += f" and {more} more" if more > 0 else ""
-        parts = [f"iterations: {self.done} of {self.runner.left}", now, self.rest]
+        parts = [f"iterations: {self.done} of {self.runner.left}", now, self.remaining]
         return "; ".join(part for part in parts if part)
 
     @property
-    def rest(self) -> str:
+    def remaining(self) -> str:
         """Return about how long all runs take yet; "" where nothing tells."""
         if monotonic() - self._estimated >= FRESH:
             seconds = self._estimate.left(self.runner)

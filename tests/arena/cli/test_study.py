@@ -153,7 +153,7 @@ def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, m
     assert "mars-40, zero-40, mars-41, zero-41" in told.out
     for other in (["--first-seed", "41"], ["--first-seed", "40", "--set", "learn.lr=0.25"]):
         line = arena(*words, *own, "--set", "credit.estimator=rae", *other).err.splitlines()[-1]
-        assert "experiment.yaml is another experiment: " in line
+        assert "is another experiment: " in line
         assert "give the options it was begun with, restore it, or choose another --out" in line
     assert "learn.lrr: unknown field — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
 
