@@ -66,6 +66,12 @@ def test_an_untied_head_a_file_and_an_adapter(tmp_path: Path) -> None:
         shape_of(str(tmp_path / "c"))
 
 
+def test_a_model_without_linear_layers_is_counted() -> None:
+    """GPT-2's are of another class, which is never held in bfloat16, and which no adapter changes."""
+    shape = counted({**SMALL, "model_type": "gpt2"}, "here")
+    assert shape.linear == shape.edges == 0 and shape.parameters > 2 * 12 * 64**2
+
+
 def test_experts_count_as_those_that_a_token_passes() -> None:
     mixed = {**SMALL, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
     shape = counted(mixed, "here")
@@ -104,6 +110,22 @@ def test_absurd_settings_are_refused_in_a_line_and_soon(tmp_path: Path, changed:
         shape_of(str(folder(tmp_path / "m", **changed)))
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert time.monotonic() - begun < 30
+
+
+def test_tables_worked_out_number_by_number_are_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("arena.fits.shape.MOST_SECONDS", 0.5)
+    endless = {
+        "model_type": "xlm",
+        "emb_dim": 64,
+        "n_heads": 4,
+        "n_words": 200,
+        "n_layers": 2,
+        "sinusoidal_embeddings": True,
+    }
+    begun = time.monotonic()
+    with pytest.raises(WeightsError, match="s to count"):
+        shape_of(str(folder(tmp_path / "m", **endless, num_hidden_layers=2, max_position_embeddings=1 << 27)))
+    assert time.monotonic() - begun < 20
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
