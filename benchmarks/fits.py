@@ -2,9 +2,10 @@
 
     python benchmarks/fits.py           # nano, SmolLM2-135M, a random model of 0.5B; up to 5 GB, ten minutes
     python benchmarks/fits.py --quick   # nano alone: does it still work?
+    python benchmarks/fits.py --page    # write the table of the kept results into the page
 
 The peak is the kernel's, of the whole process, set back after loading. Contexts, replies and samples are random; their
-sizes are those that the estimate is given. Writes results/fits.json, which docs/what-fits.md shows.
+sizes are those that the estimate is given. Writes results/fits.json and the table in docs/what-fits.md.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from arena.fits.formulas import Learning, Place, Playing, learning, loading, pla
 from arena.fits.shape import shape_of
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "what-fits.md"
 SEED, WITHIN, RANDOM = 0, 0.15, "random-0.5b"
 MADE = {
     "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
@@ -196,7 +197,7 @@ def compared(work: Work, folder: str) -> list[dict[str, Any]]:
         }
         for phase, parts in found.items()
     ]
-    print(table(rows).splitlines()[-len(rows) :], flush=True)
+    print("\n".join(table(rows).splitlines()[2:]), flush=True)
     return rows
 
 
@@ -215,10 +216,18 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def show(rows: list[dict[str, Any]]) -> None:
+    """Write the table into the page, in place of the one that is there."""
+    before, mark, rest = PAGE.read_text("utf-8").partition("<!-- fits -->\n")
+    _, end, after = rest.partition("<!-- /fits -->")
+    PAGE.write_text(f"{before}{mark}{table(rows)}\n{end}{after}", "utf-8")
+
+
 def main() -> None:
     """Measure everything and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -230,6 +239,9 @@ def main() -> None:
             random_model(Path(options.folder))
             return
         print(json.dumps({"play": play, "learn": learn}[work.phase](work, resolve(options.folder))))
+        return
+    if options.page:
+        show(json.loads((RESULTS / "fits.json").read_text("utf-8"))["rows"])
         return
     from arena.doctor import environment
 
@@ -243,6 +255,8 @@ def main() -> None:
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if not options.quick:
+        show(rows)
     print(table(rows), "\nall within 15 %" if result["met"] else "\nNOT all within 15 %")
 
 

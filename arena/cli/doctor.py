@@ -128,9 +128,10 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
     print_table(console, _ways_table(needs))
     own = next(need for need in needs if need.asked)
     console.print()
-    parts = bare_table("where it goes, GB", "loading", "play alone", "a run")
-    for name in dict.fromkeys([*own.loading, *own.play, *own.learning]):
-        sizes = [part.get(name, 0) for part in (own.loading, own.play, own.learning)]
+    parts = bare_table("where it goes, GB", "loading", "play alone", "learning", "play in a run")
+    columns = (own.loading, own.play, own.learning, own.between)
+    for name in dict.fromkeys(name for part in columns for name in part):
+        sizes = [part.get(name, 0) for part in columns]
         if any(sizes):
             parts.add_row(Text(name), *(f"{size / GB:.2f}" if size else "" for size in sizes))
     print_table(console, parts)
@@ -138,14 +139,24 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
 
 
 def _ways_table(needs: list[Need]) -> Any:
-    columns = ("GB at most", "precision", "loading", "play alone", "a run", "fits", "largest in_flight", "token_budget")
+    columns = (
+        "GB at most",
+        "precision",
+        "loading",
+        "play alone",
+        "learning",
+        "a run",
+        "fits",
+        "most in_flight",
+        "token_budget",
+    )
     table = bare_table(*columns)
     for need in needs:
-        sizes = (need.loading, need.play, need.learning)
+        sizes = (*(sum(parts.values()) for parts in (need.loading, need.play, need.learning)), need.run)
         fits = Text("yes", "green") if need.fits else Text("play only" if need.fits_play else "no", "red")
         name = Text(need.way.name + (" (as asked)" if need.asked else ""), style="bold" if need.asked else "")
         largest = [_most(number) for number in (need.in_flight, need.token_budget)]
-        table.add_row(name, str(need.way.precision), *(f"{sum(s.values()) / GB:.2f}" for s in sizes), fits, *largest)
+        table.add_row(name, str(need.way.precision), *(f"{size / GB:.2f}" for size in sizes), fits, *largest)
     return table
 
 
@@ -157,7 +168,7 @@ def _most(number: int) -> str:
 
 
 def _verdict(own: Need, fitting: Fitting) -> str:
-    needed = max(sum(own.loading.values()), sum(own.learning.values()))
+    needed = max(sum(own.loading.values()), own.run)
     free = (fitting.gpu or fitting.devices[0]).free
     if own.fits and free and needed > free:
         return f"fits, once {needed / GB:.1f} GB are free: others hold memory now"

@@ -49,13 +49,20 @@ class Need:
     play: Parts
     """Frozen, as `arena play` and `arena eval` do."""
     learning: Parts
-    """A run's update or its play in between, whichever takes more."""
+    """An update."""
+    between: Parts
+    """Play of a run between updates."""
     fits: bool
     fits_play: bool
     in_flight: int
     """The most matches at once with which a run fits; 0 where none does."""
     token_budget: int
     """The most tokens of a forward pass with which a run fits; 0 where none does."""
+
+    @property
+    def run(self) -> int:
+        """Bytes that a run takes once its model is loaded."""
+        return max(sum(self.learning.values()), sum(self.between.values()))
 
     def row(self) -> dict[str, Any]:
         """The need as plain data."""
@@ -92,26 +99,25 @@ class Fitting:
         loads = self._in_memory(parts)
 
         def run_fits(tokens: int, matches: int) -> bool:
-            return loads and self._computes(self._run(way, place, tokens, matches))
+            return loads and all(map(self._computes, self._run(way, place, tokens, matches)))
 
         return Need(
             way,
             asked,
             parts,
             play,
-            self._run(way, place, budget, in_flight),
+            *self._run(way, place, budget, in_flight),
             fits=run_fits(budget, in_flight),
             fits_play=loads and self._computes(play),
             in_flight=largest(lambda matches: run_fits(min(budget, 256), matches)),
             token_budget=largest(lambda tokens: run_fits(tokens, 1)),
         )
 
-    def _run(self, way: Way, place: Place, tokens: int, matches: int) -> Parts:
-        """The greater of an update and of play between updates."""
+    def _run(self, way: Way, place: Place, tokens: int, matches: int) -> tuple[Parts, Parts]:
+        """An update, and play between updates."""
         asked = self._learning(way, tokens)
         update = learning(self.shape, place, asked)
-        between = play_between_updates(self.shape, place, asked, self._playing(matches))
-        return max((update, between), key=lambda parts: sum(parts.values()))
+        return update, play_between_updates(self.shape, place, asked, self._playing(matches))
 
     def _playing(self, matches: int) -> Playing:
         engine, tables = self.experiment.engine, self.experiment.all_tables()

@@ -3,7 +3,10 @@
 import json
 import os
 import re
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
 """Sizes that no model has: what is beyond them would be waited for."""
+MOST_SECONDS = 60.0
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -77,11 +81,43 @@ def counted(settings: dict[str, Any], source: str) -> Shape:
     import torch
     from transformers import AutoConfig
 
-    with as_weights_error(Path(source)):
+    with as_weights_error(Path(source)), _silently(), _within(MOST_SECONDS):
         config = AutoConfig.for_model(kind, **{k: v for k, v in settings.items() if k != "model_type"})
         with torch.device("meta"):
             model = auto_model.from_config(config, trust_remote_code=False)
     return _measured(model, source)
+
+
+@contextmanager
+def _silently() -> Iterator[None]:
+    """Without transformers' remarks on settings, of which those that matter are errors."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """TimeoutError after so many seconds, in the main thread alone: some models work tables out number by number."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"its sizes take over {seconds:g} s to count, as no model's do")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _check(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
@@ -117,7 +153,7 @@ def _measured(model: Any, source: str) -> Shape:
     experts = getattr(text, "num_experts_per_tok", None)
     find: Callable[[str], Any] = lambda name: getattr(text, name, None)  # noqa: E731
     width, heads = find("hidden_size"), find("num_attention_heads")
-    if not (isinstance(width, int) and isinstance(heads, int) and heads and head is not None and layers):
+    if not (isinstance(width, int) and isinstance(heads, int) and heads and head is not None):
         raise WeightsError(f"{source}: a {type(model).__name__} has no attention, or no head, that could be counted")
     inner = find("intermediate_size") or find("ffn_dim") or find("n_inner") or 4 * width
     if experts:

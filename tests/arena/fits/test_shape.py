@@ -12,7 +12,7 @@ from agents import nano, smollm2
 from agents.errors import WeightsError
 from agents.model_folder import load_model
 from agents.weights import resolve
-from arena.fits.shape import counted, shape_of
+from arena.fits.shape import _within, counted, shape_of
 
 SMALL = {
     "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 200,
@@ -66,6 +66,12 @@ def test_an_untied_head_a_file_and_an_adapter(tmp_path: Path) -> None:
         shape_of(str(tmp_path / "c"))
 
 
+def test_a_model_without_linear_layers_is_counted() -> None:
+    """GPT-2's are of another class, which is never held in bfloat16, and which no adapter changes."""
+    shape = counted({**SMALL, "model_type": "gpt2"}, "here")
+    assert shape.linear == shape.edges == 0 and shape.parameters > 2 * 12 * 64**2
+
+
 def test_experts_count_as_those_that_a_token_passes() -> None:
     mixed = {**SMALL, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
     shape = counted(mixed, "here")
@@ -104,6 +110,13 @@ def test_absurd_settings_are_refused_in_a_line_and_soon(tmp_path: Path, changed:
         shape_of(str(folder(tmp_path / "m", **changed)))
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert time.monotonic() - begun < 30
+
+
+def test_counting_ends_in_time() -> None:
+    """Should a kind of model work out a table number by number, of a size that its settings made up."""
+    with pytest.raises(TimeoutError, match=r"take over 0\.1 s to count"), _within(0.1):
+        while True:
+            pass
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""docs/what-fits.md shows what was measured, and what was measured bears the formulas out."""
+
+import json
+from pathlib import Path
+
+from fits import WITHIN, WORK, estimates, table
+
+ROOT = Path(__file__).parents[3]
+RESULT = json.loads((ROOT / "benchmarks" / "results" / "fits.json").read_text("utf-8"))
+
+
+def test_the_page_shows_the_table_of_the_results() -> None:
+    shown = (ROOT / "docs" / "what-fits.md").read_text("utf-8")
+    assert table(RESULT["rows"]) in shown, "renew it: python benchmarks/fits.py --page"
+
+
+def test_every_estimate_was_within_the_promise() -> None:
+    """And is today's formulas' own, so that they cannot change without a measurement."""
+    measured = {(r["model"], r["phase"], r["adapters"]): r for r in RESULT["rows"]}
+    assert RESULT["within"] == WITHIN == 0.15 and len(measured) == len(RESULT["rows"]) >= 10
+    assert len({row["model"] for row in RESULT["rows"]}) == 3
+    for row in RESULT["rows"]:
+        assert row["ratio"] == row["estimated_gb"] / row["measured_gb"] and abs(row["ratio"] - 1) <= WITHIN, row
+    for work in WORK:
+        if not work.model.startswith("random"):
+            for phase, parts in estimates(work, work.model).items():
+                assert parts == measured[work.model, phase, work.adapters]["parts"], (work, phase)
