@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ from arena.config.sources import recipe_layer, text_layer
 from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
+from tests.analysis.page.test_page import contrast
+from tests.factories.browser import chromium, widths
 from tests.factories.commands import arena
 from tests.pages import PAGES, ROOT, Block, blocks, commands, parse
 
@@ -99,14 +102,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_site_has_what_nobody_writes_by_hand(site: Path) -> None:
-    assert (site / "reference" / "commands" / "index.html").read_text("utf-8").count("arena") > 100
-    assert 'src="../architecture.svg"' in (site / "architecture" / "index.html").read_text("utf-8")
+    assert (site / "reference" / "commands.html").read_text("utf-8").count("arena") > 100
+    assert 'src="architecture.svg"' in (site / "architecture.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("room", ["arena", "agents", "games", "simulators", "analysis"])
 def test_the_tree_has_every_module_with_its_first_line(site: Path, room: str) -> None:
     """But notebooks, which are in their folder's line."""
-    page = (site / "reference" / "tree" / "index.html").read_text("utf-8")
+    page = (site / "reference" / "tree.html").read_text("utf-8")
     told = re.search(rf'<h2 id="{room}">.*?(?=<h2|</article)', page, re.S)
     files = [file.name for file in (ROOT / room).rglob("*.py") if file.name != "__init__.py"]
     notebooks = [file.name for file in (ROOT / room / "notebooks").glob("*.py") if file.name != "__init__.py"]
@@ -115,7 +118,7 @@ def test_the_tree_has_every_module_with_its_first_line(site: Path, room: str) ->
 
 
 def test_the_tables_have_every_column_with_its_meaning(site: Path) -> None:
-    page = html.unescape((site / "reference" / "tables" / "index.html").read_text("utf-8"))
+    page = html.unescape((site / "reference" / "tables.html").read_text("utf-8"))
     for name, schema in TABLES.items():
         told = re.search(rf'<h2 id="{name}">.*?(?=<h2|</article)', page, re.S)
         assert told is not None
@@ -124,6 +127,59 @@ def test_the_tables_have_every_column_with_its_meaning(site: Path) -> None:
         assert {column: re.sub("<.*?>", "", rows[column]) for column in expected} == {
             column: meaning.replace("`", "") for column, meaning in expected.items()
         }
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    """And search finds its index and a worker where the site is opened as files."""
+    for page in [*site.glob("*.html"), *site.glob("reference/*.html")]:
+        text = page.read_text("utf-8")
+        fetched = re.findall(
+            r'<(?:script|img|iframe)[^>]* src="?([^" >]+)|<link[^>]* href="?([^" >]+)[^>]*stylesheet', text
+        )
+        assert [name for names in fetched for name in names if re.match(r"(https?:)?//", name)] == [], page
+    assert "assets/iframe-worker.js" in (site / "index.html").read_text("utf-8")
+    assert (site / "search" / "search_index.js").read_text("utf-8").startswith("var __index = {")
+    assert not re.search(r"url\(|@import", (site / "assets" / "arena.css").read_text("utf-8"))
+
+
+def test_the_sites_colours_have_the_contrast_of_wcag_aa() -> None:
+    style = (ROOT / "docs" / "assets" / "arena.css").read_text("utf-8")
+    schemes = re.findall(r'^\[data-md-color-scheme="\w+"\] \{(.*?)^\}', style, re.S | re.M)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colours = dict(re.findall(r"--md-([\w-]+): (#[0-9a-f]{6});", scheme))
+        pairs = {name: "default-bg-color" for name in ("typeset-color", "typeset-a-color", "default-fg-color--light")}
+        pairs |= {name: "code-bg-color" for name in colours if name.startswith(("code-fg", "code-hl"))}
+        pairs |= {"primary-bg-color": "primary-fg-color", "footer-fg-color--light": "footer-bg-color"}
+        low = {name: contrast(colours[name], colours[on]) for name, on in pairs.items()}
+        assert {name: value for name, value in low.items() if value < 4.5} == {}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("page", ["index", "results", "reference/experiment"])
+def test_no_page_of_the_site_runs_out_of_the_window(browser: Any, site: Path, page: str) -> None:
+    """Wide tables and blocks scroll in themselves."""
+    for width in (400, 1400):
+        wide, window = widths(browser, (site / f"{page}.html").as_uri(), width)
+        assert wide <= window
+
+
+def test_the_front_page_is_whole_on_a_wide_screen_and_search_needs_no_server(browser: Any, site: Path) -> None:
+    view, asked = browser.new_page(viewport={"width": 1400, "height": 900}), []
+    view.on("request", lambda request: asked.append(request.url))
+    view.goto((site / "index.html").as_uri())
+    cut = "[...document.querySelectorAll('pre > code')].filter(c => c.scrollWidth > c.clientWidth + 1).length"
+    assert view.evaluate(cut) == 0
+    view.click(".md-search__input")
+    view.keyboard.type("exploitability")
+    view.wait_for_selector(".md-search-result__item", timeout=20_000)
+    assert [address for address in asked if not address.startswith("file:")] == []
+    view.close()
 
 
 # -- output ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def test_its_figures_are_those_of_the_results() -> None:
     ends = [sum(run[when][0] for run in own) / len(own) for when in ("before", "after")]
     first, *_ = landing.rows(kept)
     assert [first.before, first.after] == pytest.approx(ends) and "{:.1f} → {:.1f}".format(*ends) in PICTURE
-    assert first.after < first.best < 10
+    assert first.best and first.after < first.best < 10
     cells = [c["after"][0] for run in kept["runs"] if run["arm"] == kept["arm"] for c in run["cells"].values()]
     assert sum(row.after for row in landing.rows(kept) if row.kind == "name") / 6 == pytest.approx(
         sum(cells) / len(cells)
