@@ -44,6 +44,14 @@ def names(page: Path) -> list[str]:
     return [re.sub(r"\s*\n\s*", " ", name).replace("\\|", "|") for name in re.findall(r"`([^`]+)`", prose)]
 
 
+def write_files(page: Path) -> None:
+    """The files that a page writes out, here."""
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(block.text, "utf-8")
+
+
 def commands(text: str) -> Iterator[list[str]]:
     """The arguments of every `arena` command, continued lines joined, comments and pipes left out."""
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
@@ -52,7 +60,7 @@ def commands(text: str) -> Iterator[list[str]]:
             yield words[1 : words.index("|") if "|" in words else None]
 
 
-def parse(arguments: list[str]) -> None:
+def parse(arguments: list[str]) -> typer.Context:
     """Read the arguments of `arena` as the command line does, without running it; click's errors are raised."""
     command, name = typer.main.get_command(app), "arena"
     context = None
@@ -60,4 +68,4 @@ def parse(arguments: list[str]) -> None:
         context = command.make_context(name, list(arguments), parent=context)
         found, command, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
         name = str(found)
-    command.make_context(name, list(arguments), parent=context)
+    return command.make_context(name, list(arguments), parent=context)

@@ -28,7 +28,7 @@ from arena.store.reader import RunReader
 from tests.analysis.page.test_page import contrast
 from tests.factories.browser import chromium, widths
 from tests.factories.commands import arena
-from tests.pages import PAGES, ROOT, Block, blocks, commands, parse
+from tests.pages import PAGES, ROOT, Block, blocks, commands, parse, write_files
 
 WIDTH = "100"
 SKIPPED = "…"
@@ -42,14 +42,6 @@ CONSOLE = [
 PYTHON = [b for b in BLOCKS if b.language == "python" and not b.file and "calibration" not in b.text]
 """Without what needs a run of the clinic (tests/analysis/test_calibration.py has one)."""
 YAML = [block for block in BLOCKS if block.language == "yaml"]
-
-
-def write_files(page: Path) -> None:
-    """The files that a page writes out, here."""
-    for block in blocks(page):
-        if block.file:
-            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
-            Path(block.file).write_text(block.text, "utf-8")
 
 
 @pytest.mark.parametrize("block", CONSOLE, ids=str)

@@ -159,3 +159,12 @@ def test_every_result_has_its_command() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_no_page_is_longer_than_one_reads_at_a_sitting(page: Path) -> None:
     assert len(page.read_text("utf-8").split()) <= LONG
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+def test_a_page_begins_with_its_readers_first_question(page: Path) -> None:
+    """In its heading, or in the first line below."""
+    heading, first = [line for line in page.read_text("utf-8").splitlines() if line][:2]
+    assert heading.startswith("# ") and "?" in heading + first
