@@ -6,6 +6,7 @@ Runs of an earlier call whose folders are gone stay in the results, where the pa
 Means over the panel's members and seats, with 95 % intervals whose unit is the deal. Writes results/panel-RECIPE.json,
 and a picture of the first arm: every member and seat before and after, beside the best response, means over runs.
 A run counts as a success where it gained at least --least and the interval of its gain lies above 0.
+A second table says how far the first arm stays below best play: over its runs, and over deals (a deal's mean of them).
 """
 
 import argparse
@@ -14,13 +15,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from arena.config.kept import experiment_of
 from arena.doctor import environment
+from arena.evaluate.best_play import best_against_mixture
+from arena.evaluate.evaluation import deal_seeds
 from arena.evaluate.panel_figures import compared_cells, compared_means
+from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
-from arena.store.evaluations import of_latest, read_evaluations
+from arena.store.evaluations import Deals, Evaluation, of_latest, read_evaluations
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -39,6 +44,52 @@ def run_of(folder: Path, least: float) -> dict[str, Any] | None:
         **{name: compared.to_json() for name, compared in means.items()},
         "cells": {f"{c.member}, {c.seat}": of.to_json() for c, of in compared_cells(judged[-1], judged[0])},
     }  # fmt: skip
+
+
+def best_by_deal(judged: Evaluation) -> list[float]:
+    """Payoff of best play that does not know whom it meets, worked out where an older run does not tell."""
+    members, seats = (list(dict.fromkeys(c[i] for c in met(judged))) for i in (0, 1))
+    spec, seeds = GameSpec(name=judged.game, options=judged.options), deal_seeds(judged.seed, judged.deals)
+    told = [judged.best_against_mixture.get(s) or best_against_mixture(members, s, spec, seeds) for s in seats]
+    return [float(np.mean(row)) for row in zip(*told, strict=True)]
+
+
+def met(judged: Evaluation) -> list[tuple[str, str]]:
+    """Every member and seat."""
+    return [(cell.member, cell.seat) for cell in judged.cells]
+
+
+def gaps(judged: list[Evaluation]) -> dict[str, dict[str, Any]]:
+    """Best play less payoff, by member and seat and over the panel: intervals over runs, and over deals.
+
+    Deals without a value in some run are left out.
+    """
+
+    def values(deals: Deals) -> np.ndarray:
+        return np.array(deals, dtype=float)  # None is NaN
+
+    paid = [[values(cell.payoff) for cell in each.cells] for each in judged]
+    best = [values(cell.best_response or [None] * judged[0].deals) for cell in judged[0].cells]
+    below = {f"{member}, {seat}": [best[n] - run[n] for run in paid] for n, (member, seat) in enumerate(met(judged[0]))}
+    below["panel"] = [np.mean(best, axis=0) - np.mean(run, axis=0) for run in paid]
+    if most := best_by_deal(judged[0]):
+        below["panel, not knowing whom"] = [np.array(most) - np.mean(run, axis=0) for run in paid]
+    found = {}
+    for name, runs in below.items():
+        whole = np.array(runs)[:, ~np.isnan(runs).any(axis=0)]
+        if whole.size:
+            over = mean_ci(whole.mean(axis=1).tolist()), mean_ci(whole.mean(axis=0).tolist())
+            found[name] = {"over_runs": [*over[0]], "over_deals": [*over[1]]}
+    return found
+
+
+def gap_table(below: dict[str, dict[str, Any]], near: float = 0.5) -> list[str]:
+    """A row for each member and seat, as Markdown; near where the whole interval over runs is at most `near`."""
+    rows = [f"| below best play | over runs | over deals | within {near:g} |", "|---|---|---|---|"]
+    for name, gap in below.items():
+        holds = "yes" if gap["over_runs"][2] <= near else "not shown"
+        rows.append(f"| {name} | {told(gap['over_runs'])} | {told(gap['over_deals'])} | {holds} |")
+    return rows
 
 
 def merged(before: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,7 +162,12 @@ def main() -> None:
         print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
     arm = study.study.arm if study.study else runs[0]["arm"]
     command = f"python benchmarks/panel.py {args.study.name}"
-    kept = {"command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs}
+    judged = [of_latest(read_evaluations(f))[-1] for f in folders if f.name.rpartition("-")[0] == arm and run_of(f, 0)]
+    below = gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
+    print(*gap_table(below) if below else (), sep="\n")
+    kept = {
+        "command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs, "gaps": below
+    }  # fmt: skip
     file.write_text(json.dumps(kept, indent=1) + "\n")
     drawn(kept).savefig(file.with_suffix(".png"), dpi=100)
 

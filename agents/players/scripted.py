@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from agents.errors import ScriptedPolicyError
 from agents.names import nearest
 from agents.player import Chances, ScriptedPolicy
-from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved
+from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import fresh_copy, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
@@ -180,6 +180,7 @@ SCRIPTED: Mapping[str, Kind] = {
     **_for_games(matrix_players.SCRIPTED, matrix_players.GAMES),
     **_for_games(bidders.SCRIPTED, bidders.GAMES),
     **_for_games(guessers.SCRIPTED, guessers.GAMES),
+    **_for_games(teammates.SCRIPTED, teammates.GAMES),
     **{name: _own(name, games) for name, games in OWN.items()},
     TALKATIVE: Kind(_talkative, NEGOTIATION, read=_bargainer, unfit=_unfit_to_talk),
 }

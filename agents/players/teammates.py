@@ -1,0 +1,104 @@
+"""Scripted Hanabi players: they know what hints have told, and differ in what they take a hint for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from agents.player import ScriptedPolicy
+from agents.players.bidders import Plan
+from games.contracts import View
+
+
+class Told(NamedTuple):
+    """What hints leave of a card: the colours that it may have, and the ranks; "" is any."""
+
+    colours: str
+    ranks: str
+
+    @classmethod
+    def read(cls, known: str) -> Told:
+        """From RY1, R12, or ?, which is anything."""
+        return cls("".join(filter(str.isalpha, known)), "".join(filter(str.isdigit, known)))
+
+    def after(self, what: str) -> Told:
+        """The same once a hint at RED or at 1 has shown this card."""
+        return self._replace(ranks=what) if what.isdigit() else self._replace(colours=what[0])
+
+    def fits(self, needed: set[str]) -> bool:
+        """Whether it certainly comes next."""
+        colours = self.colours or {card[0] for card in needed}
+        return bool(self.ranks) and all(colour + rank in needed for colour in colours for rank in self.ranks)
+
+    def may_fit(self, needed: set[str]) -> bool:
+        """Whether it may come next."""
+        return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in needed)
+
+
+def sure_teammate(view: View) -> str:
+    """Plays what hints prove to fit, else makes another sure of a card that fits, else discards."""
+    needed = _needed(view)
+    for slot, told in enumerate(_own(view), 1):
+        if told.fits(needed):
+            return f"PLAY {slot}"
+    return _hint(view, needed) or _discard(view)
+
+
+def trusting_teammate(view: View) -> str:
+    """Takes a hint for an invitation: plays the newest card that was hinted at and may fit; else as the sure one."""
+    own, needed = _own(view), _needed(view)
+    for slot in range(len(own), 0, -1):
+        if own[slot - 1] != Told("", "") and own[slot - 1].may_fit(needed):
+            return f"PLAY {slot}"
+    return sure_teammate(view)
+
+
+def bold_teammate(view: View) -> str:
+    """Waits for no hint: plays the oldest card that may fit, as long as it can lose a life; then as the sure one."""
+    needed = _needed(view)
+    for slot, told in enumerate(_own(view), 1):
+        if view.public["lives"] > 1 and told.may_fit(needed):
+            return f"PLAY {slot}"
+    return sure_teammate(view)
+
+
+def _own(view: View) -> list[Told]:
+    return [Told.read(known) for known in view.public["known"][view.seat]]
+
+
+def _needed(view: View) -> set[str]:
+    """The cards that come next."""
+    return {f"{pile[0]}{int(pile[1:]) + 1}" for pile in view.public["fireworks"].split()}
+
+
+def _hint(view: View, needed: set[str]) -> str:
+    """The hint that makes most cards sure that fit and were not; "" where none does."""
+    gains = {act: _gain(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
+    best = max(gains, key=gains.__getitem__, default="")
+    return best if best and gains[best] else ""
+
+
+def _gain(view: View, needed: set[str], act: str) -> int:
+    _, *whom, what = act.split()
+    others = {other: hand for other, hand in view.private["hands"].items() if other in (whom or [other])}
+    count = 0
+    for other, hand in others.items():
+        for known, card in zip(view.public["known"][other], hand, strict=True):
+            told = Told.read(known)
+            count += what[0] in card and not told.fits(needed) and told.after(what).fits(needed)
+    return count
+
+
+def _discard(view: View) -> str:
+    """The oldest card of which nothing was told, else the oldest; where none may be discarded, a hint, or a play."""
+    legal = view.legal or ()
+    discards = [act for act in legal if act.startswith("DISCARD")]
+    new = [act for act, told in zip(discards, _own(view), strict=False) if told == Told("", "")]
+    hints = [act for act in legal if act.startswith("HINT")]
+    return [*new, *discards, *hints, "PLAY 1"][0]
+
+
+RULES = sure_teammate, trusting_teammate, bold_teammate
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: partial(Plan, rule) for rule in RULES}
+GAMES = {rule.__name__: ("hanabi",) for rule in RULES}

@@ -1,0 +1,43 @@
+"""How far runs stay below best play, by hand: over runs, over deals, and where a match is missing."""
+
+import pytest
+
+from arena.statistics import mean_ci
+from arena.store.evaluations import Cell, Deals, Evaluation
+from benchmarks import panel
+
+
+def judged(first: Deals, second: Deals, **told: dict[str, Deals]) -> Evaluation:
+    """An evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
+    cells = [
+        Cell(member="m", seat=seat, payoff=paid, valid=[1.0] * 3, best_response=best)
+        for seat, paid, best in (("one", first, [4.0, 6.0, 8.0]), ("two", second, [2.0, 2.0, 2.0]))
+    ]
+    return Evaluation(
+        contender="it", panel="p", key="k", game="nim", options={}, seed=0, deals=3, cells=cells, **told
+    )
+
+
+def test_by_hand() -> None:
+    """Seat one: the runs stay 1, 2, 3 and 0, 0, 6 below, so 2 and 2 over runs, and .5, 1, 4.5 over deals."""
+    known: dict[str, Deals] = {"one": [3.0, 5.0, 7.0], "two": [2.0, 2.0, 2.0]}
+    runs = [
+        judged([3, 4, 5], [2, 2, 2], best_against_mixture=known),
+        judged([4, 6, 2], [1, 1, 1], best_against_mixture=known),
+    ]
+    found = panel.gaps(runs)
+    assert found["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
+    assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 1.0, 4.5])])
+    assert found["m, two"]["over_runs"] == pytest.approx([*mean_ci([0.0, 1.0])])
+    assert found["panel"]["over_runs"] == pytest.approx([*mean_ci([1.0, 1.5])])
+    assert found["panel, not knowing whom"]["over_runs"] == pytest.approx([*mean_ci([0.5, 1.0])])
+    rows = panel.gap_table(found)
+    assert rows[2] == "| m, one | 2.00 [2.00, 2.00] | 2.00 [-3.41, 7.41] | not shown |"
+    assert panel.gap_table({"m": {"over_runs": [0.3, 0.1, 0.5], "over_deals": [0.3, 0.1, 0.5]}})[2].endswith("| yes |")
+
+
+def test_a_deal_with_a_missing_match_is_left_out() -> None:
+    found = panel.gaps([judged([3, None, 5], [2, 2, 2]), judged([4, 6, 2], [2, 2, 2])])
+    assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
+    assert found["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
+    assert "panel, not knowing whom" not in found, "theory does not know it of nim"
