@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

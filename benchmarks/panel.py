@@ -88,7 +88,7 @@ def gap_table(below: dict[str, dict[str, Any]], near: float = 0.5) -> list[str]:
     rows = [f"| below best play | over runs | over deals | within {near:g} |", "|---|---|---|---|"]
     for name, gap in below.items():
         holds = "yes" if gap["over_runs"][2] <= near else "not shown"
-        rows.append(f"| {name} | {told(gap['over_runs'])} | {told(gap['over_deals'])} | {holds} |")
+        rows.append(f"| {name} | {interval_text(gap['over_runs'])} | {interval_text(gap['over_deals'])} | {holds} |")
     return rows
 
 

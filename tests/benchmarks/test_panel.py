@@ -1,10 +1,10 @@
 """How far runs stay below best play, by hand: over runs, over deals, and where a match is missing."""
 
+import panel
 import pytest
 
 from arena.statistics import mean_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
-from benchmarks import panel
 
 
 def judged(first: Deals, second: Deals, **told: dict[str, Deals]) -> Evaluation:
@@ -13,9 +13,7 @@ def judged(first: Deals, second: Deals, **told: dict[str, Deals]) -> Evaluation:
         Cell(member="m", seat=seat, payoff=paid, valid=[1.0] * 3, best_response=best)
         for seat, paid, best in (("one", first, [4.0, 6.0, 8.0]), ("two", second, [2.0, 2.0, 2.0]))
     ]
-    return Evaluation(
-        contender="it", panel="p", key="k", game="nim", options={}, seed=0, deals=3, cells=cells, **told
-    )
+    return Evaluation(contender="it", panel="p", key="k", game="nim", options={}, seed=0, deals=3, cells=cells, **told)
 
 
 def test_by_hand() -> None:
