@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -60,7 +60,7 @@ def commands(text: str) -> Iterator[list[str]]:
             yield words[1 : words.index("|") if "|" in words else None]
 
 
-def parse(arguments: list[str]) -> typer.Context:
+def parse(arguments: list[str]) -> Any:
     """Read the arguments of `arena` as the command line does, without running it; click's errors are raised."""
     command, name = typer.main.get_command(app), "arena"
     context = None
