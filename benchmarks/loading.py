@@ -224,7 +224,7 @@ def main() -> None:
     result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        # A process begins with its parent's largest memory as its own, so who loads must not have made the run.
+        # A process begins with its parent's largest memory as its own, so what loads must not have made the run.
         subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(chosen.turns)], check=True)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
         result |= {"turns": chosen.turns} | compared(arms, run, chosen.rounds)

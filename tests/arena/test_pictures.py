@@ -1,5 +1,6 @@
 """An image in a message goes through a whole run, by a policy that reads words alone."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
+from arena.errors import ConfigError
 from arena.lab import Lab
-from arena.preflight import preflight
+from arena.play.settings import SourceSpec
+from arena.preflight import check_log, preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 from tests.factories.commands import arena
@@ -79,8 +82,12 @@ def test_images_are_played_and_read_as_words(run: tuple[Path, Watched]) -> None:
         assert gallery.IMAGE.text in read
 
 
-def test_a_policy_learned_from_them(run: tuple[Path, Watched]) -> None:
+def test_a_policy_is_credited_for_them_and_learned(run: tuple[Path, Watched]) -> None:
     folder, watcher = run
+    turns = {(record.id, turn.index) for record in watcher.records for turn in record.turns}
+    credit = RunFolder.open(folder).reader.credit(1)
+    assert {(row.match, row.turn) for row in credit} == turns and any(row.advantage for row in credit)
+    assert arena("credit", folder, "--estimators", "mars").code == 0
     weights = [load_file(path) for path in sorted(folder.glob("checkpoints/*/policies/shared/model.safetensors"))]
     assert watcher.rows and len(weights) == 2
     assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
@@ -98,3 +105,13 @@ def test_they_are_in_the_log_for_people_and_for_analysis(run: tuple[Path, Watche
     assert {record.id: record.turns for record in back} == {record.id: record.turns for record in watcher.records}
     shown = arena("show", folder, watcher.records[0].id)
     assert shown.code == 0 and f"What is this? {gallery.IMAGE.text}" in shown.out
+
+
+def test_a_log_without_its_images_is_refused(run: tuple[Path, Watched], tmp_path: Path) -> None:
+    """Copied without log/blobs, as it may be; with them it may be learned from, and the images are copied along."""
+    log = Path(shutil.copytree(run[0], tmp_path / "log"))
+    given = EXPERIMENT.model_copy(update={"source": SourceSpec(log=str(log))})
+    check_log(given, trusted=True)
+    shutil.rmtree(log / "log" / "blobs")
+    with pytest.raises(ConfigError, match=r"log/blobs lacks the image [0-9a-f]{64}: restore it from a copy$"):
+        check_log(given, trusted=True)

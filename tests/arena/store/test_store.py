@@ -271,21 +271,22 @@ def at_a_place(record: MatchRecord) -> MatchRecord:
     return replace(record, turns=tuple(turn._replace(situation="here") for turn in record.turns))
 
 
-def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newer", [SCHEMA_VERSION + 1, 99])
+def test_a_newer_schema_is_refused_in_one_line(tmp_path: Path, newer: int) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
     log.append(record(1, 0))
     log.seal(0)
     table = pq.read_table(tmp_path / "0000.parquet")
-    pq.write_table(table.replace_schema_metadata({"arena.schema_version": "99"}), tmp_path / "0000.parquet")
-    with pytest.raises(StoreError, match="schema version 99, this Arena reads up to 4: upgrade"):
+    pq.write_table(table.replace_schema_metadata({"arena.schema_version": f"{newer}"}), tmp_path / "0000.parquet")
+    with pytest.raises(StoreError, match=f"schema version {newer}, this Arena reads up to 4: upgrade"):
         log.read(0)
     for metadata in ({}, {"arena.schema_version": "9" * 5000}):  # more digits than Python makes a number of
         pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "0000.parquet")
         with pytest.raises(StoreError, match="is not a match log"):
             log.read(0)
     path = tmp_path / "0001.jsonl"
-    path.write_text(path.read_text().replace(f'"schema":{SCHEMA_VERSION}', '"schema":99'))
+    path.write_text(path.read_text().replace(f'"schema":{SCHEMA_VERSION}', f'"schema":{newer}'))
     with pytest.raises(StoreError, match=r"0001\.jsonl:1: .*upgrade"):
         log.read(1)
 
