@@ -131,7 +131,7 @@ def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[st
         cells["deal"] = cell(number(_table(row, "report").get("deal")), "{:.2f}")
     if not all(each.get("zero_sum") for each in rows):
         cells["payoff"] = cell(number(row.get("mean_payoff")), "{:.2f}")
-    else:  # the mean is 0 whoever plays well; what learners are paid by those who stand still may move
+    else:  # the mean is always 0; what learners are paid against fixed opponents is not
         for name, shown in _standing(rows[-1]).items():
             cells[f"payoff vs {shown}"] = cell(number(_table(row, "payoff_against").get(name)), "{:+.2f}")
     for role in _table(rows[-1], "reward"):
