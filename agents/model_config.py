@@ -15,7 +15,7 @@ from typing import Any
 from agents.errors import WeightsError
 from games.plain_files import read_plain
 
-MOST_BYTES = 64 << 20
+MOST_BYTES = 64 * 10**6
 MOST_DEPTH = 64
 LOOSE_SIZE = 1 << 20
 """Largest size of which no weights need tell."""
