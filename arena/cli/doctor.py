@@ -131,9 +131,9 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
     parts = bare_table("where it goes, GB", "loading", "play alone", "learning", "play in a run")
     columns = (own.loading, own.play, own.learning, own.between)
     for name in dict.fromkeys(name for part in columns for name in part):
-        sizes = [part.get(name, 0) for part in columns]
-        if any(sizes):
-            parts.add_row(Text(name), *(f"{size / GB:.2f}" if size else "" for size in sizes))
+        row = [part.get(name, 0) for part in columns]
+        if any(row):
+            parts.add_row(Text(name), *(f"{size / GB:.2f}" if size else "" for size in row))
     print_table(console, parts)
     console.print(Text(_verdict(own, fitting), style="green" if own.fits else "red"), soft_wrap=True)
 

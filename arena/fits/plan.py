@@ -145,9 +145,9 @@ class Fitting:
 
 def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> tuple[list[Way], Way]:
     """The ways to learn that are compared, and the experiment's own among them; `adapters` overrules it."""
-    learn = [policy for policy in experiment.policies.values() if policy.train] or [None]
-    given = next((policy.adapter for policy in learn if policy and policy.adapter), None)
-    count = len(learn) if adapters is None else max(1, adapters)
+    learn = [policy for policy in experiment.policies.values() if policy.train]
+    given = next((policy.adapter for policy in learn if policy.adapter), None)
+    count = max(1, len(learn) if adapters is None else adapters)
     rank = (given or AdapterSpec()).rank
     named = f"{count} adapters" if count > 1 else "an adapter"
     whole = f"all weights, {count} times" if count > 1 else "all weights"
