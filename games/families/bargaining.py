@@ -147,11 +147,7 @@ def best_against_mixture(
     goes_on = 1 - breakdown
     equal = tuple(1 / len(members) for _ in members)
 
-    @functools.cache
-    def answers(turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
-        """Each answer's chance, by member."""
-        said = [chances(turn, offer) for chances in members]
-        return {answer: tuple(one.get(answer, 0.0) for one in said) for answer in dict.fromkeys(chain(*said))}
+    answers = functools.cache(functools.partial(_by_member, members))
 
     @functools.cache
     def offering(turn: int, belief: tuple[float, ...]) -> float:
@@ -184,6 +180,12 @@ def best_against_mixture(
         return asked(0, answers(0, None), equal) if turns > 1 else 0.0
     except OverflowError:
         return math.nan
+
+
+def _by_member(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
+    """Each answer's chance, by member."""
+    said = [chances(turn, offer) for chances in members]
+    return {answer: tuple(one.get(answer, 0.0) for one in said) for answer in dict.fromkeys(chain(*said))}
 
 
 @dataclass(frozen=True)

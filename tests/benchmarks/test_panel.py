@@ -7,21 +7,32 @@ from arena.statistics import mean_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
 
 
-def judged(first: Deals, second: Deals, **told: dict[str, Deals]) -> Evaluation:
+def judged(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
     """An evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
+    bests: tuple[Deals, Deals] = [4.0, 6.0, 8.0], [2.0, 2.0, 2.0]
     cells = [
         Cell(member="m", seat=seat, payoff=paid, valid=[1.0] * 3, best_response=best)
-        for seat, paid, best in (("one", first, [4.0, 6.0, 8.0]), ("two", second, [2.0, 2.0, 2.0]))
+        for seat, paid, best in (("one", first, bests[0]), ("two", second, bests[1]))
     ]
-    return Evaluation(contender="it", panel="p", key="k", game="nim", options={}, seed=0, deals=3, cells=cells, **told)
+    return Evaluation(
+        contender="it",
+        panel="p",
+        key="k",
+        game="nim",
+        options={},
+        seed=0,
+        deals=3,
+        cells=cells,
+        best_against_mixture=most,
+    )
 
 
 def test_by_hand() -> None:
     """Seat one: the runs stay 1, 2, 3 and 0, 0, 6 below, so 2 and 2 over runs, and .5, 1, 4.5 over deals."""
     known: dict[str, Deals] = {"one": [3.0, 5.0, 7.0], "two": [2.0, 2.0, 2.0]}
     runs = [
-        judged([3, 4, 5], [2, 2, 2], best_against_mixture=known),
-        judged([4, 6, 2], [1, 1, 1], best_against_mixture=known),
+        judged([3, 4, 5], [2, 2, 2], known),
+        judged([4, 6, 2], [1, 1, 1], known),
     ]
     found = panel.gaps(runs)
     assert found["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
@@ -35,7 +46,7 @@ def test_by_hand() -> None:
 
 
 def test_a_deal_with_a_missing_match_is_left_out() -> None:
-    found = panel.gaps([judged([3, None, 5], [2, 2, 2]), judged([4, 6, 2], [2, 2, 2])])
+    found = panel.gaps([judged([3, None, 5], [2, 2, 2], {}), judged([4, 6, 2], [2, 2, 2], {})])
     assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
     assert found["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
     assert "panel, not knowing whom" not in found, "theory does not know it of nim"
