@@ -15,7 +15,8 @@ from arena.records import Trajectory
 from games.contracts import TurnSource
 
 OWN: Collection[TurnSource] = ("policy", "summary")
-"""Sources of turns that a policy wrote itself: only from those does it learn by reward."""
+IMITATED: Collection[TurnSource] = ("demonstration",)
+"""Sources of turns from which a policy learns by imitation; those it wrote itself (`OWN`) it learns from by reward."""
 
 
 def samples_of(

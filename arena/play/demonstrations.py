@@ -16,7 +16,7 @@ from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, recal
 from agents.players.scripted import make_scripted, talking
 from agents.players.simple import RecordedActs
 from arena.credit.credited import Credited
-from arena.credit.samples import samples_of
+from arena.credit.samples import IMITATED, samples_of
 from arena.errors import ConfigError, StoreError
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
@@ -175,7 +175,7 @@ class Demonstrations:
     def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
         temperatures = {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
         credited = [Credited(t, np.zeros(len(t.turns)), np.ones(len(t.turns))) for t in demonstrated]
-        samples = samples_of(credited, temperatures, sources=("demonstration",))
+        samples = samples_of(credited, temperatures, IMITATED)
         return [replace(sample, source="demonstration") for sample in samples]
 
 

@@ -73,7 +73,9 @@ def test_turns_of_others_are_context() -> None:
     (stream,) = found.streams
     stream.logprobs = [-float(i) for i in range(len(stream))]
     count = len(turns)
-    item = Credited(replace(found, turns=turns), np.ones(count), np.arange(count) + 0.0, np.arange(2 * count) + 0.0)
+    item = Credited(
+        replace(found, turns=turns), np.ones(count), np.arange(count, dtype=float), np.arange(2.0 * count, dtype=float)
+    )
     for tokens in (item.tokens, None):
         (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
         own = [i for i, turn in enumerate(turns) if turn.source in ("policy", "summary")]
@@ -95,7 +97,7 @@ def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: 
     for record in records:
         shown = arena("show", run, record.id)
         assert shown.code == 0
-        notes = [turn.source for turn in record.turns if turn.source != "policy"]
+        notes: list[str] = [turn.source for turn in record.turns if turn.source != "policy"]
         assert [word for word in TURN_SOURCES for _ in range(shown.out.count(f"a {word}, not the policy's own"))] == [
             word for word in TURN_SOURCES for _ in range(notes.count(word))
         ]
