@@ -17,14 +17,14 @@ Parts = dict[str, int]
 """Bytes by what they are for."""
 
 LIBRARIES = 380_000_000
-"""Python, torch and transformers with nothing loaded, CPU builds; measured by benchmarks/fits.py."""
+"""Python, torch and transformers with nothing loaded, CPU builds. This and the next three were fitted to pilot runs."""
 DEEPSPEED = 30_000_000
-"""DeepSpeed on top of them, once an optimiser is made; measured likewise."""
+"""DeepSpeed on top of them, once an optimiser is made."""
 PRODUCTS = 170_000_000
-"""Compiled bfloat16 products that oneDNN keeps for shapes it has met, and memory between them; measured likewise."""
+"""Compiled bfloat16 products that oneDNN keeps for shapes it has met, and memory between them."""
 HOLES = 2
 """Memory of a pass over the tensors that live in it, on a CPU. Passes differ in shape, the allocator keeps what one of
-them freed (`arena.process`), and the next fits into little of it; measured likewise. On a GPU it is taken to be 1."""
+them freed (`arena.process`), and the next fits into little of it. On a GPU it is taken to be 1."""
 
 
 @dataclass(frozen=True)
