@@ -40,8 +40,8 @@ def figure(value: Any) -> str:
 def in_words(value: float, bounds: Bounds) -> str:
     """A value for people: shares in per cent, others with two digits after the point, or three in all.
 
-    >>> in_words(0.583, SHARE), in_words(2.5166, ANY), in_words(-140.2, ANY), in_words(2.1e-7, ANY), in_words(-0.001, ANY)
-    ('58 %', '2.52', '−140', '2.1e−07', '−0.001')
+    >>> in_words(2.5166, ANY), in_words(-140.2, ANY), in_words(2.1e-7, ANY)
+    ('2.52', '−140', '2.1e−07')
     """
     if math.isnan(value):
         return "–"
