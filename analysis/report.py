@@ -26,7 +26,7 @@ from analysis.page.matches import Dealt, matches
 from analysis.page.names import named
 from analysis.page.pictures import SHOWN, curves, outcomes
 from analysis.page.strategies import strategies
-from analysis.page.texts import harmless, spread, told
+from analysis.page.texts import harmless, in_words, spread
 from analysis.texts import Embedding
 from arena.errors import ConfigError
 from arena.statistics import ANY, SHARE, Interval, range_of
@@ -122,9 +122,9 @@ def _row(figure: Figure) -> dict[str, Any]:
     return {
         "key": harmless(figure.key),
         "name": harmless(figure.name.words),
-        "first": told(figure.first.estimate, figure.bounds),
+        "first": in_words(figure.first.estimate, figure.bounds),
         "first_spread": spread(figure.first, figure.bounds),
-        "last": told(figure.last.estimate, figure.bounds),
+        "last": in_words(figure.last.estimate, figure.bounds),
         "last_spread": spread(figure.last, figure.bounds),
         "moved": learned.moved(figure),
         "moved_spread": spread(figure.difference, figure.bounds),
@@ -138,9 +138,9 @@ def _row(figure: Figure) -> dict[str, Any]:
 def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
     """A metric of iterations, which has no interval."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
-    ends = {"first": told(values[0], bounds), "last": told(values[-1], bounds)}
+    ends = {"first": in_words(values[0], bounds), "last": in_words(values[-1], bounds)}
     return {"key": harmless(key), "name": harmless(named(key).words), **ends, "trail": trail(values)}
 
 
 def _interval(interval: Interval) -> str:
-    return f"{told(interval.estimate, ANY)} ({spread(interval, ANY)})"
+    return f"{in_words(interval.estimate, ANY)} ({spread(interval, ANY)})"

@@ -107,11 +107,11 @@ async def build(
     roles = {role.role: role for table in tables for role in table.roles.values()}
     if checkpoint:
         warm_start.discard(run.path)
-    source, imitated = _warm_start(run, watcher) or (checkpoint, None)
+    begun, imitated = _warm_start(run, watcher) or (checkpoint, None)
     kept = imitated.states() if imitated else state.get("policies", {})
-    with restoring(source):
+    with restoring(begun):
         policies = _policies(experiment, engine, make_trainer)
-        await policies.load(source, kept, lambda what: watcher.phase(0, what))
+        await policies.load(begun, kept, lambda what: watcher.phase(0, what))
 
     pool = _pool(run, experiment, league.get("pool"))
     if checkpoint and experiment.league and not pool.versions:

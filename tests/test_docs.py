@@ -25,9 +25,9 @@ from arena.config.sources import recipe_layer, text_layer
 from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
-from tests.analysis.page.test_page import contrast
 from tests.factories.browser import chromium, widths
 from tests.factories.commands import arena
+from tests.factories.contrast import contrast
 from tests.pages import PAGES, ROOT, Block, blocks, commands, parse, write_files
 
 WIDTH = "100"

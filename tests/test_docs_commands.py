@@ -17,9 +17,9 @@ from tests.pages import PAGES, ROOT, blocks, commands, names, parse, write_files
 TARGETS = re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text("utf-8"), re.M)
 ELSEWHERE = {"source", "pip", "pre-commit", "tensorboard", "ruff", "mypy", "lint-imports", "cp", "mkdir", "curl"}
 """Programs that are not ours."""
-QUICK = {("list",), ("show", "game"), ("init",), ("check", "role"), ("check", "experiment")}
+QUICK: set[tuple[str, ...]] = {("list",), ("show", "game"), ("init",), ("check", "role"), ("check", "experiment")}
 """Commands that read no run and end in a moment."""
-READING = {("sql",), ("credit",), ("show",)}
+READING: set[tuple[str, ...]] = {("sql",), ("credit",), ("show",)}
 """Commands that read a run."""
 
 
@@ -109,11 +109,11 @@ def test_a_run_that_is_shown_is_an_experiment(line: Shown, tmp_path: Path) -> No
     said = context.params
     with chdir(tmp_path):
         begun(line.page)
-        asked = (said[name] for name in ("game", "recipe", "config", "arm"))
         settings = [*([f"engine.kind={said['engine']}"] if said["engine"] else []), *(said["set_"] or ())]
-        others = (said[name] for name in ("policies", "roles", "iterations", "seed"))
         if any(said[name] for name in ("game", "recipe", "config")):
-            assert _experiment(Asked(*asked, settings, *others)).iterations > 0
+            named = {name: said[name] for name in ("game", "recipe", "config", "arm", "policies", "roles")}
+            asked = Asked(**named, settings=settings, iterations=said["iterations"], seed=said["seed"])
+            assert _experiment(asked).iterations > 0
 
 
 def begun(page: Path) -> None:

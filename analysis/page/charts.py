@@ -88,13 +88,13 @@ def _line(one: Series, x: Scale, y: Scale, colour: str) -> list[Markup]:
     parts.append(drawn(f"dots {colour}", dots(shown)))
     if len(places) <= MANY:
         parts += [
-            drawn("touch", dots([at]), f"{one.label} {k}: {_told(i)}")
+            drawn("touch", dots([at]), f"{one.label} {k}: {_interval_text(i)}")
             for at, (k, i) in zip(places, one.points, strict=True)
         ]
     return parts
 
 
-def _told(interval: Interval) -> str:
+def _interval_text(interval: Interval) -> str:
     known = math.isfinite(interval.low)
     return f"{interval.estimate:.3g}" + (f" [{interval.low:.3g}, {interval.high:.3g}]" if known else "")
 

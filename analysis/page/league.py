@@ -14,7 +14,7 @@ from analysis.page import charts
 from analysis.page.charts import Series
 from analysis.page.matches import shade
 from analysis.page.pictures import Picture
-from analysis.page.texts import harmless, told
+from analysis.page.texts import harmless, in_words
 from arena.errors import ConfigError
 from arena.statistics import ANY, Interval
 
@@ -40,7 +40,7 @@ def _pairs(log: Frames, payoffs: pd.DataFrame) -> list[tuple[str, str, str, str]
     names = sorted(map(str, payoffs.index), key=lambda name: (name not in learns, name))
     table = payoffs.loc[names, names].to_numpy(dtype=float)
     return [
-        (harmless(names[a]), harmless(names[b]), told(float(table[a, b]), ANY), told(float(table[b, a]), ANY))
+        (harmless(names[a]), harmless(names[b]), in_words(float(table[a, b]), ANY), in_words(float(table[b, a]), ANY))
         for a, b in combinations(range(len(names)), 2)
         if np.isfinite(table[a, b])
     ]
@@ -61,7 +61,7 @@ def _matrix(log: Frames, payoffs: pd.DataFrame) -> dict[str, Any]:
             "name": harmless(name),
             "share": "" if weights is None else f"{weights[name]:.2f}",
             "cells": [
-                ("none", "") if not np.isfinite(value) else (shade(float(value), bound), told(float(value), ANY))
+                ("none", "") if not np.isfinite(value) else (shade(float(value), bound), in_words(float(value), ANY))
                 for value in row
             ],
         }

@@ -13,13 +13,13 @@ import pandas as pd
 from analysis.comparison import figures_of
 from analysis.frames import Frames, numeric
 from analysis.page.names import Name, named
-from analysis.page.texts import harmless, told
+from analysis.page.texts import harmless, in_words
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
 
 TELLING = (
     r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
-    r"learners payoff", r"efficiency|score", r"valid", r"payoff .+", r"equilibrium_distance", r"turns",
+    r"learners payoff", r"efficiency|score", r"valid( per match)?", r"payoff .+", r"equilibrium_distance", r"turns",
 )  # fmt: skip
 """What a reader asks first, in that order."""
 TILES, ROWS = 3, 6
@@ -62,7 +62,7 @@ class Figure(NamedTuple):
     @property
     def still(self) -> bool:
         """Whether it reads the same at first and at last: that tells less than any other."""
-        return not self.sure and told(self.first.estimate, self.bounds) == told(self.last.estimate, self.bounds)
+        return not self.sure and in_words(self.first.estimate, self.bounds) == in_words(self.last.estimate, self.bounds)
 
     @property
     def flat(self) -> bool:
@@ -173,7 +173,7 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
     if not found:
         return f"{_count(numbers, 'iteration')} so far, and nothing yet to compare."
     head = found[0]
-    first, last = told(head.first.estimate, head.bounds), told(head.last.estimate, head.bounds)
+    first, last = in_words(head.first.estimate, head.bounds), in_words(head.last.estimate, head.bounds)
     moved = f"moved from {first} to {last}, within noise"
     if head.sure:
         moved = f"{'rose' if head.difference.estimate > 0 else 'fell'} from {first} to {last}"
@@ -181,9 +181,9 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
         moved = f"stayed at {last}"
     reach = ""
     if best is not None and head.key == "panel.payoff":
-        reach = f"; the best response to it earns {told(best, ANY)}"
+        reach = f"; the best response to it earns {in_words(best, ANY)}"
     elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
-        reach = f"; between perfect players it is {told(value, ANY)}"
+        reach = f"; between perfect players it is {in_words(value, ANY)}"
     span = f"{_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}"
     return f"Over {span}, {harmless(head.name.words)} {moved}{reach}."
 
@@ -195,7 +195,7 @@ def _count(count: int, word: str) -> str:
 
 def moved(figure: Figure) -> str:
     """The difference with its sign: of shares in points of a hundred."""
-    text = told(figure.difference.estimate, figure.bounds)
+    text = in_words(figure.difference.estimate, figure.bounds)
     text = text if text.startswith("\N{MINUS SIGN}") else f"+{text}"
     return text.replace("\N{NO-BREAK SPACE}%", "\N{NO-BREAK SPACE}points")
 

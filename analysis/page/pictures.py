@@ -26,7 +26,7 @@ STILL = 0.02
 MOST = 6
 """Lines in a chart: those of most matches, where there are more."""
 KINDS: Mapping[str, str] = {
-    "Valid acts": r"valid_rate",
+    "Valid acts of all turns": r"valid_rate",
     "Success": r"report\.(?:(?!ended)\w+\.)?(success|solved|won|correct|deal|trade)",
     "Payoff by seat": r"payoff\.(.+)",
     "Reward by role": r"reward\.(.+)",

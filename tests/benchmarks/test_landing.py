@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import landing
 import pytest
 
-from tests.analysis.page.test_page import contrast
+from tests.factories.contrast import contrast
 
 PICTURE = landing.PICTURE.read_text("utf-8")
 

@@ -17,6 +17,7 @@ from arena.store.contents import METRICS, PANEL
 from games import GAMES
 from tests.factories.browser import chromium, widths
 from tests.factories.commands import arena
+from tests.factories.contrast import contrast
 from tests.factories.made_run import make_run
 from tests.factories.spoken_run import recorded, spoken
 
@@ -71,7 +72,7 @@ def test_every_metric_of_a_run_has_a_name_of_its_own(name: str) -> None:
 
 def test_the_better_direction_is_known() -> None:
     assert [named(key).better for key in ("report.deal", "failed_rate", "report.turns")] == ["more", "less", ""]
-    assert named("kuhn_poker.valid_rate") == ("kuhn_poker: valid acts", "more")
+    assert named("kuhn_poker.valid_rate") == ("kuhn_poker: valid acts of all turns", "more")
 
 
 def test_theorys_names_are_those_that_games_state() -> None:
@@ -183,18 +184,6 @@ def palettes() -> list[dict[str, str]]:
     found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
     assert len(found) == 2 and found[0].keys() == found[1].keys()
     return found
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """As WCAG 2.2 defines it."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_contrast_is_as_it_is_defined() -> None:
