@@ -73,8 +73,8 @@ def test_turns_of_others_are_context() -> None:
     (stream,) = found.streams
     stream.logprobs = [-float(i) for i in range(len(stream))]
     count = len(turns)
-    columns = [np.arange(float(n), dtype=np.float64) for n in (count, 2 * count)]
-    item = Credited(replace(found, turns=turns), np.ones(count), *columns)
+    by_turn, by_token = (np.arange(float(n), dtype=np.float64) for n in (count, 2 * count))
+    item = Credited(replace(found, turns=turns), np.ones(count), by_turn, by_token)
     for tokens in (item.tokens, None):
         (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
         own = [i for i, turn in enumerate(turns) if turn.source in ("policy", "summary")]
