@@ -105,9 +105,7 @@ async def build(
 
     tables = set_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
-    if checkpoint:
-        warm_start.discard(run.path)
-    begun, imitated = _warm_start(run, watcher) or (checkpoint, None)
+    begun, imitated = _source(run, checkpoint, watcher)
     kept = imitated.states() if imitated else state.get("policies", {})
     with restoring(begun):
         policies = _policies(experiment, engine, make_trainer)
@@ -136,13 +134,18 @@ async def build(
     )  # fmt: skip
 
 
-def _warm_start(run: RunFolder, watcher: Watcher) -> tuple[Checkpoint, Imitated] | None:
-    """What is kept of an imitation that is not over; None where nothing is, or nothing whole."""
+def _source(
+    run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
+) -> tuple[Checkpoint | None, Imitated | None]:
+    """The folder that the policies come from: the checkpoint, or what is kept, whole, of an imitation before it."""
+    if checkpoint:
+        warm_start.discard(run.path)
+        return checkpoint, None
     try:
-        return warm_start.kept(run.path)
+        return warm_start.kept(run.path) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation begins again")
-        return None
+        return None, None
 
 
 def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:

@@ -39,7 +39,12 @@ class LimitReached(Exception):
 
 
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
-    """Describe an exception that ended a match of `game` at a turn of `seat`."""
+    """Describe an exception that ended a match of `game` at a turn of `seat`.
+
+    WeightsError goes on: with weights that cannot be used every other match would end alike.
+    """
+    if isinstance(error, WeightsError):
+        raise error
     frames = list(traceback.walk_tb(error.__traceback__))
     kind, at = _kind(error, frames, type(game))
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Protocol
 
-from agents.errors import WeightsError
 from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
@@ -147,8 +146,6 @@ async def play_match(
         if turns and isinstance(game, Pictures):
             pictures = {name: verified(name, game.picture(name)) for name in images(turns.taken)}
         outcome = dict(game.payoffs()), dict(game.report())
-    except WeightsError:  # which no other match would be played with either
-        raise
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end the others
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
