@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 from arena.fits.machine import devices, memory
-from arena.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 
 ROOMS = ("agents", "games", "simulators", "analysis")
 PACKAGES = (

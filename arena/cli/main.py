@@ -49,7 +49,7 @@ def run_cli() -> int:
             raise
         return _stopped("interrupted", terminated)  # of a KeyboardInterrupt typer says nothing
     except ModuleNotFoundError as error:
-        from arena.installed import complaint
+        from arena.fits.installed import complaint
 
         if debugging() or not (line := complaint(error.name or "")):
             raise

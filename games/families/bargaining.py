@@ -144,9 +144,7 @@ def best_against_mixture(
     P(y) = sum_i b_i p_i(y | x), and b given y is b_i p_i(y | x) / P(y), by Bayes. An offer that answers none breaks no
     talks. With one member this is `best_response`. Exact but for rounding; NaN where there are too many beliefs.
     """
-    goes_on = 1 - breakdown
-    equal = tuple(1 / len(members) for _ in members)
-
+    goes_on, equal = 1 - breakdown, tuple(1 / len(members) for _ in members)
     answers = functools.cache(functools.partial(_by_member, members))
 
     @functools.cache

@@ -8,7 +8,7 @@ import pytest
 
 from arena import doctor, installed
 from arena.cli.main import run_cli
-from arena.installed import Required, required
+from arena.fits.installed import Required, required
 
 LINES = [
     "numpy>=2.2", "rich>=9999", "no-such-package>=1.0", "nonsense of somebody >>", "colorama; sys_platform == 'no'",
