@@ -18,8 +18,8 @@ STRONG = 0.95
 FACT = 300
 """Characters of a fact that are shown."""
 Facts = Mapping[str, Any]
-Dealt = Callable[[str, str, int], Mapping[str, Facts]]
-"""From a game, its options (JSON) and a seed to what each seat knows at first, and "" what all know."""
+Dealt = Callable[[str, str, int, Sequence[tuple[str, str]]], Mapping[str, Facts]]
+"""From a game, its options (JSON), a seed and acts by seat to the facts of each seat at first, and of all ("")."""
 
 
 def matches(log: Frames, dealt: Dealt | None) -> Iterator[dict[str, Any]]:
@@ -64,7 +64,9 @@ def _match(log: Frames, match: str, scale: float) -> dict[str, Any]:
 def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[str, Any]:
     """What was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
     row = log.matches[log.matches["match"] == match].iloc[0]
-    known = dealt(str(row["game"]), options, int(row["seed"])) if dealt else {}
+    turns = log.turns[log.turns["match"] == match].sort_values("turn")
+    acts = list(zip(turns["seat"].astype(str), turns["action"].fillna("").astype(str), strict=True))
+    known = dealt(str(row["game"]), options, int(row["seed"]), acts) if dealt else {}
     items = known.get("", {}).get("items", ())
     told = {who: {name: v for name, v in facts.items() if name != "items"} for who, facts in known.items()}
     deal = [

@@ -1,34 +1,39 @@
-"""What a match began with, from its game, options and seed; and what theory says of the game. Runs no code of a run."""
+"""What a report shows and a log does not hold: a match's deal, and a game's theory. Runs no code of a run."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import games
+from arena.errors import StoreError
+from arena.evaluate.dealt import dealt as dealt_again
+from games.contracts import Deal
 
 IN_PLAY = ("offer", "offered", "turn", "turns_left", "splits", "legal")
 """Facts that are of a turn and not of the deal, or follow from the others."""
 
 
-def dealt(game: str, options: str, seed: int) -> dict[str, dict[str, Any]]:
-    """What all know at first (""), then what each seat knows besides; {} of a game that Arena has no rules for here.
+def dealt(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """Facts that all know (""), then those of each seat, when it first moves; {} where they cannot be known.
 
-    >>> dealt("kuhn_poker", "{}", 7)["first"]
-    {'card': 'K'}
+    `options` is JSON, `acts` are those of the match, by seat. No deal comes of a game that is not Arena's own, of a log
+    that is older than the rules, or of one that was edited.
+
+    >>> dealt("kuhn_poker", "{}", 7, [("first", "BET"), ("second", "FOLD")])["first"]
+    {'card': 'Q'}
     """
     if not _ours(game):
         return {}
     try:
-        match = games.make(game, **json.loads(options))
-        match.reset(seed=seed)
-        facts = {"": match.public()} | {seat: match.private(seat) for seat in map(str, match.possible_agents)}
-    except Exception:  # noqa: BLE001  of a log that is older than the rules, or was edited: there is no deal to show
+        found = dealt_again(Deal(game, json.loads(options), seed), acts)
+    except (StoreError, ValueError, TypeError):
         return {}
+    facts = {"": found.public, **found.private}
     return {who: {k: v for k, v in own.items() if k not in IN_PLAY and v is not None} for who, own in facts.items()}
 
 
 def theory(game: str) -> Mapping[str, float]:
-    """What the game states about itself, {} where it states nothing or is not ours."""
+    """Values that the game states about itself, {} where it states nothing or is not ours."""
     return {name: float(value) for name, value in games.GAMES[game].theory.items()} if _ours(game) else {}
 
 

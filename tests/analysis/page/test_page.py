@@ -99,7 +99,7 @@ def test_a_match_begins_with_its_deal(page: str) -> None:
 
 
 def test_what_was_dealt_is_what_the_game_deals() -> None:
-    found = dealt("kuhn_poker", '{"talk": false}', 7)
+    found = dealt("kuhn_poker", '{"talk": false}', 7, [("first", "PASS"), ("second", "PASS")])
     game = GAMES["kuhn_poker"](talk=False)
     game.reset(seed=7)
     assert {seat: found[seat]["card"] for seat in game.seats} == {s: game.private(s)["card"] for s in game.seats}
@@ -118,7 +118,7 @@ def test_what_was_dealt_is_what_the_game_deals() -> None:
 )
 def test_a_deal_that_cannot_be_known_is_left_out(game: str, options: str) -> None:
     """A file of the run's own is never run for it."""
-    assert dealt(game, options, 1) == {} or game == "maze"
+    assert dealt(game, options, 1, []) == {} or game == "maze"
     assert theory("mine.py:Game") == {}
 
 
