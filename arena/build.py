@@ -137,9 +137,9 @@ async def build(
 
 
 def _warm_start(run: RunFolder, watcher: Watcher) -> tuple[Checkpoint, Imitated] | None:
-    """What is kept of an imitation that is not over; None where nothing is, or nothing whole."""
+    """Return the imitation that is not over; None where none is, or none that is whole."""
     try:
-        return warm_start.kept(run.path)
+        return warm_start.unfinished(run.path)
     except StoreError as error:
         watcher.note(f"{error}: the imitation begins again")
         return None

@@ -62,7 +62,7 @@ def _match(log: Frames, match: str, scale: float) -> dict[str, Any]:
 
 
 def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[str, Any]:
-    """What was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
+    """List what was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
     row = log.matches[log.matches["match"] == match].iloc[0]
     known = dealt(str(row["game"]), options, int(row["seed"])) if dealt else {}
     items = known.get("", {}).get("items", ())

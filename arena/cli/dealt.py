@@ -1,4 +1,4 @@
-"""What a match began with, from its game, options and seed; and what theory says of the game. Runs no code of a run."""
+"""Deal of a match, from its game, options and seed; and what theory says of the game. Runs no code of a run."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ IN_PLAY = ("offer", "offered", "turn", "turns_left", "splits", "legal")
 
 
 def dealt(game: str, options: str, seed: int) -> dict[str, dict[str, Any]]:
-    """What all know at first (""), then what each seat knows besides; {} of a game that Arena has no rules for here.
+    """Return what all know at first (""), then what each seat knows besides; {} for a game without rules here.
 
     >>> dealt("kuhn_poker", "{}", 7)["first"]
     {'card': 'K'}
@@ -28,10 +28,10 @@ def dealt(game: str, options: str, seed: int) -> dict[str, dict[str, Any]]:
 
 
 def theory(game: str) -> Mapping[str, float]:
-    """What the game states about itself, {} where it states nothing or is not ours."""
+    """Return what the game states about itself, {} where it states nothing or is not ours."""
     return {name: float(value) for name, value in games.GAMES[game].theory.items()} if _ours(game) else {}
 
 
 def _ours(game: str) -> bool:
-    """Whether the rules are Arena's own: others would be code of the run's or of another library."""
+    """Return True if the rules are Arena's own: others would be code of the run's or of another library."""
     return game in games.GAMES
