@@ -142,7 +142,7 @@ def _source(
         warm_start.discard(run.path)
         return checkpoint, None
     try:
-        return warm_start.kept(run.path) or (None, None)
+        return warm_start.unfinished(run.path) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation begins again")
         return None, None

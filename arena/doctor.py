@@ -91,7 +91,7 @@ def examine() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    """What every run needs, what learning needs, and each further extra: a finding for each."""
+    """Find what every run needs, what learning needs, and each further extra: a finding for each."""
     parts: dict[str, list[Required]] = {}
     for one in required():
         if one.extra not in OTHERS:
@@ -131,7 +131,7 @@ def _disk() -> Finding:
 
 
 def _pages() -> Finding:
-    """Where the pages are that messages name."""
+    """Find the pages that messages name."""
     folder = pages()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 

@@ -43,7 +43,7 @@ MADE = {
 
 @dataclass(frozen=True)
 class Work:
-    """What one process does."""
+    """Work of one process."""
 
     phase: str
     model: str
@@ -175,7 +175,7 @@ def estimates(work: Work, model: str) -> dict[str, dict[str, int]]:
 
 
 def child(*words: str) -> str:
-    """What this file prints in a process of its own."""
+    """Return what this file prints in a process of its own."""
     command = [sys.executable, str(HERE / "fits.py"), *words]
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
     done = subprocess.run(command, cwd=HERE.parent, env=settings, stdout=subprocess.PIPE, text=True, check=True)

@@ -105,7 +105,7 @@ class BestAgainstMixture(Ability, Protocol):
     """A game that knows what the best play is worth against an opponent who is one of several."""
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
-        """What the best play of `seat` earns on this deal, on average over chance and members. The game was just reset.
+        """Return what the best play of `seat` earns on this deal, averaged over chance and members; just after a reset.
 
         All other seats are held by one of the members, all equally likely, who answer a view with these chances of
         their acts; the seat knows them, but not whom it meets. NaN where it is not known with these options.

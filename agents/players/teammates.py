@@ -12,7 +12,7 @@ from games.contracts import View
 
 
 class Told(NamedTuple):
-    """What hints leave of a card: the colours that it may have, and the ranks; "" is any."""
+    """Knowledge of a card that hints leave: the colours that it may have, and the ranks; "" is any."""
 
     colours: str
     ranks: str
@@ -27,12 +27,12 @@ class Told(NamedTuple):
         return self._replace(ranks=what) if what.isdigit() else self._replace(colours=what[0])
 
     def fits(self, needed: set[str]) -> bool:
-        """Whether it certainly comes next."""
+        """Return True if it certainly comes next."""
         colours = self.colours or {card[0] for card in needed}
         return bool(self.ranks) and all(colour + rank in needed for colour in colours for rank in self.ranks)
 
     def may_fit(self, needed: set[str]) -> bool:
-        """Whether it may come next."""
+        """Return True if it may come next."""
         return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in needed)
 
 

@@ -121,7 +121,7 @@ def outcomes(
     sides: Sequence[str], clouds: Sequence[Cloud], front: Sequence[tuple[float, float]],
     theory: Sequence[tuple[str, float, float]],
 ) -> Markup:  # fmt: skip
-    """What two sides were paid: rings for the first iteration, discs for the last, larger where more ended so."""
+    """Draw what two sides were paid: rings for the first iteration, discs for the last, larger where more ended so."""
     left, bottom, right = 48.0, 44.0, WIDTH - 12
     tall = 280.0
     every = [(a, b) for cloud in clouds for a, b, _ in cloud.places] + [*front] + [(a, b) for _, a, b in theory]

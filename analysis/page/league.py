@@ -22,7 +22,7 @@ RATED, LISTED = 6, 12
 
 
 def league(log: Frames) -> dict[str, Any] | None:
-    """Who met whom and what came of it; None where one policy met only itself."""
+    """List who met whom and what came of it; None where one policy met only itself."""
     payoffs = payoff_matrix(log)
     if len(payoffs) < 2:
         return None

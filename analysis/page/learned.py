@@ -1,4 +1,4 @@
-"""What a run's figures were at first and at last, which of them tell most, and one sentence about it."""
+"""A run's figures at first and at last, those that tell most, and one sentence about it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Figure(NamedTuple):
 
     @property
     def name(self) -> Name:
-        """What it is called, and which direction is better."""
+        """Name of the figure, and the direction that is better."""
         return named(self.key)
 
     @property
     def sure(self) -> bool:
-        """Whether the difference is more than noise."""
+        """Return True if the difference is more than noise."""
         return self.difference.low > 0 or self.difference.high < 0
 
     @property
@@ -61,12 +61,12 @@ class Figure(NamedTuple):
 
     @property
     def still(self) -> bool:
-        """Whether it reads the same at first and at last: that tells less than any other."""
+        """Return True if it reads the same at first and at last: that tells less than any other."""
         return not self.sure and in_words(self.first.estimate, self.bounds) == in_words(self.last.estimate, self.bounds)
 
     @property
     def flat(self) -> bool:
-        """Whether it never was anything else: a sum that is always zero, a limit that was never reached."""
+        """Return True if it never was anything else: a sum that is always zero, a limit that was never reached."""
         return self.first.estimate == self.last.estimate and len({*self.trail}) <= 1
 
 
@@ -79,7 +79,7 @@ def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
 
 
 def zero_sum(log: Frames) -> bool:
-    """Whether learners only take from each other: what they are paid on average then says nothing."""
+    """Return True if learners only take from each other: what they are paid on average then says nothing."""
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
     if among.empty or len(among) < len(paid):
@@ -107,7 +107,7 @@ def by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
 
 
 def gaps(evaluation: Evaluation) -> list[float | None]:
-    """By deal, how much less was earned than by the best response."""
+    """List by deal how much less was earned than by the best response."""
     best, paid = by_deal(evaluation, "best_response"), by_deal(evaluation, "payoff")
     pairs = zip(best, paid, strict=True) if best else ()
     return [None if a is None or b is None else a - b for a, b in pairs]
@@ -130,7 +130,7 @@ def _of_panel(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
 
 
 def _of_matches(log: Frames) -> Iterator[Figure]:
-    """Of finished matches, those of the first iteration beside those of the last."""
+    """Compare finished matches of the first iteration with those of the last."""
     values = figures_of(log)
     if values.empty:
         return
@@ -161,7 +161,7 @@ def learning(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float
 
 
 def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
-    """What came of the run, in words: its most telling figure, from where to where.
+    """Say in words what came of the run: its most telling figure, from where to where.
 
     `best` is what the best response to the panel earns, `value` what the first seat does where all play perfectly.
     """
@@ -201,7 +201,7 @@ def moved(figure: Figure) -> str:
 
 
 def best_response(evaluations: Sequence[Evaluation]) -> float | None:
-    """What the best response to the panel earns; None where theory does not know it of every member."""
+    """Return what the best response to the panel earns; None where theory does not know it of every member."""
     values = by_deal(evaluations[-1], "best_response") if evaluations else []
     known = [value for value in values if value is not None]
     return float(pd.Series(known).mean()) if known and len(known) == len(values) else None

@@ -62,7 +62,7 @@ def _match(log: Frames, match: str, scale: float) -> dict[str, Any]:
 
 
 def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[str, Any]:
-    """What was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
+    """List what was dealt, as (who, fact, value); nothing where the game's rules are not at hand."""
     row = log.matches[log.matches["match"] == match].iloc[0]
     turns = log.turns[log.turns["match"] == match].sort_values("turn")
     acts = list(zip(turns["seat"].astype(str), turns["action"].fillna("").astype(str), strict=True))

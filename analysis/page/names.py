@@ -13,7 +13,7 @@ Better = Literal["more", "less", ""]
 
 
 class Name(NamedTuple):
-    """What a figure is called on the page, and which direction is an improvement."""
+    """Name of a figure on the page, and the direction that is an improvement."""
 
     words: str
     better: Better = ""
@@ -80,7 +80,7 @@ NAMES: Mapping[str, tuple[str, Better]] = {
 
 
 def named(key: str) -> Name:
-    """What a figure is called; `report.` before it says only where it comes from.
+    """Name a figure by its key; `report.` before a key says only where it comes from.
 
     >>> named("learn.shared.kl").words, named("report.deal").better, named("my_own_score").words
     ('distance from the reference (KL), shared', 'more', 'my own score')

@@ -85,7 +85,7 @@ def _label(caught: re.Match[str], key: str) -> str:
 
 
 def _points(log: Frames, key: str) -> list[tuple[int, Interval]]:
-    """By iteration, with an interval where the match log has what the metric is the mean of."""
+    """List values by iteration, with an interval where the match log has what the metric is the mean of."""
     known, frame = _intervals(log, key), log.iterations[["iteration", key]].dropna()
     values = zip(frame["iteration"].tolist(), frame[key].astype("float64").tolist(), strict=True)
     points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
@@ -101,7 +101,7 @@ def _intervals(log: Frames, key: str) -> dict[int, Interval]:
 
 
 def _levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
-    """What theory says of these figures, in the page's own words."""
+    """Yield what theory says of these figures, in the page's own words."""
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():
         about, words = THEORY.get(name, ("", ""))
@@ -134,7 +134,7 @@ def _panel(evaluations: Sequence[Evaluation]) -> Picture:
 
 
 def outcomes(log: Frames) -> Picture | None:
-    """What two sides were paid, of the first and the last iteration; None of more sides, or fewer."""
+    """Picture what two sides were paid in the first and the last iteration; None for more sides, or fewer."""
     with suppress(StoreError):
         paid, theory = plots.two_sides(log)
         first, last = int(paid["iteration"].min()), int(paid["iteration"].max())

@@ -30,7 +30,7 @@ class Scale(NamedTuple):
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value is drawn."""
+        """Return where a value is drawn."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 

@@ -1,4 +1,4 @@
-"""How a run is followed from Python: what it does, its figures as they come, and how to stop it."""
+"""A run followed from Python: what it does, its figures as they come, and a way to stop it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Progress:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was asked to stop."""
+        """Return True if it was asked to stop."""
         return self._cancelled
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run has left behind: its folder, figures and checkpoints."""
+"""Results of a run: its folder, figures and checkpoints."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Result:
 
     @property
     def done(self) -> int:
-        """How many iterations are committed."""
+        """Number of iterations that are committed."""
         return max(checkpoints.iterations(self.folder), default=0)
 
     @property
     def iterations(self) -> int:
-        """How many iterations the run is to have."""
+        """Number of iterations that the run is to have."""
         return experiment_of(self.folder).iterations
 
     @property
     def complete(self) -> bool:
-        """Whether all its iterations are committed; else `arena.resume(result.folder)` goes on."""
+        """Return True if all its iterations are committed; else `arena.resume(result.folder)` goes on."""
         return self.done >= self.iterations
 
     @property
@@ -66,6 +66,6 @@ class Result:
 
     @property
     def policies(self) -> dict[str, Path]:
-        """By policy, the folder of its newest weights, which `from_pretrained` of transformers reads."""
+        """Folder of the newest weights by policy, which `from_pretrained` of transformers reads."""
         inside = self.checkpoint / "policies" if self.checkpoint else None
         return {path.name: path for path in sorted(inside.iterdir())} if inside and inside.is_dir() else {}

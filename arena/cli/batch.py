@@ -121,7 +121,7 @@ def about() -> dict[str, Any]:
 
 
 class Shown:
-    """What is on the screen while runs go on: a bar in a terminal, now and then a line elsewhere."""
+    """Screen while runs go on: a bar in a terminal, now and then a line elsewhere."""
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         from arena.evaluate.study.remaining import Estimate

@@ -1,4 +1,4 @@
-"""What a report shows and a log does not hold: a match's deal, and a game's theory. Runs no code of a run."""
+"""A match's deal and a game's theory, which a report shows and a log does not hold. Runs no code of a run."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -38,5 +38,5 @@ def theory(game: str) -> Mapping[str, float]:
 
 
 def _ours(game: str) -> bool:
-    """Whether the rules are Arena's own: others would be code of the run's or of another library."""
+    """Return True if the rules are Arena's own: others would be code of the run's or of another library."""
     return game in games.GAMES

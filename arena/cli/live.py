@@ -146,7 +146,7 @@ def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def _standing(row: Mapping[str, Any]) -> dict[str, str]:
-    """By key of `payoff_against`, the names of opponents that stay what they are: no past versions of learners."""
+    """Names of opponents that never learn, by key of `payoff_against`: no past versions of learners."""
     names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _table(row, "payoff_against")}
     return {key: name for key, name in names.items() if not name.endswith("@past")}
 

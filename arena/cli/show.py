@@ -49,10 +49,10 @@ def show_run(console: Console, path: Path) -> None:
 
 
 def _begun(path: Path) -> str:
-    """How far a run is that has committed no iteration."""
+    """Say how far a run is that has committed no iteration."""
     again = f"arena resume {path}"
     try:
-        imitated = warm_start.told(path)
+        imitated = warm_start.progress(path)
     except StoreError as error:
         return f"no iteration is committed yet, and {error}: {again} begins the imitation again"
     if checkpoints.iterations(path):
@@ -133,7 +133,7 @@ def match_json(path: Path, match: str) -> dict[str, Any]:
 
 
 def show_deal(console: Console, lines: Iterable[str]) -> None:
-    """What was dealt, a line for all and one for each seat."""
+    """Say what was dealt, a line for all and one for each seat."""
     for line in lines:
         console.print(_plain(line, "dim", indent=4), soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""What best play would earn from a panel, where members and game let theory say: known opponents, and unknown ones."""
+"""Earnings of best play against a panel, where members and game let theory say: known opponents, and unknown ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BestPlay(NamedTuple):
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> BestPlay:
-        """What was found for an earlier evaluation of the same deals, members and seats."""
+        """Take what was found for an earlier evaluation of the same deals, members and seats."""
         responses = {(c.member, c.seat): c.best_response for c in evaluation.cells if c.best_response}
         return cls(responses, evaluation.best_against_mixture)
 

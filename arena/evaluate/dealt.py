@@ -1,4 +1,4 @@
-"""What was dealt in a match: the facts that each seat had when it first moved, from the deal's seed.
+"""Deal of a match: the facts that each seat had when it first moved, from the deal's seed.
 
 A log keeps no facts. The deal is dealt again and the logged acts are put to the game until every seat has moved.
 """

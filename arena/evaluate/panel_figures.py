@@ -35,7 +35,7 @@ def payoffs(evaluation: Evaluation) -> Deals:
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
-    """By deal, the mean over its matches of the share of acts that were valid."""
+    """Average over each deal's matches the share of acts that were valid."""
     return [_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
 
 

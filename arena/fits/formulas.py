@@ -68,7 +68,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Place:
-    """Where and in which numbers a model computes."""
+    """Device and numbers that a model computes with."""
 
     precision: Precision
     gpu: bool = False
@@ -91,7 +91,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Playing:
-    """What play asks of an engine."""
+    """Demands of play on an engine."""
 
     rows: int
     """Replies that are written at once."""
@@ -107,7 +107,7 @@ class Playing:
 
 @dataclass(frozen=True)
 class Learning:
-    """What an update asks of a trainer."""
+    """Demands of an update on a trainer."""
 
     tokens: int
     """Tokens of a forward pass, padding among them."""
@@ -202,7 +202,7 @@ def held(shape: Shape, place: Place, asked: Learning) -> Parts:
 
 
 def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
-    """What one layer keeps of a token for its backward pass.
+    """Count the bytes that one layer keeps of a token for its backward pass.
 
     With i, h, q, k the widths of the gated part, of a token, of all queries and of all keys. Float32: 4 vectors of i
     (gate, its activation, up, their product), 6 of h (input, normalised, scaled, at both norms), 2 of q (queries,
@@ -220,7 +220,7 @@ def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
 
 
 def activations(shape: Shape, place: Place, asked: Learning) -> int:
-    """What a pass keeps for the backward pass; with checkpointing each layer's input, and one layer whole."""
+    """Count the bytes kept for the backward pass; with checkpointing each layer's input, and one layer whole."""
     layer = activations_per_token(shape, place, asked)
     if asked.checkpointing:
         return asked.tokens * (shape.layers * 4 * shape.width + layer)

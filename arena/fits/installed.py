@@ -1,4 +1,4 @@
-"""What the installed distribution requires: versions beside the oldest that will do, by extra, and its pages."""
+"""Requirements of the installed distribution: versions beside the oldest that will do, by extra, and its pages."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, requires, version

@@ -1,4 +1,4 @@
-"""What this machine has to hold models: memory, as far as this process may take it, and every GPU that is seen."""
+"""Memory of this machine to hold models, as far as this process may take it, and every GPU that is seen."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -81,7 +81,7 @@ def _number(file: Path) -> int | None:
 
 
 def accelerators() -> list[Device]:
-    """What torch sees beside the processor; a run computes on CUDA or on the processor."""
+    """Return what torch sees beside the processor; a run computes on CUDA or on the processor."""
     import torch
 
     found = []

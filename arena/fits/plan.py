@@ -1,4 +1,4 @@
-"""What an experiment needs with a model, by how it may learn, and the largest settings that fit a machine."""
+"""Needs of an experiment with a model, by how it may learn, and the largest settings that fit a machine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -86,11 +86,11 @@ class Fitting:
         return next((device for device in self.devices if device.kind == "cuda"), None)
 
     def needs(self, ways: Sequence[Way], asked: Way) -> list[Need]:
-        """What each way needs, and what of it fits."""
+        """List what each way needs, and what of it fits."""
         return [self.need(way, way == asked) for way in ways]
 
     def need(self, way: Way, asked: bool) -> Need:
-        """What one way needs with the experiment's settings, and the largest settings that fit."""
+        """Compute what one way needs with the experiment's settings, and the largest settings that fit."""
         place = Place(way.precision, self.gpu is not None)
         files = self.files or 2 * self.shape.parameters
         parts = loading(self.shape, place, files)

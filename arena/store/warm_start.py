@@ -19,7 +19,7 @@ FOLDER = "imitation"
 
 
 class Imitated(State):
-    """What its manifest says."""
+    """Manifest of an imitation that is not over."""
 
     policy: str
     """The one that imitates just now."""
@@ -44,13 +44,13 @@ def keep(run: Path, about: Mapping[str, Any], fill: Callable[[Path], None]) -> N
     write_folder(run / FOLDER, whole)
 
 
-def told(run: Path) -> Imitated | None:
-    """How far the imitation is, by its manifest alone; None where nothing is kept. StoreError for a torn one."""
+def progress(run: Path) -> Imitated | None:
+    """Return how far the imitation is, by its manifest alone; None where none is kept. StoreError for a torn one."""
     return _read(run, manifest.described) if (run / FOLDER).is_dir() else None
 
 
-def kept(run: Path) -> tuple[Checkpoint, Imitated] | None:
-    """What is kept, with every byte checked; None where nothing is. StoreError for a torn one."""
+def unfinished(run: Path) -> tuple[Checkpoint, Imitated] | None:
+    """Return the kept imitation, with every byte checked; None where none is. StoreError for a torn one."""
     return (Checkpoint(run / FOLDER, 0), _read(run, manifest.verify)) if (run / FOLDER).is_dir() else None
 
 
