@@ -165,8 +165,6 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 
     role = load_role(name, role_folders)
     title = game or role.game or ""
-    if title and (complaint := games.complaint(title)):
-        raise ConfigError(f"{complaint} (arena list games)")
     sample = title or next(iter(games.GAMES))
     views = sample_views(sample, seat, role.role)
     try:
@@ -181,9 +179,13 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 def sample_views(game: str, seat: str, role: str) -> list[View]:
     """Return a seat's views in its first turns of a match of first legal acts; without a seat, those of every seat.
 
-    A role that is called by a seat's name, such as `nano_opener`, is for that seat.
+    A role that is called by a seat's name, such as `nano_opener`, is for that seat. ConfigError where the game cannot
+    be made, as without the packages of its extra.
     """
-    env = games.make(game)
+    from arena.evaluate.evaluation import make_game
+    from arena.play.settings import GameSpec
+
+    env = make_game(GameSpec(name=game))
     seats = list(env.possible_agents)
     if seat and seat not in seats:
         raise ConfigError(f"{game} has no seat '{seat}'{nearest(seat, seats)} (its seats: {', '.join(seats)})")

@@ -173,7 +173,7 @@ def _verdict(own: Need, fitting: Fitting) -> str:
     if own.fits and free and needed > free:
         return f"fits, once {needed / GB:.1f} GB are free: others hold memory now"
     if own.fits:
-        return "fits; estimates are right to 15 % where they were checked (docs/what-fits.md)"
+        return "fits, by estimates whose constants were fitted on three models (docs/what-fits.md)"
     if not own.token_budget and not own.in_flight:
         return "does not fit with any token budget: take an adapter, bf16, or a smaller model"
     return (

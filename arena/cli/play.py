@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-import games
 from agents.names import nearest
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Endpoint, Trust, servers
@@ -58,14 +57,16 @@ def play(
 
     from arena.cli.loop import wait
     from arena.config.sources import game_options
+    from arena.evaluate.evaluation import make_game
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
+    from arena.play.settings import GameSpec
     from games.contracts import MatchId
 
     console, given = PlainConsole(stderr=as_json), game_options(option or [])
     settings = trained_options(game, seat or [], trust) | given
-    table = make_game(game, settings)
+    table = make_game(GameSpec(name=game, options=settings))
     who = holders(table, seat or [])
     require_output("--out", out, RECORDS)
     loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
@@ -107,16 +108,6 @@ def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[
                 if table.game.name == called:
                     return {key: value for key, value in table.game.options.items() if key != "split"}
     return {}
-
-
-def make_game(name: str, options: dict[str, Any]) -> Game:
-    """A new game; ConfigError with the nearest name, or with what is wrong with an option."""
-    if complaint := games.complaint(name):
-        raise ConfigError(f"{complaint} (arena list games)")
-    try:
-        return games.make(name, **options)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"--option: {error}") from None
 
 
 def holders(game: Game, assignments: Sequence[str]) -> dict[str, str]:

@@ -15,17 +15,17 @@ import games
 from agents.errors import ScriptedPolicyError
 from agents.facts import fact_lines
 from arena.cli.catalogue import entries, sample_views
-from arena.errors import ConfigError
 from games.contracts import Game
 
 SHOWN_ACTS = 8
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return all that a role's author needs to know of a game; ConfigError names the nearest game."""
-    if complaint := games.complaint(name):
-        raise ConfigError(f"{complaint} (arena list games)")
-    factory, game = games.maker(name), games.make(name)
+    """Return all that a role's author needs to know of a game; ConfigError names the nearest game, or an extra."""
+    from arena.evaluate.evaluation import make_game
+    from arena.play.settings import GameSpec
+
+    game, factory = make_game(GameSpec(name=name)), games.maker(name)
     views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # each seat's first
     seats = [str(seat) for seat in game.possible_agents]
     mover = next(seat for seat in seats if seat in views)

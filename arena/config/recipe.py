@@ -6,18 +6,22 @@ import games
 from agents.role import written_for
 from agents.weights import DEFAULT
 from arena.config.sources import Layer, recipe_layer, recipe_names, text_layer
+from arena.errors import ConfigError
 from games.abilities import Split
 
 
 def recipe_of(game: str) -> Layer:
     """The recipe named after the game; without one, small language models at all seats, in roles written for them.
 
-    Where there is no such role, in the role `player`.
+    Where there is no such role, in the role `player`. ConfigError where the game cannot be made with its defaults.
     """
     if game in recipe_names():
         return recipe_layer(game)
     name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
-    made = games.make(game)
+    try:
+        made = games.make(game)
+    except ValueError as error:
+        raise ConfigError(f"{game}: {error}") from None
     roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
     seats = "\n".join(f"  {seat}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
     split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` deals the others

@@ -1,6 +1,7 @@
 """`arena show game`: what a role may rely on in a game."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,16 @@ def test_a_slip_before_the_name_is_told() -> None:
     assert "arena show panel NAME" in refused("show", "panel")
     assert "did you mean 'game'?" in refused("show", "gane", "kuhn_poker")
     assert "did you mean 'kuhn_poker'?" in refused("show", "panel", "kuhn")
+
+
+MISSING = {"recommender": "faiss", "reasoning": "reasoning_gym.factory"}
+
+
+@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize(
+    "command", ["show game", "check game", "check role player --game", "play --game", "run selfplay --game"]
+)
+def test_a_game_without_its_extra_is_one_line(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, MISSING[name], None)
+    line = refused(*command.split(), name)
+    assert "pip install 'arena-selfplay[" in line
