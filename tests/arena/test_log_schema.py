@@ -40,7 +40,7 @@ from arena.store.schema import CREDIT, MATCHES
 from games.contracts import Image, MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.commands import arena
-from tests.factories.labs import CONFIG, Quiet, kept
+from tests.factories.labs import CONFIG, Quiet, weight_files
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def test_it_is_credited_paired_and_learned_from(branched: Path, plain: Path) -> 
     assert len(both) == len(set(both)), "a turn is in one pair at most"
     (row,) = reader.metrics()
     assert row["matches"] == 18 and row["selection"]["trajectories"] == len(found)
-    assert kept(branched, 1) != kept(plain, 1), "it learned from them"
+    assert weight_files(branched, 1) != weight_files(plain, 1), "it learned from them"
 
 
 def test_it_is_shown_and_loaded(branched: Path) -> None:
