@@ -184,7 +184,7 @@ def shown(page: Path) -> Iterator[tuple[str, str]]:
             yield from re.findall(r"^\$ (arena [^\n]*)\n((?:(?!\$ )[^\n]*\n)+)", block.text, re.M)
 
 
-def told(page: Path, command: str) -> str:
+def output_of(page: Path, command: str) -> str:
     """What the command says, in a folder that holds the page's files."""
     with TemporaryDirectory() as folder, chdir(folder):
         write_files(page)
@@ -211,7 +211,7 @@ def test_what_commands_say_is_what_they_say(page: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", WIDTH)
     for command, output in shown(page):
         pattern = re.escape(timeless(output)).replace(re.escape(SKIPPED + "\n"), "(?:.*\n)*?")
-        assert re.fullmatch(pattern, timeless(told(page, command))), f"{page.name}: {command}"
+        assert re.fullmatch(pattern, timeless(output_of(page, command))), f"{page.name}: {command}"
 
 
 def renew(page: Path) -> None:
@@ -219,7 +219,7 @@ def renew(page: Path) -> None:
     text = page.read_text("utf-8")
     for command, output in shown(page):
         if SKIPPED + "\n" not in output:
-            text = text.replace(f"$ {command}\n{output}", f"$ {command}\n{told(page, command)}")
+            text = text.replace(f"$ {command}\n{output}", f"$ {command}\n{output_of(page, command)}")
     page.write_text(text, "utf-8")
 
 

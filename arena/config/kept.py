@@ -5,7 +5,6 @@ what machine and servers it may use, and the learning rate. Anything else would 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,8 +85,9 @@ def recorded(run: Path) -> Experiment | None:
 
 
 def as_kept(layer: Layer) -> Layer:
-    """A layer that an older Arena may have written, with today's keys."""
-    return replace(layer, data=translated(layer.data))
+    """A layer that an older Arena may have written, with today's keys; then without its text, which has others."""
+    data = translated(layer.data)
+    return layer if data == layer.data else Layer(layer.source, "", data)
 
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:

@@ -73,7 +73,9 @@ def _refuse_old_keys(layer: Layer) -> None:
     """ConfigError for the first key that has another name now."""
     for path, new in old_keys(layer.data):
         where = f"{layer.source}:{strict_yaml.line_of(layer.text, path)}" if layer.text else layer.source
-        raise ConfigError(f"{where}: {'.'.join(path)} is called {new} now: rename it")
+        both = _has(layer.data, (*path[:-1], new.rpartition(".")[2]))
+        mend = "both are given, so remove the old one" if both else "rename it"
+        raise ConfigError(strict_yaml.one_line(f"{where}: {'.'.join(path)} is called {new} now: {mend}"))
 
 
 def _written_out(layer: Layer) -> Mapping[str, Any]:

@@ -23,6 +23,10 @@ from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, check
 
 ENVIRONMENT, SEAL = "environment.json", "sha256"
 """The file of the run's environment, and under which key that ends with the hash of all else in it."""
+LARGEST = 4 * 10**6
+"""Bytes of a run's config, and of its environment."""
+FIELDS = {"experiment": dict, "versions": dict, "roles": dict, "files": dict, "commands": list}
+"""What an environment holds where it has it."""
 _LOG_FILE = re.compile(r"(\d{4}|[1-9]\d{4,8})\.(jsonl|parquet|credit\.parquet)", re.ASCII)
 
 
@@ -158,19 +162,14 @@ class RunReader:
 
     def config(self) -> str:
         """The text of the exact config."""
-        path = self.path / CONFIG
-        with explained(path, "reading"):
-            data = path.read_bytes()
         try:
-            return data.decode("utf-8")
+            return self._bytes(CONFIG).decode("utf-8")
         except UnicodeDecodeError:
-            raise StoreError(f"{path} is damaged: it should be text in UTF-8") from None
+            raise StoreError(f"{self.path / CONFIG} is damaged: it should be text in UTF-8") from None
 
     def environment(self) -> dict[str, Any]:
         """Versions and machine the run began with, its commands; StoreError when the file is damaged or was edited."""
-        path = self.path / ENVIRONMENT
-        with explained(path, "reading"):
-            text = path.read_bytes()
+        path, text = self.path / ENVIRONMENT, self._bytes(ENVIRONMENT)
         try:
             body = json.loads(text)
         except (ValueError, RecursionError):
@@ -180,7 +179,20 @@ class RunReader:
         seal = body.pop(SEAL, None)
         if seal != digest(body) if seal is not None else not self._of_an_older_arena():
             raise StoreError(f"{path} is not as it was written: restore it from a copy")
+        for name, kind in FIELDS.items():
+            if body.get(name) is not None and not isinstance(body[name], kind):
+                raise StoreError(f"{path} is damaged: its {name} should be a {kind.__name__}: restore it from a copy")
+        if not all(isinstance(command, dict) for command in body.get("commands") or ()):
+            raise StoreError(f"{path} is damaged: a command should be a dict: restore it from a copy")
         return body
+
+    def _bytes(self, name: str) -> bytes:
+        path = self.path / name
+        with explained(path, "reading"), path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise StoreError(f"{path} is larger than {LARGEST // 10**6} MB: restore it from a copy")
+        return data
 
     def _of_an_older_arena(self) -> bool:
         """Return True if the folder has nothing of what came with the environment's hash."""

@@ -30,7 +30,7 @@ KEPT = ("config.yaml", "metrics.jsonl", "log", "roles")
 ABOUT = ("python", "versions", "roles", "experiment", "commands", "files")
 
 
-def kept(run: Path, to: Path) -> None:
+def copy_part(run: Path, to: Path) -> None:
     """The part of a run that the analysis reads."""
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
@@ -62,5 +62,5 @@ def bargain(to: Path) -> None:
 
 
 if __name__ == "__main__":
-    kept(Path(sys.argv[1]), EXAMPLE / "negotiation")
+    copy_part(Path(sys.argv[1]), EXAMPLE / "negotiation")
     bargain(EXAMPLE / "bargain")

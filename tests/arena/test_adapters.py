@@ -28,7 +28,7 @@ def two(warm: str, *assignments: str) -> Experiment:
     return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
 
 
-def kept(folder: Path, iteration: int, policy: str) -> list[bytes]:
+def weight_files(folder: Path, iteration: int, policy: str) -> list[bytes]:
     where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
     return [(where / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
 
@@ -57,7 +57,7 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path
     finished(tmp_path / "plain", given)
     wait(wait(Turned.open(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet())).run())
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
-        one, other = (kept(tmp_path / name, 1, policy) for name in ("plain", "turned"))
+        one, other = (weight_files(tmp_path / name, 1, policy) for name in ("plain", "turned"))
         assert (one == other) is equal
 
 
@@ -76,7 +76,7 @@ def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: P
     for folder in resumed(given, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         for policy in ("nano_opener", "nano_responder"):
-            assert kept(folder, 3, policy) == kept(tmp_path / "whole", 3, policy)
+            assert weight_files(folder, 3, policy) == weight_files(tmp_path / "whole", 3, policy)
 
 
 def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_adapters_folder_goes_on_learning(warm: str, tmp_path: Path) -> None:
     first = tmp_path / "first" / "checkpoints" / "0001" / "policies" / "nano_opener"
     given = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
     finished(tmp_path / "second", given)
-    assert kept(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
+    assert weight_files(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
 
 
 def test_a_trained_adapter_is_evaluated_exported_and_merged(warm: str, tmp_path: Path) -> None:

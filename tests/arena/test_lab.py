@@ -18,7 +18,7 @@ from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, experiment, finished, kept, log, resumed, start, started_warm
+from tests.factories.labs import Quiet, experiment, finished, log, resumed, start, started_warm, weight_files
 
 
 def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) -> None:
@@ -31,7 +31,7 @@ def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) ->
     assert [r["seats"]["opener"]["version"] for r in run.log.rows()] == [0] * 6 + [1] * 6
     assert len({r["seed"] for r in run.log.rows()}) == 12
     assert [name for k, name in watcher.phases if k == 1] == ["play", "credit", "learn", "commit"]
-    weights = [kept(folder, k)[0] for k in (0, 1, 2)]
+    weights = [weight_files(folder, k)[0] for k in (0, 1, 2)]
     assert len(set(weights)) == 3, "each iteration learned something"
 
 
@@ -40,7 +40,7 @@ def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, small_run: tupl
     saving = experiment("learn.gradient_checkpointing=true", "learn.offload_reference=true")
     lab = finished(tmp_path / "run", saving)
     assert log(tmp_path / "run") == log(small_run[0])
-    assert kept(tmp_path / "run", 2) == kept(small_run[0], 2)
+    assert weight_files(tmp_path / "run", 2) == weight_files(small_run[0], 2)
     forgetful, mindful = lab.engine, small_run[1].engine
     assert isinstance(forgetful, InProcessEngine) and isinstance(mindful, InProcessEngine)
     assert "shared@reference" not in forgetful._served and "shared@reference" in mindful._served
@@ -83,7 +83,7 @@ def test_credit_can_be_worked_out_again_from_the_log(small_run: tuple[Path, Lab,
 def test_the_same_run_twice_is_the_same(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     finished(tmp_path / "run", experiment())
     assert log(tmp_path / "run") == log(small_run[0])
-    assert kept(tmp_path / "run", 2) == kept(small_run[0], 2)
+    assert weight_files(tmp_path / "run", 2) == weight_files(small_run[0], 2)
     finished(tmp_path / "other", experiment("seed=1", "iterations=1"))
     assert log(tmp_path / "other") != log(small_run[0])[:6]
 
@@ -95,7 +95,7 @@ def test_a_lost_checkpoint_is_played_again_to_the_same_end(small_run: tuple[Path
     lab = wait(Lab.open(RunFolder.open(folder), experiment(), Quiet()))
     assert lab.done == 1 and lab.policies["shared"].version == 1
     wait(lab.run())
-    assert log(folder) == log(small_run[0]) and kept(folder, 2) == kept(small_run[0], 2)
+    assert log(folder) == log(small_run[0]) and weight_files(folder, 2) == weight_files(small_run[0], 2)
     assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
 
@@ -127,7 +127,9 @@ def test_a_run_stopped_anywhere_goes_on_as_if_never_stopped(
     del lab
     wait(wait(Lab.open(RunFolder.open(folder), experiment(), Quiet())).run())
     assert log(folder) == log(small_run[0])
-    assert kept(folder, 1) == kept(small_run[0], 1) and kept(folder, 2) == kept(small_run[0], 2)
+    assert weight_files(folder, 1) == weight_files(small_run[0], 1) and weight_files(folder, 2) == weight_files(
+        small_run[0], 2
+    )
 
 
 def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) ->
         "nano_opener",
         "nano_responder",
     ]
-    opener, responder = kept(folder, 2, "nano_opener"), kept(folder, 2, "nano_responder")
+    opener, responder = weight_files(folder, 2, "nano_opener"), weight_files(folder, 2, "nano_responder")
     assert opener[0] != responder[0] and opener[1] != responder[1]
     assert set(lab.parts.ratings.state()) == {"nano_opener/nano_opener", "nano_responder/nano_responder"}
     for row in RunFolder.open(folder).log.rows():
@@ -170,7 +172,7 @@ def test_a_run_with_a_frozen_policy_resumes_bit_by_bit(warm: str, tmp_path: Path
     given = with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")
     for folder in resumed(given, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
-        assert kept(folder, 3) == kept(tmp_path / "whole", 3)
+        assert weight_files(folder, 3) == weight_files(tmp_path / "whole", 3)
 
 
 def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:
@@ -189,7 +191,7 @@ def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path:
     finished(tmp_path / "plain", given)
     wait(wait(Turned.open(RunFolder.create(tmp_path / "turned", to_yaml(given), {}), given, Quiet())).run())
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
-        one, other = (kept(tmp_path / name, 1, policy) for name in ("plain", "turned"))
+        one, other = (weight_files(tmp_path / name, 1, policy) for name in ("plain", "turned"))
         assert (one == other) is equal
 
 
@@ -198,7 +200,7 @@ def test_zero_credit_without_kl_changes_no_weight(warm: str, tmp_path: Path) -> 
         tmp_path / "run",
         started_warm(warm, "credit.estimator=zero", "learn.regularisers={kl: {weight: 0}}", "iterations=1"),
     )
-    assert kept(tmp_path / "run", 1)[0] == (Path(warm) / "model.safetensors").read_bytes()
+    assert weight_files(tmp_path / "run", 1)[0] == (Path(warm) / "model.safetensors").read_bytes()
 
 
 def test_a_match_that_cannot_be_finished_is_in_the_log_and_stops_the_run(warm: str, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from arena.store.schema import CREDIT, MATCHES
 from games.contracts import Image, MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.commands import arena
-from tests.factories.labs import CONFIG, Quiet, kept
+from tests.factories.labs import CONFIG, Quiet, weight_files
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,14 @@ def branched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- a branch inside a branch ------------------------------------------------------------------------------
 
 
-def test_a_branch_of_a_branch_is_its_parent_until_they_part(branched: Path) -> None:
-    records = {r.id: r for r in map(MatchRecord.from_json, RunReader(branched).log.read(1))}
-    inner = [r for r in records.values() if r.identity.parent and r.identity.parent.parent]
+def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) -> None:
+    # Played, and logged: each inner branch is its parent, itself a branch, until they part.
+    reader = RunReader(branched)
+    records = {r.id: r for r in map(MatchRecord.from_json, reader.log.read(1))}
+    inner = {r.id: r for r in records.values() if r.identity.parent and r.identity.parent.parent}
     assert len(inner) == 6 and len(records) == 18
     new = 0
-    for record in inner:
+    for record in inner.values():
         parent, turn = records[str(record.identity.parent)], record.identity.turn
         assert turn is not None and record.source == "branched" and record.seed == parent.seed
         assert [t.raw for t in record.turns[:turn]] == [t.raw for t in parent.turns[:turn]]
@@ -132,35 +134,35 @@ def test_a_branch_of_a_branch_is_its_parent_until_they_part(branched: Path) -> N
         new += record.turns[turn].raw != parent.turns[turn].raw
     assert new, "draws of their own from the parting on"
 
-
-def test_it_is_credited_paired_and_learned_from(branched: Path, plain: Path) -> None:
-    reader = RunReader(branched)
-    found = trained(map(MatchRecord.from_json, reader.log.read(1)))
+    # Credited: every turn of every branch once, and inner branches are paired with their parents.
+    found = trained(records.values())
     assert {(row.match, row.turn) for row in reader.credit(1)} == {
         (t.match, turn.index) for t in found for turn in t.turns
     }
-    within = [t for t in found if t.parent.count("-b") == 1]
-    found_pairs = [(found[p.first].match, found[p.second].match, p.place) for p in pairs(found)]
-    assert any(second in {t.match for t in within} for _, second, _ in found_pairs)
-    both = [(i, place) for pair in pairs(found) for i, place in ((pair.first, pair.place), (pair.second, pair.place))]
+    paired = pairs(found)
+    assert any(found[pair.second].match in inner for pair in paired)
+    both = [(i, pair.place) for pair in paired for i in (pair.first, pair.second)]
     assert len(both) == len(set(both)), "a turn is in one pair at most"
+    assert arena("credit", branched, "--estimators", "mars").code == 0
+
+    # Learned from.
     (row,) = reader.metrics()
     assert row["matches"] == 18 and row["selection"]["trajectories"] == len(found)
-    assert kept(branched, 1) != kept(plain, 1), "it learned from them"
+    assert weight_files(branched, 1) != weight_files(plain, 1)
 
+    # Shown.
+    one = next(iter(inner.values()))
+    shown = arena("show", branched, one.id)
+    turn = one.identity.turn
+    assert turn is not None and shown.code == 0
+    assert f"a branch of {one.identity.parent} from turn {turn + 1} on" in shown.out
 
-def test_it_is_shown_and_loaded(branched: Path) -> None:
-    table = RunReader(branched).table(
-        ["id", "iteration", "deal", "attempt", "parent", "parent_turn", "group", "source"]
-    )
-    inner = next(row for row in table.to_pylist() if row["parent"].count("-b") == 1)
-    told = arena("show", branched, inner["id"])
-    assert told.code == 0 and f"a branch of {inner['parent']} from turn {inner['parent_turn'] + 1} on" in told.out
+    # Loaded.
     matches = analysis.load(branched).matches.set_index("match")
-    assert matches.loc[inner["id"], "parent"] == inner["parent"] and (matches["group"] == -1).all()
-    assert set(matches["stage"]) == {"train"} and sorted(set(matches["source"])) == ["branched", "played"]
-    parents = matches["parent"]
-    assert sum(parents == "") == 6 and sum(parents.str.count("-b") == 1) == 6
+    assert matches["parent"].to_dict() == {name: str(r.identity.parent or "") for name, r in records.items()}
+    assert {name: records[name].source for name in matches.index} == matches["source"].to_dict()
+    assert (matches["group"] == -1).all() and set(matches["stage"]) == {"train"}
+    assert matches.loc[[*inner], "parent_turn"].tolist() == [r.identity.turn for r in inner.values()]
 
 
 # -- tokens ------------------------------------------------------------------------------------------------

@@ -65,46 +65,51 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watched]:
     return folder, watcher
 
 
-def test_preflight_says_in_one_line_that_nobody_sees() -> None:
+def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> None:
+    folder, watcher = run
+
+    # Preflight says that nobody sees it.
     (note,) = (note for note in wait(preflight(EXPERIMENT, lambda what: None)).notes if "images" in note)
     assert "no policy sees" in note and "\n" not in note
 
-
-def test_images_are_played_and_read_as_words(run: tuple[Path, Watched]) -> None:
-    """What the policy reads is content: no control id comes of it."""
-    frame = tokenizer_and_frame(resolve("nano"))[1]
-    assert len(run[1].records) == 6
-    for record in run[1].records:
+    # Played: the policy reads words in its place, which are content, and no control id comes of them.
+    frame, records = tokenizer_and_frame(resolve("nano"))[1], {record.id: record for record in watcher.records}
+    assert len(records) == 6
+    for record in records.values():
         assert record.status == "finished", record.reason
         first = record.turns[0].messages[0]
         assert first.images == (gallery.IMAGE,) and first.text == f"What is this? {gallery.IMAGE.text}"
-        read = frame.decode([i for s in record.streams["visitor"] for i in s.ids])
-        assert gallery.IMAGE.text in read
+        assert gallery.IMAGE.text in frame.decode([i for s in record.streams["visitor"] for i in s.ids])
 
+    # Logged, with its bytes beside the log.
+    reader = RunFolder.open(folder).reader
+    assert {r.id: r.turns for r in map(MatchRecord.from_json, reader.log.read(1))} == {
+        name: record.turns for name, record in records.items()
+    }
+    assert (folder / "log" / "blobs" / gallery.IMAGE.hash).read_bytes() == gallery.Gallery().picture(gallery.IMAGE.hash)
 
-def test_a_policy_is_credited_for_them_and_learned(run: tuple[Path, Watched]) -> None:
-    folder, watcher = run
-    turns = {(record.id, turn.index) for record in watcher.records for turn in record.turns}
-    credit = RunFolder.open(folder).reader.credit(1)
-    assert {(row.match, row.turn) for row in credit} == turns and any(row.advantage for row in credit)
-    assert arena("credit", folder, "--estimators", "mars").code == 0
+    # Credited.
+    credit = reader.credit(1)
+    assert {(row.match, row.turn) for row in credit} == {
+        (r.id, turn.index) for r in watcher.records for turn in r.turns
+    }
+    assert any(row.advantage for row in credit) and arena("credit", folder, "--estimators", "mars").code == 0
+
+    # Learned from.
     weights = [load_file(path) for path in sorted(folder.glob("checkpoints/*/policies/shared/model.safetensors"))]
     assert watcher.rows and len(weights) == 2
     assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
-
-def test_they_are_in_the_log_for_people_and_for_analysis(run: tuple[Path, Watched]) -> None:
-    folder, watcher = run
-    told = analysis.load(folder).messages
-    logged = [image["hash"] for images in told["images"] for image in images]
-    assert logged and logged == [gallery.IMAGE.hash] * sum(
-        len(message.images) for record in watcher.records for turn in record.turns for message in turn.messages
-    )
-    assert (folder / "log" / "blobs" / gallery.IMAGE.hash).read_bytes() == gallery.Gallery().picture(gallery.IMAGE.hash)
-    back = [MatchRecord.from_json(row) for row in RunFolder.open(folder).reader.log.read(1)]
-    assert {record.id: record.turns for record in back} == {record.id: record.turns for record in watcher.records}
+    # Shown.
     shown = arena("show", folder, watcher.records[0].id)
     assert shown.code == 0 and f"What is this? {gallery.IMAGE.text}" in shown.out
+
+    # Loaded.
+    messages = analysis.load(folder).messages
+    hashes = [image["hash"] for images in messages["images"] for image in images]
+    assert hashes and hashes == [gallery.IMAGE.hash] * sum(
+        len(message.images) for record in watcher.records for turn in record.turns for message in turn.messages
+    )
 
 
 def test_a_log_without_its_images_is_refused(run: tuple[Path, Watched], tmp_path: Path) -> None:

@@ -153,17 +153,17 @@ def test_a_run_that_learns_from_a_log_goes_on(played: RunFolder, tmp_path: Path)
 
 
 def test_what_a_log_cannot_give_is_refused(played: RunFolder, tmp_path: Path) -> None:
-    def told(*changes: str) -> str:
+    def refusal(*changes: str) -> str:
         with pytest.raises(ConfigError) as error:
             wait(preflight(experiment(f"source.log={played.path}", *changes), lambda what: None))
         return str(error.value)
 
-    assert "never negotiation" in told("game.options.max_turns=5")
-    assert "set seats.opener.role to that" in told("seats.opener.role=opener")
-    assert "writes other tokens than nano" in told("policies.shared.model=smollm2-135m-instruct")
-    assert "has 2 that are committed" in told("source.iterations=3")
+    assert "never negotiation" in refusal("game.options.max_turns=5")
+    assert "set seats.opener.role to that" in refusal("seats.opener.role=opener")
+    assert "writes other tokens than nano" in refusal("policies.shared.model=smollm2-135m-instruct")
+    assert "has 2 that are committed" in refusal("source.iterations=3")
     empty = RunFolder.create(tmp_path / "empty", to_yaml(experiment()), {})
-    assert "no iteration to learn from" in told(f"source.log={empty.path}")
+    assert "no iteration to learn from" in refusal(f"source.log={empty.path}")
 
 
 @pytest.mark.parametrize("hurt", ["edited", "gone"])

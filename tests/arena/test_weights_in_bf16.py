@@ -18,7 +18,7 @@ HALF = ("precision=bf16-true", "learn.zero_stage=2")
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
 
 
-def kept(folder: Path, name: str) -> dict[str, torch.Tensor]:
+def tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "0003" / "policies" / "shared" / name)
 
 
@@ -33,9 +33,12 @@ def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: 
     for folder in resumed(given, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         for file in ("model.safetensors", "optimizer.safetensors"):
-            one, other = kept(folder, file), kept(tmp_path / "whole", file)
+            one, other = tensors(folder, file), tensors(tmp_path / "whole", file)
             assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-    held, beside = kept(tmp_path / "whole", "model.safetensors"), kept(tmp_path / "whole", "optimizer.safetensors")
+    held, beside = (
+        tensors(tmp_path / "whole", "model.safetensors"),
+        tensors(tmp_path / "whole", "optimizer.safetensors"),
+    )
     assert {tensor.dtype for tensor in held.values()} == {torch.bfloat16}
     masters = {name.removesuffix(".master"): tensor for name, tensor in beside.items() if name.endswith(".master")}
     assert masters.keys() == held.keys()

@@ -99,7 +99,7 @@ def log(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def kept(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
+def weight_files(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
     """The bytes of a policy's weights and optimiser in the checkpoint of an iteration."""
     where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
     return [(where / name).read_bytes() for name in FILES]

@@ -174,7 +174,7 @@ def test_nothing_outlives_the_call():
     """Whatever processes were seen below ours during a run are gone after it, however it ended."""
     me, seen, stop = psutil.Process(), set(), threading.Event()
 
-    def look():
+    def watch_children():
         while not stop.is_set():
             for child in me.children(recursive=True):
                 with contextlib.suppress(psutil.Error):
@@ -182,7 +182,7 @@ def test_nothing_outlives_the_call():
                         seen.add(child)
             time.sleep(0.005)
 
-    watch = threading.Thread(target=look)
+    watch = threading.Thread(target=watch_children)
     watch.start()
     for code, reason in (
         ("import time; time.sleep(9)", "timeout"),

@@ -49,7 +49,7 @@ def give(what: str) -> Any:
 TOOLS = [Tool.of(function) for function in (find_order, refund, broken, give)]
 
 
-def told(text, **options):
+def results(text, **options):
     return [run(TOOLS, call, **options) for call in read_calls(text)]
 
 
@@ -105,13 +105,13 @@ def test_a_parameter_may_have_any_name():
     ],
 )
 def test_all_ways_to_write_a_call(text):
-    assert told(text) == ["refunded 3"]
+    assert results(text) == ["refunded 3"]
 
 
 def test_several_calls_in_order_up_to_a_limit():
     body = '<tool_call>{"name": "give", "arguments": {"what": "text"}}</tool_call>'
-    assert told(body * 3) == ["plain"] * 3
-    assert told(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; the others were not."]
+    assert results(body * 3) == ["plain"] * 3
+    assert results(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; the others were not."]
     assert [call.name for call in read_calls('give("text")\nrefund(1, true)')] == ["give", "refund"]
     assert len(read_calls('{"name": "a"} {"name": "b"}\n{"name": "c"}')) == 3
 
@@ -182,16 +182,16 @@ USE = "Use refund(amount: float, confirmed: bool)."
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(text, answer):
-    assert told(text) == [answer]
+    assert results(text) == [answer]
 
 
 def test_a_long_result_is_cut():
-    assert told('give("long")', most=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
+    assert results('give("long")', most=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
 
 
 def test_a_fault_of_the_simulator_passes():
     with pytest.raises(SimulatorFault, match="no record"):
-        told('broken("fault")')
+        results('broken("fault")')
 
 
 def test_what_is_no_tool():

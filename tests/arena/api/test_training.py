@@ -23,7 +23,7 @@ TINY: dict[str, Any] = {"policies.shared.imitate": None, "iterations": 2, "play.
 TINY |= {"game.options.max_turns": 2}
 
 
-def tiny(out: Path, **more: Any) -> arena.Result:
+def small_run(out: Path, **more: Any) -> arena.Result:
     settings = TINY | more.pop("overrides", {})
     return arena.run("negotiation-nano", overrides=settings, out=out, **more)
 
@@ -97,7 +97,7 @@ def test_a_bad_seed_or_progress_is_one_line(tmp_path: Path) -> None:
 
 def test_a_run_is_followed_read_and_gone_on_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
-    result = tiny(tmp_path / "run", seed=3, progress=lambda of: said.append(str(of)))
+    result = small_run(tmp_path / "run", seed=3, progress=lambda of: said.append(str(of)))
     assert [line.split(":")[0] for line in said] == ["iteration 1 of 2", "iteration 2 of 2"]
     assert result.complete and result.done == 2 and repr(result).endswith("run: 2 of 2 iterations)")
     assert result.metrics["iteration"].tolist() == [1, 2] and "reward.nano_opener" in result.metrics
@@ -106,22 +106,22 @@ def test_a_run_is_followed_read_and_gone_on_with(tmp_path: Path, capfd: pytest.C
     again = arena.resume(result.folder, iterations=3, overrides={"learn.lr": 1e-5})
     assert again.done == 3 and len(again.rows) == 3 and len(result.metrics) == 2
     with pytest.raises(StoreError, match="already holds a run"):
-        tiny(tmp_path / "run")
+        small_run(tmp_path / "run")
     with pytest.raises(ConfigError, match=r"play\.matches \(2 → 4\) cannot change"):
         arena.resume(result.folder, overrides={"play.matches": 4})
     assert capfd.readouterr().out == "", "nothing is printed unasked"
 
 
 def test_the_callback_may_stop_it_and_another_call_goes_on(tmp_path: Path) -> None:
-    result = tiny(tmp_path / "run", overrides={"iterations": 9}, progress=lambda of: of.cancel())
+    result = small_run(tmp_path / "run", overrides={"iterations": 9}, progress=lambda of: of.cancel())
     assert (result.done, result.iterations, result.complete) == (1, 9, False)
     assert not in_use(result.folder)
     assert arena.resume(result.folder, iterations=2).complete
 
 
 def test_cancelled_at_its_last_iteration_it_is_complete(tmp_path: Path) -> None:
-    result = tiny(tmp_path / "run", progress=lambda of: of.cancel() if len(of.rows) == 2 else None)
-    assert result.complete and tiny(tmp_path / "next").complete, "and the engine was closed in order"
+    result = small_run(tmp_path / "run", progress=lambda of: of.cancel() if len(of.rows) == 2 else None)
+    assert result.complete and small_run(tmp_path / "next").complete, "and the engine was closed in order"
 
 
 def test_what_a_callback_raises_ends_the_run_and_reaches_the_caller(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_what_a_callback_raises_ends_the_run_and_reaches_the_caller(tmp_path: Pa
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        tiny(tmp_path / "run", progress=broken)
+        small_run(tmp_path / "run", progress=broken)
     assert not in_use(tmp_path / "run")
     assert arena.resume(tmp_path / "run").complete
 
@@ -138,11 +138,11 @@ def test_another_thread_may_run_and_another_stop_it_and_one_runs_at_a_time(tmp_p
     results, first = list[arena.Result](), threading.Event()
     progress = arena.Progress(lambda of: first.set())
     run: dict[str, Any] = {"overrides": {"iterations": 10_000}, "progress": progress}
-    thread = threading.Thread(target=lambda: results.append(tiny(tmp_path / "run", **run)))
+    thread = threading.Thread(target=lambda: results.append(small_run(tmp_path / "run", **run)))
     thread.start()
     assert first.wait(120)
     with pytest.raises(ConfigError, match="a run goes on in this process"):
-        tiny(tmp_path / "other")
+        small_run(tmp_path / "other")
     progress.cancel()
     thread.join(60)
     assert not thread.is_alive()
@@ -154,7 +154,7 @@ def test_another_thread_may_run_and_another_stop_it_and_one_runs_at_a_time(tmp_p
 def test_ctrl_c_ends_it_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
     many = {"iterations": 10_000}
     with pytest.raises(Interrupted, match=r"nothing that was committed is lost, arena resume .*run goes on"):
-        tiny(tmp_path / "run", overrides=many, progress=lambda of: signal.raise_signal(signal.SIGINT))
+        small_run(tmp_path / "run", overrides=many, progress=lambda of: signal.raise_signal(signal.SIGINT))
     assert not in_use(tmp_path / "run") and arena.Result(tmp_path / "run").done >= 1
     assert arena.resume(tmp_path / "run", progress=lambda of: of.cancel()).done >= 2
 
@@ -168,7 +168,7 @@ def test_in_a_notebook_an_interrupt_stops_the_run_and_not_the_kernel(tmp_path: P
 
     async def cell() -> None:
         with pytest.raises(KeyboardInterrupt):
-            tiny(tmp_path / "run", overrides={"iterations": 10_000}, progress=stop_button)
+            small_run(tmp_path / "run", overrides={"iterations": 10_000}, progress=stop_button)
 
     loop = asyncio.new_event_loop()
     try:
@@ -176,26 +176,26 @@ def test_in_a_notebook_an_interrupt_stops_the_run_and_not_the_kernel(tmp_path: P
     finally:
         loop.close()
     assert not in_use(tmp_path / "run") and 1 <= arena.Result(tmp_path / "run").done < 10_000
-    assert tiny(tmp_path / "next").complete
+    assert small_run(tmp_path / "next").complete
 
 
 def test_cancelled_before_it_begins_there_is_no_folder(tmp_path: Path) -> None:
     progress = arena.Progress()
     progress.cancel()
     with pytest.raises(Interrupted, match="interrupted before the run began"):
-        tiny(tmp_path / "run", progress=progress)
+        small_run(tmp_path / "run", progress=progress)
     assert not (tmp_path / "run").exists()
 
 
 def test_it_runs_where_a_loop_runs_already_as_in_a_notebook(tmp_path: Path) -> None:
     async def cell() -> list[int]:
-        return [tiny(tmp_path / name).done for name in ("one", "two")]
+        return [small_run(tmp_path / name).done for name in ("one", "two")]
 
     assert asyncio.run(cell()) == [2, 2]
 
 
 def test_the_same_seed_gives_the_same_figures_as_the_command_line(tmp_path: Path) -> None:
-    one = tiny(tmp_path / "one", seed=5)
+    one = small_run(tmp_path / "one", seed=5)
     words = [part for key, value in TINY.items() for part in ("--set", f"{key}={'null' if value is None else value}")]
     told = command(
         "run", "selfplay", "--recipe", "negotiation-nano", *words, "--seed", "5", "--out", tmp_path / "two", "--json"

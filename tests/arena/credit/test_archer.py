@@ -70,7 +70,7 @@ def exact(right: np.ndarray, goal: int = GOAL) -> tuple[np.ndarray, np.ndarray]:
     return q[1:goal], v[1:goal]
 
 
-def told(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
+def predictions(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
     """What the critic says of every place and act."""
     found = wait(critic.predict([walked([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)]))
     q, v = (np.concatenate(found[name]).reshape(GOAL - 1, 2) for name in ("action_values", "values"))
@@ -84,7 +84,7 @@ def errors(seed: int, iterations: int = 10, **given: Any) -> tuple[float, float]
     found = []
     for _ in range(iterations):
         wait(critic.fit([play(rng, right)[0] for _ in range(16)], rng))
-        said = told(critic)
+        said = predictions(critic)
         found.append((np.abs(said[0] - q).mean(), np.abs(said[1] - v).mean()))
     errors = np.mean(found[-5:], 0)
     return float(errors[0]), float(errors[1])

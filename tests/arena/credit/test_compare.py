@@ -56,10 +56,10 @@ def record(k: int, i: int, rewards: list[float], trained: bool = True, raw: str 
 
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Path, Experiment]:
-    return kept(tmp_path / "run", [record(1, i, [float(i), 2.0 * i]) for i in range(4)] + [record(2, 0, [4.0])])
+    return logged_run(tmp_path / "run", [record(1, i, [float(i), 2.0 * i]) for i in range(4)] + [record(2, 0, [4.0])])
 
 
-def kept(folder: Path, records: list[MatchRecord], config: str = CONFIG) -> tuple[Path, Experiment]:
+def logged_run(folder: Path, records: list[MatchRecord], config: str = CONFIG) -> tuple[Path, Experiment]:
     experiment = compose([text_layer("test", config)])
     run = RunFolder.create(folder, to_yaml(experiment), {})
     run.log.extend([r for r in records if r.iteration == 1])
@@ -113,7 +113,7 @@ def _rewards(experiment: Experiment) -> dict[str, Any]:
 
 def test_a_critic_is_taught_on_the_way_and_never_sees_what_is_to_come(tmp_path: Path) -> None:
     records = [record(k, i, [float(i % 3), 2.0 * (i % 2)]) for k in (1, 2) for i in range(6)]
-    folder, experiment = kept(tmp_path / "run", records)
+    folder, experiment = logged_run(tmp_path / "run", records)
     found = said(folder, experiment, chosen("gae_turn", "mars")).turns
     first = found[found.iteration == 1]  # all values are 0 yet: plain returns, which mars centres
     np.testing.assert_allclose(first["gae_turn"] - first["gae_turn"].mean(), first["mars"], atol=1e-6)
@@ -125,7 +125,7 @@ def test_a_critic_is_taught_on_the_way_and_never_sees_what_is_to_come(tmp_path: 
 
 def test_tables_by_hand(tmp_path: Path) -> None:
     config = CONFIG.replace("credit: {weights: {deal: 0.5}, stages: [{valid_act: {bonus: 0.25}}]}", "")
-    folder, experiment = kept(tmp_path / "run", [record(1, 0, [1.0, 3.0]), record(1, 1, [0.0, 0.0])], config)
+    folder, experiment = logged_run(tmp_path / "run", [record(1, 0, [1.0, 3.0]), record(1, 1, [0.0, 0.0])], config)
     found = said(folder, experiment, [choose("estimator", "mars", gamma=0.0), *chosen("zero")])
     # turns earn 1 3 0 0, mean 1: 0 2 -1 -1; deviation sqrt((0 + 4 + 1 + 1) / 4)
     assert found.turns["mars"].tolist() == [0, 2, -1, -1]
@@ -159,7 +159,7 @@ def test_the_command_shows_and_tells(run: tuple[Path, Experiment]) -> None:
 
 
 def test_what_models_wrote_is_no_markup(tmp_path: Path) -> None:
-    folder, _ = kept(
+    folder, _ = logged_run(
         tmp_path / "run", [record(1, i, [float(i)], raw="[red]\x1b[31mhello[/red]\n\x07") for i in range(2)]
     )
     told = arena("credit", folder, "--estimators", "mars")
@@ -183,5 +183,5 @@ def test_wrong_use_is_one_line(run: tuple[Path, Experiment], words: list[str], s
 
 
 def test_a_run_without_learners_has_nothing_to_compare(tmp_path: Path) -> None:
-    folder, _ = kept(tmp_path / "run", [record(1, 0, [1.0], trained=False)])
+    folder, _ = logged_run(tmp_path / "run", [record(1, 0, [1.0], trained=False)])
     assert "no turn of a trained policy" in arena("credit", folder, "--estimators", "mars").line

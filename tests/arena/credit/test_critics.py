@@ -31,7 +31,7 @@ from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
 from games.contracts import Message
-from tests.factories.labs import Quiet, experiment, finished, kept, log, start
+from tests.factories.labs import Quiet, experiment, finished, log, start, weight_files
 from tests.factories.models import tiny
 from tests.factories.policies import policies_of
 from tests.factories.trajectories import spoken, turn
@@ -301,7 +301,7 @@ def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_
     again = wait(Lab.open(RunFolder.open(folder), given, Quiet()))
     assert again.done == 1, "stopped when the critic had just learned from iteration 2"
     wait(again.run())
-    assert log(folder) == log(tmp_path / "whole") and kept(folder, 2) == kept(tmp_path / "whole", 2)
+    assert log(folder) == log(tmp_path / "whole") and weight_files(folder, 2) == weight_files(tmp_path / "whole", 2)
     one, other = (critic_files(f) for f in (folder, tmp_path / "whole"))
     assert one == other and one and {Path(name).suffix for name in one} <= {".safetensors", ".json", ".jinja"}
     assert any(row.advantage for row in RunFolder.open(folder).log.credit(2))

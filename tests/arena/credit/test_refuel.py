@@ -317,7 +317,7 @@ def experiment(*assignments: str) -> Experiment:
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def kept(folder: Path, iteration: int) -> list[bytes]:
+def weight_files(folder: Path, iteration: int) -> list[bytes]:
     where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / "shared"
     return [(where / name).read_bytes() for name in FILES]
 
@@ -352,7 +352,7 @@ def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tup
         compared = {(id, found[1]) for id, found in partings.items() if found} | set(partings.values())
         assert {place for place, advantage in credit.items() if advantage} <= compared
         assert any(credit.values())
-    assert len({kept(folder, k)[0] for k in (0, 1, 2)}) == 3
+    assert len({weight_files(folder, k)[0] for k in (0, 1, 2)}) == 3
     assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in watcher.rows)
 
 
@@ -366,7 +366,7 @@ def test_a_run_with_branches_resumes_bit_by_bit(
     with pytest.raises(KeyboardInterrupt):
         wait(wait(Lab.open(RunFolder.open(folder), given, Quiet(lambda what, value: (what, value) == stop))).run())
     wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(unbroken[0]) and kept(folder, 2) == kept(unbroken[0], 2)
+    assert log(folder) == log(unbroken[0]) and weight_files(folder, 2) == weight_files(unbroken[0], 2)
 
 
 @pytest.mark.parametrize(

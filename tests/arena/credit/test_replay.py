@@ -27,7 +27,7 @@ from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.labs import Quiet, finished, kept, log, started_warm
+from tests.factories.labs import Quiet, finished, log, started_warm, weight_files
 from tests.factories.models import same, tiny, weights
 from tests.factories.samples import samples
 from tests.factories.trajectories import credited, groups, scored
@@ -325,7 +325,7 @@ def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: 
     for later in ("0002", "0003"):
         shutil.rmtree(folder / "checkpoints" / later)
     wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(run.path) and kept(folder, 3) == kept(run.path, 3)
+    assert log(folder) == log(run.path) and weight_files(folder, 3) == weight_files(run.path, 3)
     assert json.loads((folder / "checkpoints" / "0003" / "state.json").read_text()) == state
 
 
@@ -335,4 +335,4 @@ def test_off_by_default_and_silent_until_there_is_something(warm: str, tmp_path:
     never = started_warm(warm, "iterations=1", "play.matches=4", "learn.replay={self_imitation: {threshold: 99}}")
     for name, given in (("plain", plain), ("never", never)):
         finished(tmp_path / name, given)
-    assert kept(tmp_path / "plain", 1) == kept(tmp_path / "never", 1)
+    assert weight_files(tmp_path / "plain", 1) == weight_files(tmp_path / "never", 1)

@@ -188,7 +188,7 @@ def test_pivotal_by_hand() -> None:
     }
 
 
-def told(logprobs: list[float], reference: list[float]) -> tuple[Trajectory, dict[str, Any]]:
+def with_logprobs(logprobs: list[float], reference: list[float]) -> tuple[Trajectory, dict[str, Any]]:
     """Two turns of two tokens each, with what the models say of the four."""
     one = trajectory(2)
     stream = Stream()
@@ -200,7 +200,7 @@ def told(logprobs: list[float], reference: list[float]) -> tuple[Trajectory, dic
 
 
 def test_kl_penalty_by_hand() -> None:
-    one, said = told([-1, -2, -1, -3], [-2, -1, -1, -3])
+    one, said = with_logprobs([-1, -2, -1, -3], [-2, -1, -1, -3])
     # d = reference - old = -1, 1 | 0, 0.  k1: 1 - 1 = 0.  k2: 1/2 + 1/2 = 1.  k3: e^-1 + 1 - 1 + e - 1 - 1 = 1.0862
     k3 = np.exp(-1) + np.e - 2
     for kind, first in {"k1": 0.0, "k2": 1.0, "k3": k3}.items():
@@ -215,7 +215,7 @@ logprobs = st.lists(st.floats(-50, 0, width=32), min_size=4, max_size=4)
 @settings(deadline=None)
 @given(logprobs, logprobs)
 def test_k2_and_k3_never_pay(old: list[float], reference: list[float]) -> None:
-    one, said = told(old, reference)
+    one, said = with_logprobs(old, reference)
     for kind in ("k2", "k3"):
         assert max(run([one], {"kl_penalty": {"kind": kind}}, **said)["kl_penalty"]) <= 1e-12
 

@@ -183,11 +183,11 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
 def test_a_fork_says_which_turn_was_put_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record, seen = long_match(), list[MatchRecord]()
 
-    async def kept(*given: Any) -> MatchRecord:
+    async def recording(*given: Any) -> MatchRecord:
         seen.append(await play_one(*given))
         return seen[-1]
 
-    monkeypatch.setattr("arena.evaluate.fork.play_one", kept)
+    monkeypatch.setattr("arena.evaluate.fork.play_one", recording)
     other = "BET" if record.turns[1].action == "PASS" else "PASS"
     wait(fork(logged(tmp_path / "run", record), record.id, 1, act=other, n=2))
     assert [r.source for r in seen] == ["branched", "branched", "patched", "patched"]

@@ -91,11 +91,11 @@ def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(precision: str, ra
     place = Place(Precision(precision))
     shape = Shape(1, 96, 352, 6, 2, 16, 500, 0, 0, 0, True)
     asked = Learning(ROWS * LONG, ROWS * LONG, rank=rank)
-    kept = (_kept(2, place.precision, rank) - _kept(1, place.precision, rank)) / (ROWS * LONG)
+    kept = (_activation_bytes(2, place.precision, rank) - _activation_bytes(1, place.precision, rank)) / (ROWS * LONG)
     assert kept == pytest.approx(f.activations_per_token(shape, place, asked), rel=0.04)
 
 
-def _kept(layers: int, precision: Precision, rank: int | None) -> int:
+def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> int:
     """Bytes of activations that a forward pass of a random model keeps."""
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -120,7 +120,7 @@ def test_counting_ends_in_time() -> None:
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    def told(make: Any) -> str:
+    def refusal(make: Any) -> str:
         path = tmp_path / f"m{len(list(tmp_path.iterdir()))}"
         path.mkdir()
         make(path / "config.json")
@@ -128,13 +128,13 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
             shape_of(str(path))
         return str(refused.value)
 
-    assert "is no file" in told(os.mkfifo)
-    assert "is no file" in told(lambda path: path.symlink_to("/dev/zero"))
-    assert "is no file" in told(Path.mkdir)
-    assert "cannot be read" in told(lambda path: path.symlink_to(path))
-    assert "larger than" in told(lambda path: (path.touch(), os.truncate(path, 1 << 40)))
-    assert "nested too deeply" in told(lambda path: path.write_text('{"a":' * 10**5 + "1" + "}" * 10**5))
-    assert "no JSON object" in told(lambda path: path.write_text("[1]"))
+    assert "is no file" in refusal(os.mkfifo)
+    assert "is no file" in refusal(lambda path: path.symlink_to("/dev/zero"))
+    assert "is no file" in refusal(Path.mkdir)
+    assert "cannot be read" in refusal(lambda path: path.symlink_to(path))
+    assert "larger than" in refusal(lambda path: (path.touch(), os.truncate(path, 1 << 40)))
+    assert "nested too deeply" in refusal(lambda path: path.write_text('{"a":' * 10**5 + "1" + "}" * 10**5))
+    assert "no JSON object" in refusal(lambda path: path.write_text("[1]"))
 
 
 def test_links_count_as_what_they_lead_to(tmp_path: Path) -> None:

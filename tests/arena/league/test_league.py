@@ -22,7 +22,7 @@ from arena.lab import Lab
 from arena.league.pool import version_of
 from arena.store.run import RunFolder
 from tests.factories.children import Hurt, arena_child
-from tests.factories.labs import Quiet, kept, log
+from tests.factories.labs import Quiet, log, weight_files
 from tests.factories.traces import assert_same, left
 
 ROLE = """\
@@ -150,7 +150,7 @@ def test_the_folder_holds_what_the_checkpoints_hold(unbroken: tuple[Path, Lab]) 
     listed = {v for k in range(5) for versions in state(folder, k)["league"]["pool"].values() for v in versions}
     assert set(files) == {f"shared@{v}/model.safetensors" for v in listed}
     for version in listed:
-        assert files[f"shared@{version}/model.safetensors"] == kept(folder, version)[0]
+        assert files[f"shared@{version}/model.safetensors"] == weight_files(folder, version)[0]
         AutoModelForCausalLM.from_pretrained(folder / "league" / f"shared@{version}")
 
 
@@ -171,7 +171,7 @@ def test_ratings_and_win_rates_know_the_past(unbroken: tuple[Path, Lab]) -> None
 def same(folder: Path, expected: Path) -> None:
     assert log(folder) == log(expected)
     for k in range(5):
-        assert kept(folder, k) == kept(expected, k)
+        assert weight_files(folder, k) == weight_files(expected, k)
         assert state(folder, k) == state(expected, k)
     assert pool_files(folder) == pool_files(expected)
 

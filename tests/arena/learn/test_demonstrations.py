@@ -23,7 +23,7 @@ from arena.parts.schedules import Clock
 from arena.store.run import RunFolder
 from tests.factories.babble import FRAME
 from tests.factories.demonstrations import experiment, said, started
-from tests.factories.labs import Quiet, kept, log
+from tests.factories.labs import Quiet, log, weight_files
 from tests.factories.models import same, tiny, weights
 from tests.factories.samples import plain_scores, samples, terms
 from tests.factories.updating import updated
@@ -278,8 +278,8 @@ def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, 
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "0002")
     wait(wait(Lab.open(RunFolder.open(tmp_path / "broken"), experiment(setting), Quiet())).run())
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
-    assert kept(tmp_path / "broken", 2) == kept(tmp_path / "whole", 2)
-    assert kept(tmp_path / "whole", 1)[0] != kept(tmp_path / "whole", 2)[0]
+    assert weight_files(tmp_path / "broken", 2) == weight_files(tmp_path / "whole", 2)
+    assert weight_files(tmp_path / "whole", 1)[0] != weight_files(tmp_path / "whole", 2)[0]
 
 
 def test_shown_play_alone_is_behaviour_cloning(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class Told(NamedTuple):
     seen: np.ndarray
 
 
-def told(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPatch) -> Told:
+def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPatch) -> Told:
     """What all ranks together make of the first and the last step; between them, weights move as if by a step."""
     meeting = Meeting(ranks)
     monkeypatch.setattr(gradients, "over_ranks", meeting)
@@ -172,7 +172,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_of_ranks_add_up_to_that_of_one(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by, paired = rule(**{"minibatches": 2} | CASES[case]), "pairs" in case
-    alone, *others = (told(by, planned(by, ranks, paired), ranks, monkeypatch) for ranks in RANKS)
+    alone, *others = (steps_of(by, planned(by, ranks, paired), ranks, monkeypatch) for ranks in RANKS)
     size = max(1.0, float(alone.gradient.abs().max()))
     assert alone.gradient.abs().max() > 1e-3
     for other in others:
@@ -209,7 +209,7 @@ def test_a_rank_without_streams_pulls_at_nothing(monkeypatch: pytest.MonkeyPatch
     given_ = everything()[:2]
     plans = [Planner("p", by, 16).update(given_, np.random.default_rng(0), Clock(), 0, ranks) for ranks in (1, 3)]
     assert (IDLE,) in plans[1].steps[0].played
-    alone, three = (told(by, plan, ranks, monkeypatch) for plan, ranks in zip(plans, (1, 3), strict=True))
+    alone, three = (steps_of(by, plan, ranks, monkeypatch) for plan, ranks in zip(plans, (1, 3), strict=True))
     torch.testing.assert_close(three.gradient, alone.gradient, atol=1e-5, rtol=1e-5)
 
 

@@ -149,7 +149,7 @@ def run(folder: Path, by: MakeTrainer, *changes: str) -> None:
     asyncio.run(through())
 
 
-def kept(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], bytes]:
+def committed(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], bytes]:
     """Weights, moments, and what the state says of an iteration's commit."""
     there = folder / "checkpoints" / f"{k:04d}"
     mine = there / "policies" / "shared"
@@ -166,12 +166,12 @@ def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path)
     run(tmp_path / "there", local_trainer, "iterations=3")
     for k in (0, 1, 2, 3):
         (weights, moments, state), (others, other_moments, other_state) = (
-            kept(tmp_path / name, k) for name in ("here", "there")
+            committed(tmp_path / name, k) for name in ("here", "there")
         )
         assert weights.keys() == others.keys() and all(torch.equal(value, others[n]) for n, value in weights.items())
         assert all(torch.equal(value, other_moments[n]) for n, value in moments.items())
         assert state == other_state
-    before, after = (kept(tmp_path / "here", k)[0] for k in (0, 2))
+    before, after = (committed(tmp_path / "here", k)[0] for k in (0, 2))
     assert not all(torch.equal(value, after[name]) for name, value in before.items()), "something was learned"
 
 

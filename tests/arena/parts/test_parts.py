@@ -130,26 +130,26 @@ def test_needs_are_those_of_all_parts_of_a_rule() -> None:
     assert LearnSpec().regularisers["kl"].needs == {"reference"}
 
 
-def told(kind: str, name: str, **settings: Any) -> list[float]:
+def first_values(kind: str, name: str, **settings: Any) -> list[float]:
     """What a schedule says in iterations 1 to 6."""
     return [choose(kind, name, **settings)(Clock(k, 6)) for k in range(1, 7)]
 
 
 def test_schedules_by_hand() -> None:
-    assert told("schedule", "constant", value=0.3) == [0.3] * 6
+    assert first_values("schedule", "constant", value=0.3) == [0.3] * 6
     # 1, then a quarter less each time, 0 from the fifth
-    assert told("schedule", "linear", start=1.0, end=0.0, over=4) == [1, 0.75, 0.5, 0.25, 0, 0]
-    assert told("schedule", "linear", start=0.0, end=2.0, over=2, after=2) == [0, 0, 0, 1, 2, 2]
+    assert first_values("schedule", "linear", start=1.0, end=0.0, over=4) == [1, 0.75, 0.5, 0.25, 0, 0]
+    assert first_values("schedule", "linear", start=0.0, end=2.0, over=2, after=2) == [0, 0, 0, 1, 2, 2]
     # (1 + cos(pi x)) / 2 at x = 0, 1/4, 1/2, 3/4, 1
     half = 2**-0.5 / 2
-    assert told("schedule", "cosine", start=1.0, end=0.0, over=4) == pytest.approx(
+    assert first_values("schedule", "cosine", start=1.0, end=0.0, over=4) == pytest.approx(
         [1, 0.5 + half, 0.5, 0.5 - half, 0, 0]
     )
-    assert told("schedule", "steps", values=[6, 13, 20], every=2) == [6, 6, 13, 13, 20, 20]
+    assert first_values("schedule", "steps", values=[6, 13, 20], every=2) == [6, 6, 13, 13, 20, 20]
     # half of 4 is 2: 1, 1 - .2 (1 - 1/e), 1 - .2 (1 - 1/e²), then .8 e^-1.5, .8 e^-3
     falling = [2.0, 1.7471517765, 1.6541341133, 0.3570082562, 0.0796592937]
-    assert told("schedule", "explore_exploit", start=2.0, over=4)[:5] == pytest.approx(falling)
-    assert told("schedule", "steps", values=[1, 2], every=1) == [1, 2, 2, 2, 2, 2]
+    assert first_values("schedule", "explore_exploit", start=2.0, over=4)[:5] == pytest.approx(falling)
+    assert first_values("schedule", "steps", values=[1, 2], every=1) == [1, 2, 2, 2, 2, 2]
 
 
 @given(

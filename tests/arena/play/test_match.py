@@ -93,12 +93,12 @@ def test_a_step_that_blocks_lets_others_go_on_with_the_same_transcript() -> None
             *(play_match(plan, kind(pays), who, Limits()) for plan, who in zip(plans, lines, strict=True))
         )
 
-    def told(records: list[MatchRecord]) -> list[Any]:
+    def timeless(records: list[MatchRecord]) -> list[Any]:
         return [[turn._replace(seconds=0.0) for turn in record.turns] for record in records]
 
     waited = asyncio.run(both(Blocking))
     assert [record.reason for record in waited] == ["", ""]
-    assert told(waited) == told(asyncio.run(both(Beats)))
+    assert timeless(waited) == timeless(asyncio.run(both(Beats)))
 
 
 def test_the_version_of_the_rules_is_kept() -> None:

@@ -17,7 +17,7 @@ from arena.play.match import MatchPlan
 from arena.play.source import Play, Played
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, kept, log, start, started_warm
+from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
 
 
 class Dealt(Play):
@@ -146,6 +146,6 @@ def test_a_resampled_run_resumes_bit_by_bit(
             wait(start(folder, resampled(warm), Quiet(lambda what, value: (what, value) == ("match", moment))).run())
     wait(wait(Lab.open(RunFolder.open(folder), resampled(warm), Quiet())).run())
     assert log(folder) == log(whole[0])
-    assert kept(folder, 2) == kept(whole[0], 2)
+    assert weight_files(folder, 2) == weight_files(whole[0], 2)
     states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, whole[0])]
     assert states[0] == states[1]

@@ -13,7 +13,7 @@ from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, kept, log
+from tests.factories.labs import Quiet, log, weight_files
 
 ROLE = """\
 role: {name}
@@ -150,7 +150,9 @@ def test_a_run_of_several_games_goes_on_as_if_never_stopped(
         )
     wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
     assert log(folder) == log(unbroken[0])
-    assert kept(folder, 1) == kept(unbroken[0], 1) and kept(folder, 2) == kept(unbroken[0], 2)
+    assert weight_files(folder, 1) == weight_files(unbroken[0], 1) and weight_files(folder, 2) == weight_files(
+        unbroken[0], 2
+    )
 
 
 @pytest.mark.slow
