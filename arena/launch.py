@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
     """Check everything that can be checked, make the run folder, and run; returns the folder."""
-    _check_alone()
+    check_alone()
     loading.forget()
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or fresh_folder(experiment.name)
@@ -59,7 +59,7 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
 
     Code in its folder, and servers that it would ask, are refused without `trusted` where no run began with them here.
     """
-    _check_alone()
+    check_alone()
     run = RunFolder.open(folder)
     loading.forget()
     kept = experiment_of(folder, trust=trusted)
@@ -77,7 +77,7 @@ async def go_on(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), tr
     return folder
 
 
-def _check_alone() -> None:
+def check_alone() -> None:
     """ConfigError where a launcher started this process as one of several: each would make a whole run of its own."""
     variable, number = ranks()
     if number > 1:

@@ -47,7 +47,7 @@ def ranks() -> tuple[str, int]:
     """
     for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"):
         told = os.environ.get(name, "").strip()
-        if told.isdecimal() and int(told) > 1:
+        if told.isdecimal() and len(told) < 10 and int(told) > 1:
             return name, int(told)
     return "", 1
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from asyncio import CancelledError, get_running_loop
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from os import PathLike
+from os import PathLike, getpid
+from os.path import expanduser
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
 from arena.api.progress import Followed, Progress
 from arena.api.result import Result
-from arena.api.settings import Given, Overrides, experiment_of, layers_of
+from arena.api.settings import Given, Overrides, experiment_of, layers_of, setting
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.kept import experiment_of as kept_experiment
-from arena.config.sources import Layer
 from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import held_out
 from arena.launch import fresh_folder, go_on, start
 from arena.store.files import CONFIG, require_run
 
 Following = Progress | Callable[[Progress], object] | None
+_BEGUN: dict[str, int] = {}
+"""The process in which the first run began: its threads do not outlive a fork, and work for them waits for ever."""
 _ONE = Lock()
 """Held while a run goes on: one process has one computing thread, and one log of what it does."""
 
@@ -48,7 +50,7 @@ def run(
     Result(runs/kuhn: 60 of 60 iterations)
     """
     chosen = experiment_of(experiment, overrides, seed)
-    folder = Path(out) if out is not None else fresh_folder(chosen.name)
+    folder = Path(expanduser(out)) if out is not None else fresh_folder(chosen.name)
     return _finished(folder, chosen.iterations, _following(progress), lambda watcher: start(chosen, folder, watcher))
 
 
@@ -65,9 +67,9 @@ def resume(
     `iterations` is how many it is to have in all. Of `overrides`, only what may change when a run goes on is taken
     (docs/run-folder.md). `trust` lets code and servers of a folder that came from elsewhere be used.
     """
-    path = require_run(Path(folder))
+    path = require_run(Path(expanduser(folder)))
     layers = layers_of(overrides)
-    layers += [Layer("iterations", "", {"iterations": iterations})] if iterations is not None else []
+    layers += [setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)
     return _finished(path, asked.iterations, _following(progress), lambda watcher: go_on(path, watcher, layers, trust))
 
@@ -117,6 +119,11 @@ def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> 
 
 def _alone(work: Callable[[], Coroutine[Any, Any, None]], by_signal: bool) -> None:
     """Wait for the work in this thread, as long as which no other run begins; ConfigError where one goes on."""
+    if _BEGUN.setdefault("process", getpid()) != getpid():
+        raise ConfigError(
+            "this process was forked from one that has run an experiment, whose threads it lacks: start it afresh, "
+            "as multiprocessing's get_context('spawn') does"
+        )
     if not _ONE.acquire(blocking=False):
         raise ConfigError("a run goes on in this process: wait for its end, or start another process")
     try:

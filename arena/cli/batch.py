@@ -53,11 +53,14 @@ def carry_out(
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
+    from arena.launch import check_alone
     from arena.store.run import locked
 
     if redraw and not any((folder / there).exists() for there in (EXPERIMENT, name)):
         kind = name.removesuffix(".json")
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
+    if not redraw:
+        check_alone()
     planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name)
     runner = Runner(planned, jobs or cores())
     if not redraw:

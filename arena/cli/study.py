@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,7 +93,7 @@ def _rehearse(
     from arena.config.arms import with_arm
     from arena.evaluate.study.overrides import REHEARSED, rehearsal
 
-    short, own = rehearsal(experiment), folder.with_name(f"{folder.name}-rehearsal")
+    short, own = rehearsal(experiment), rehearsed_in(folder)
     _say(short, f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms", len(arms), jobs, as_json)
 
     from arena.evaluate.study.remaining import Estimate
@@ -115,6 +116,11 @@ def _rehearse(
         print(f"the whole, {what}: about {_lasting(whole)}; nothing is judged here")
     if runner.failures:
         raise typer.Exit(1)
+
+
+def rehearsed_in(folder: Path) -> Path:
+    """Return the folder beside a study's, which may have no name of its own, as `.` has none, for its rehearsal."""
+    return Path(f"{os.path.abspath(folder) if folder.name in ('', '..') else folder}-rehearsal")
 
 
 def _lasting(seconds: float | None) -> str:

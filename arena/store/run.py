@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -153,12 +153,16 @@ def _refuse_taken(folder: Path) -> None:
     """Refuse a folder that is taken, by StoreError; what a killed `create` may have left is free to be used again."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
-    ours = {ENVIRONMENT, LOCK, HOLDER, *OWN}
+    if strange := strange_in(folder, {ENVIRONMENT, *OWN}):
+        raise StoreError(f"{folder} is not empty (it holds {strange[0]!r}): choose another --out")
+
+
+def strange_in(folder: Path, ours: Collection[str] = ()) -> list[str]:
+    """Names in a folder, which need not exist, that nothing left there which was killed as it began; `ours` may be."""
+    known = {LOCK, HOLDER, *ours}
     with explained(folder, "reading"):
         names = {file.name for file in folder.iterdir()} if folder.exists() else set()
-    strange = sorted(name for name in names - ours if not (name.startswith(".") and name.endswith(TEMPORARY)))
-    if strange:
-        raise StoreError(f"{folder} is not empty (it holds {strange[0]!r}): choose another --out")
+    return sorted(name for name in names - known if not (name.startswith(".") and name.endswith(TEMPORARY)))
 
 
 @contextmanager

@@ -87,9 +87,16 @@ def test_what_looks_at_each_letter_is_paid_by_the_letter(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{{" + "9" * 15_000 + "}}", "{{" + "(" * 9_000 + "1" + ")" * 9_000 + "}}", "{{ legal|tojson(indent=9999) }}"],
+    [
+        "{{" + "9" * 15_000 + "}}",
+        "{{ 0x" + "f" * 3_000 + " }}",
+        "{{ 0x" + "f" * 15_000 + " }}",
+        "{{ 1000000000001 }}",
+        "{{" + "(" * 9_000 + "1" + ")" * 9_000 + "}}",
+        "{{ legal|tojson(indent=9999) }}",
+    ],
 )
 def test_what_is_too_large_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(BadTemplate) as refused:
         shown(text)
     assert len(str(refused.value).splitlines()) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -36,10 +36,23 @@ def axes(settings: Sequence[str]) -> dict[str, list[str]]:
             if within(other, key) or within(key, other):
                 raise ConfigError(f"--set {key}: {other} is swept, too: give all values of one key in one --set")
         found[key] = values(text)
-        read = [set_layer(f"{key}={value}").data for value in found[key]]
-        if twice := next((v for n, v in enumerate(found[key]) if read[n] in read[:n]), None):
-            raise ConfigError(f"--set {key}: {twice} is there twice")
+        _check_distinct(key, found[key])
     return found
+
+
+def _check_distinct(key: str, values: Sequence[str]) -> None:
+    """ConfigError for a value that is there twice, however it is written."""
+    known = set[Hashable]()
+    for value in values:
+        if (read := _hashable(set_layer(f"{key}={value}").data)) in known:
+            raise ConfigError(f"--set {key}: {value} is there twice")
+        known.add(read)
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, Mapping):
+        return frozenset((name, _hashable(inner)) for name, inner in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def values(text: str) -> list[str]:

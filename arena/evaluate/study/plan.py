@@ -15,6 +15,7 @@ from arena.errors import ConfigError
 from arena.evaluate.study.record import RESULT, KeptRun, Record, kept_runs, recorded
 from arena.parts.paths import anchored
 from arena.store.files import make_folder, write_atomic
+from arena.store.run import locked, strange_in
 
 EXPERIMENT = "experiment.yaml"
 """In a study's folder: what all of its runs are, but for their arms and seeds."""
@@ -93,14 +94,21 @@ def plan(
         begun = _same(compose([as_kept(layer)]), wanted, place)
         if as_kept(layer) != layer:  # its runs read the file, where old keys are refused
             write_atomic(place, to_yaml(begun))
-    elif told is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif told is None and folder.exists() and (not folder.is_dir() or strange_in(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:
-        begun = told or fitted(wanted)
-        make_folder(folder)
-        write_atomic(place, to_yaml(begun))
+        begun = _begun(place, told or fitted(wanted), wanted)
     return Plan(folder, begun, arms, seeds, kept_runs(record), name)
+
+
+def _begun(place: Path, fitted: Experiment, wanted: Experiment) -> Experiment:
+    """The experiment that the file keeps from now on: this one, unless another command has begun there meanwhile."""
+    with locked(make_folder(place.parent)):
+        if place.exists():
+            return _same(compose([as_kept(file_layer(place))]), wanted, place)
+        write_atomic(place, to_yaml(fitted))
+    return fitted
 
 
 def _whole(record: Record) -> Experiment:

@@ -8,7 +8,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
 import arena
@@ -60,6 +62,10 @@ def test_a_name_a_file_a_dict_and_an_experiment_are_the_same(tmp_path: Path) -> 
         ("negotiation-nano", {"learn.lr": "quick"}, "overrides: learn.lr: learn.lr"),
         ("negotiation-nano", {"learn.lr": float("nan")}, "overrides: learn.lr: no settings"),
         ("negotiation-nano", {"learn.lr": object()}, "object is no text, number, list or dict"),
+        ("negotiation-nano", {"learn.lr": np.ones(2)}, "overrides: learn.lr: no settings: can only convert an array"),
+        ("negotiation-nano", {"learn.lr": torch.ones(2)}, "overrides: learn.lr: no settings: a Tensor with 2 elements"),
+        ("negotiation-nano", None, "overrides are a dict such as"),
+        ("negotiation-nano", 5, "or texts, not int"),
         ("negotiation-nano", {3: 4}, "a setting is a text such as 'learn.lr', not int"),
         ("negotiation-nano", "learn.lr=1", 'write overrides=["learn.lr=1"]'),
         ("negotiation-nano", ["learn.lr"], "write it as a.b=value"),
@@ -73,6 +79,45 @@ def test_what_is_none_is_one_line(given: Any, overrides: Any, says: str) -> None
     with pytest.raises(ConfigError) as error:
         arena.run(given, overrides=overrides)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_long_name_of_a_setting_is_not_repeated_whole() -> None:
+    with pytest.raises(ConfigError) as error:
+        arena.run("negotiation-nano", overrides={".".join("a" * 50_000): 1})
+    assert len(str(error.value)) < 400
+
+
+def test_numbers_of_numpy_and_paths_of_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "it.yaml").write_text(to_yaml(compose([recipe_layer("negotiation-nano")])))
+    for given in ("~/it.yaml", Path("~/it.yaml")):
+        made = experiment_of(given, {"iterations": np.int64(3)}, seed=np.int64(7))
+        assert (made.seed, made.iterations) == (7, 3)
+    assert arena.resume(tiny(Path("~/run")).folder, iterations=np.int64(2)).folder == tmp_path / "run"
+    assert arena.resume("~/run").complete and not (tmp_path / "~").exists()
+
+
+FORKED = """
+import os, sys
+import arena
+arena.run("negotiation-nano", overrides=eval(sys.argv[2]), out=sys.argv[1] + "/a")
+if child := os.fork():
+    os.waitpid(child, 0)
+else:
+    try:
+        arena.run("negotiation-nano", overrides=eval(sys.argv[2]), out=sys.argv[1] + "/b")
+    except arena.errors.ConfigError as error:
+        print(error, flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_fork_of_a_process_that_ran_is_refused_and_does_not_wait_for_ever(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", FORKED, str(tmp_path), repr(TINY)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout.startswith("this process was forked from one that has run an experiment"), done
+    assert [folder.name for folder in tmp_path.iterdir() if not folder.is_symlink()] == ["a"]
 
 
 def test_a_dict_that_contains_itself_is_one_line() -> None:

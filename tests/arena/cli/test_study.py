@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from arena.cli import batch
+from arena.cli.study import rehearsed_in
 from arena.config.arms import with_arm
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import file_layer, recipe_layer, set_layer
@@ -156,6 +157,25 @@ def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, m
         assert "is another experiment: " in line
         assert "give the options it was begun with, restore it, or choose another --out" in line
     assert "learn.lrr: unknown field — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
+
+
+@pytest.mark.parametrize("words", [["study"], ["sweep", "--set", "learn.lr=1e-4"]])
+def test_a_launcher_is_refused_before_there_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = arena(words[0], "negotiation-nano", *words[1:], "--out", tmp_path / "it")
+    assert told.code == 2 and "WORLD_SIZE=2: a run is one process" in told.err
+    assert not (tmp_path / "it").exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "own"),
+    [("a/b", "a/b-rehearsal"), (".", "/home/it-rehearsal"), ("..", "/home-rehearsal"), ("/", "/-rehearsal")],
+)
+def test_a_rehearsal_has_a_folder_beside_any(folder: str, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getcwd", lambda: "/home/it")
+    assert rehearsed_in(Path(folder)) == Path(own)
 
 
 def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tmp_path: Path) -> None:

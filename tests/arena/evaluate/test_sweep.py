@@ -15,7 +15,7 @@ from arena.config.experiment import Experiment
 from arena.config.kept import as_plain
 from arena.config.layers import compose
 from arena.config.sources import Layer, recipe_layer
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import ranking, remaining
 from arena.evaluate.study.grid import axes, grid, size, swept, values
 from arena.evaluate.study.overrides import rehearsal, with_settings
@@ -25,6 +25,7 @@ from arena.evaluate.study.remaining import Estimate, cost_of, panels
 from arena.evaluate.study.results import collected, write
 from arena.evaluate.study.runs import Runner
 from arena.statistics import mean_ci
+from arena.store.run import locked
 from tests.legible import complaints
 
 BASE = recipe_layer("negotiation-nano")
@@ -72,6 +73,46 @@ def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
     assert study_of(swept(recipe_layer("tic_tac_toe-nano"), points, 3)).figure == "mean_payoff", "it has no study"
     assert study_of(swept(recipe_layer("kuhn_poker-nano"), points, 3)).verdict.less_is_better
     assert not study_of(swept(recipe_layer("kuhn_poker-nano"), points, 3, "valid_rate")).verdict.less_is_better
+
+
+def test_many_values_are_told_apart_in_no_time() -> None:
+    """With 20,000 values, each compared with each, it took two minutes to say that they are too many."""
+    many, began = ",".join(map(str, range(10_000))), time.process_time()
+    assert size(axes([f"learn.lr={many}"])) == 10_000
+    with pytest.raises(ConfigError, match=r"learn\.lr: 7\.0 is there twice"):
+        axes([f"learn.lr={many},7.0"])
+    with pytest.raises(ConfigError, match=r"\{b: 2, a: \[1\]\} is there twice"):
+        axes(["learn={a: [1], b: 2},{b: 2, a: [1]}"])
+    assert time.process_time() - began < 15
+
+
+def test_of_two_that_begin_at_once_the_first_one_is_kept(tmp_path: Path) -> None:
+    """The second one wrote over experiment.yaml, by which the first one's further runs began."""
+    one, other = of_grid("learn.lr=1e-4,3e-4"), of_grid("learn.lr=1e-4,5e-4")
+    folder, arms = tmp_path / "sweep", [*study_of(one).arms]
+
+    def overtaken(it: Experiment) -> Experiment:
+        plan(one, folder, arms, 1, lambda it: it, name="sweep.json")
+        return it
+
+    with pytest.raises(ConfigError, match=r"experiment\.yaml is another experiment"):
+        plan(other, folder, arms, 1, overtaken, name="sweep.json")
+    assert plan(one, folder, arms, 1, overtaken, name="sweep.json").spec == study_of(one)
+
+
+def test_nobody_begins_where_another_one_runs(tmp_path: Path) -> None:
+    one = of_grid("learn.lr=1e-4")
+    (tmp_path / "sweep").mkdir()
+    with locked(tmp_path / "sweep"), pytest.raises(StoreError, match="is in use by process"):
+        plan(one, tmp_path / "sweep", ["setting-1"], 1, lambda it: it, name="sweep.json")
+
+
+def test_what_one_killed_as_it_began_has_left_is_no_hindrance(tmp_path: Path) -> None:
+    one, folder = of_grid("learn.lr=1e-4"), tmp_path / "sweep"
+    folder.mkdir()
+    for name in (".experiment.yaml.tmp", "run.lock", "run.pid"):
+        (folder / name).write_text("")
+    assert plan(one, folder, ["setting-1"], 1, lambda it: it, name="sweep.json").folder == folder
 
 
 def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
