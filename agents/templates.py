@@ -221,10 +221,11 @@ def _size(value: Any) -> int:
 
 def _short(function: Callable[..., Any], most: int) -> Callable[..., Any]:
     """A filter of Jinja's whose result may not be long: some, repeated, double what they get, or fill it up."""
+    before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
 
     @functools.wraps(function)
     def bounded(*arguments: Any, **options: Any) -> Any:
-        for option in (*arguments[1:], *options.values()):
+        for option in (*arguments[before:], *options.values()):
             if isinstance(option, int | float) and not abs(option) <= most:
                 raise SecurityError(f"numbers above {most:,} are not allowed in filters")
             if isinstance(option, str) and option.count(".") > 8:

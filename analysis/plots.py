@@ -194,6 +194,9 @@ def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]
     """Iteration and both payoffs (x, y) of each finished match, and what theories give on average.
 
     The sides are those that the game itself reports, such as who moved first, or else the seats.
+
+    >>> two_sides(log)[0].attrs["sides"]
+    ['opener', 'responder']
     """
     matches = log.matches
     names = [str(name) for name in matches]
@@ -225,7 +228,11 @@ def _table(iterations: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
-    """The metric by run and iteration, where the match log holds what it is the mean of."""
+    """The metric by run and iteration, where the match log holds what it is the mean of.
+
+    >>> len(intervals(log, "valid_rate"))
+    3
+    """
     by, finished = ["run", "iteration"], log.matches[log.matches["status"] == "finished"]
     if metric == "valid_rate":
         turns = log.turns.merge(finished[["run", "match"]], on=["run", "match"])

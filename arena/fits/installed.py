@@ -79,7 +79,7 @@ def _extras(lines: list[str]) -> list[str]:
 
 def pages() -> Path | None:
     """The folder of the pages that messages name as docs/…: the checkout's, or what was installed with the package."""
-    own = Path(__file__).resolve().parent.parent / "docs"
+    own = Path(__file__).resolve().parents[2] / "docs"
     try:
         files = distribution(DISTRIBUTION).files or []
     except PackageNotFoundError:

@@ -1,6 +1,7 @@
 """Templates of strangers: whatever is written, compiling and rendering end within a second of computing."""
 
 import time
+from ast import literal_eval
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -100,3 +101,8 @@ def test_what_is_too_large_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(BadTemplate) as refused:
         shown(text)
     assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", ["60", "-1.5e9", "[60, 1000]", "{'a': 99}"])
+def test_a_number_is_not_taken_for_an_indent(value: str) -> None:
+    assert literal_eval(shown("{{ " + value + "|tojson }}")) == literal_eval(value)

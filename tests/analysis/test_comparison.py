@@ -159,7 +159,7 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
         compare([one, two])
     three = run(tmp_path / "b", 0, 0, 0.2)
     assert refused("compare", one, three, "--figure", "payof opener").startswith(
-        "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid, learners payoff, payoff"
+        "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid per match, learners"
     )
 
 

@@ -263,8 +263,10 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")
     assert arena("report", "run").out.startswith("run.html: ")
-    assert (tmp_path / "run.html").read_text("utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "run.html").read_text("utf-8").startswith("<!-- arena report -->\n<!doctype html>")
     assert "there is no folder nowhere" in refused("report", "nowhere")
     told = refused("report", "run", "--out", "nowhere/page.html")
     assert told == "--out nowhere/page.html cannot be written: there is no folder nowhere"
-    assert refused("report", "run", "--out", "run").endswith("cannot be written: it is a folder")
+    assert refused("report", "run", "--out", "run").endswith(
+        "cannot be written: it is a folder; give the name of a file"
+    )

@@ -43,14 +43,14 @@ def redrawn(study: str) -> tuple[dict[str, Any], Any]:
     if kind == "claims":
         script = importlib.import_module("study")
         claim = importlib.import_module(name).CLAIM
-        found = script.again(name, claim)
+        found = script.summed_up(name, claim)
         return found, script.draw(claim, found)
     script = importlib.import_module(kind)
     if kind == "learning":
         kept["summary"] = script.summary(kept["study"], kept["runs"])
         return kept, script.draw(kept)
     if kind == "strength":
-        kept, runs = script.kept(name)
+        kept, runs = script.read_back(name)
         return kept | {"summary": script.summary(runs)}, script.draw(script.STUDIES[name], runs)
     if kind == "desk":
         kept["summary"] = script.summary(kept["runs"])
@@ -64,7 +64,7 @@ def redrawn(study: str) -> tuple[dict[str, Any], Any]:
         kept["summary"] = script.summary(kept["runs"], arms)
         return kept, script.draw(kept, arms)
     if kind == "clinic":
-        kept = script.again(name)
+        kept = script.summed_up(name)
         return kept, script.STUDIES[name][1](kept)
     return kept, script.draw(RESULTS / f"{study}.json")
 

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import games
-from games.abilities import Ability, BestResponse, Blocks, Peopled, Pictures, Situated, SpielRules, Split, Tells
+from games.abilities import (
+    Ability,
+    BestAgainstMixture,
+    BestResponse,
+    Blocks,
+    Peopled,
+    Pictures,
+    Situated,
+    SpielRules,
+    Split,
+    Tells,
+)
 from games.base import TextGame
 from games.conformance import kit
 from games.contracts import Game, Image, Message, Text, View
@@ -108,7 +119,7 @@ ABLE: dict[str, set[type]] = {
     "kuhn_poker": {SpielRules},
     "prisoners_dilemma": set(),
     "maze": {Situated},
-    "negotiation": {BestResponse, Tells},
+    "negotiation": {BestAgainstMixture, BestResponse, Tells},
     "clinic": {Split, Peopled},
     "repair": {Split, Peopled, Blocks},
 }

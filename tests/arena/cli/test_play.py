@@ -31,7 +31,8 @@ def test_brains_play_and_are_watched():
     assert told.code == 0 and told.err == ""
     lines = told.out.splitlines()
     assert lines[0] == "kuhn_poker, seed 3: first = nash, second = cfr:10"
-    assert lines[1].startswith("first: ") and lines[-1].startswith("payoffs: first ")
+    assert lines[1].strip() == "dealt to all: public.pot = 2"
+    assert lines[4].startswith("first: ") and lines[-1].startswith("payoffs: first ")
     again = arena("play", "--game", "kuhn_poker", "--seat", "0=nash", "--seat", "second=cfr:10", "--seed", "3")
     assert again == told
 
@@ -44,7 +45,7 @@ def test_a_person_plays(monkeypatch, tmp_path):
             "play", "--game", "kuhn_poker", "--seat", "1=random", "--seat", "0=human", "--seed", "5", "--out", file
         )
         assert told.code == 0, told
-    assert "You are first." in told.out and "card: " in told.out and "'what' is not a legal act" in told.out
+    assert "You are first." in told.out and "private.card = " in told.out and "'what' is not a legal act" in told.out
     assert "referee: The match is over" in told.out and "payoffs: " in told.out
     records = [MatchRecord.from_json(json.loads(line)) for line in file.read_text().splitlines()]
     assert len(records) == 2
@@ -175,7 +176,7 @@ def test_options_of_the_game():
         (["--game", "kuhn_poker", "--seat", "0=cfr", "--seat", "first=nash"], "two are to sit at first: cfr and nash"),
         ([*PLAY, "--option", "x"], "--option x: write A=B"),
         ([*PLAY, "--option", "illegal=maybe"], "illegal must be"),
-        ([*PLAY, "--option", "foo=1"], "--option: "),
+        ([*PLAY, "--option", "foo=1"], "there is no option 'foo'"),
         ([*PLAY, "--out", "/no/such/file"], "--out /no/such"),
         ([*KUHN, "--seat", "0=endpoint:m", "--seat", "1=cfr", "--role", "plyer"], "unknown role 'plyer'"),
     ],

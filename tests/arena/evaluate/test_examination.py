@@ -118,7 +118,7 @@ def test_it_is_what_arena_eval_finds(judged: tuple[Path, Quiet], tmp_path: Path)
         assert found["key"] == kept.key
         assert [c["payoff"] for c in found["cells"]] == [c.payoff for c in kept.cells]
     told = arena("eval", judged[0], "--panel", panel)
-    assert "fair_split, opener" in told.out and "deal  valid" in told.out
+    assert "fair_split, opener" in told.out and "deal rate  valid per match" in told.out
 
 
 @pytest.mark.parametrize("done", [1, 2])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from arena import doctor, installed
+from arena import doctor
 from arena.cli.main import run_cli
+from arena.fits import installed
 from arena.fits.installed import Required, required
 
 LINES = [
@@ -76,7 +77,7 @@ def test_what_needs_no_model_loads_without_the_extra_for_learning(tmp_path: Path
         "u.find_spec = lambda name, *rest: None if name == 'torch' else real(name, *rest)\n"
         "from arena.cli.app import app; app()"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     for words in (["doctor", "--json"], ["models", "--json"]):
         done = subprocess.run(
             [sys.executable, "-c", script, *words], cwd=tmp_path, env={"PYTHONPATH": str(root), "HOME": str(tmp_path)},
