@@ -94,7 +94,7 @@ def test_numbers_of_numpy_and_paths_of_the_home_folder(tmp_path: Path, monkeypat
     for given in ("~/it.yaml", Path("~/it.yaml")):
         made = experiment_of(given, {"iterations": np.int64(3)}, seed=np.int64(7))
         assert (made.seed, made.iterations) == (7, 3)
-    assert arena.resume(tiny(Path("~/run")).folder, iterations=np.int64(2)).folder == tmp_path / "run"
+    assert arena.resume(small_run(Path("~/run")).folder, iterations=np.int64(2)).folder == tmp_path / "run"
     assert arena.resume("~/run").complete and not (tmp_path / "~").exists()
 
 
