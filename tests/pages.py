@@ -11,6 +11,8 @@ import typer
 from arena.cli.app import app
 
 ROOT = Path(__file__).parents[1]
+BORROWED = {"walk.md": tuple(sorted((ROOT / "docs").glob("new-*.md")))}
+"""Pages whose commands use the files of other pages."""
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -45,8 +47,8 @@ def names(page: Path) -> list[str]:
 
 
 def write_files(page: Path) -> None:
-    """The files that a page writes out, here."""
-    for block in blocks(page):
+    """The files that a page writes out, and those of the pages that it takes files from, here."""
+    for block in [block for source in (*BORROWED.get(page.name, ()), page) for block in blocks(source)]:
         if block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.text, "utf-8")

@@ -139,13 +139,14 @@ def _critic(chosen: Chosen, own: Chosen | None) -> Chosen:
 
 
 def column_names(estimators: Sequence[Chosen]) -> list[str]:
-    """A name for each estimator: its own, with its settings where two would have the same."""
-    bare = [chosen.name for chosen in estimators]
+    """A name for each estimator: its own, with its settings where two would have the same; files without folders."""
+    whole, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
+    apart = len(set(short)) == len(set(whole))
     names = [
-        f"{c.name}({', '.join(f'{name}={value}' for name, value in c.plain()[c.name].items())})"
-        if bare.count(c.name) > 1 and isinstance(c.plain(), dict)
-        else c.name
-        for c in estimators
+        f"{called}({', '.join(f'{name}={value}' for name, value in c.plain()[c.name].items())})"
+        if whole.count(c.name) > 1 and isinstance(c.plain(), dict)
+        else called
+        for c, called in zip(estimators, short if apart else whole, strict=True)
     ]
     if len(set(names)) < len(names):
         raise ConfigError(f"{next(n for n in names if names.count(n) > 1)} is named twice: take one out")

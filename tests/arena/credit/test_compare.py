@@ -149,6 +149,16 @@ def test_two_of_one_kind_are_told_apart_by_their_settings(run: tuple[Path, Exper
         column_names(chosen("mars", "mars"))
 
 
+def test_an_estimator_of_a_file_is_named_without_folders_unless_two_files_are_called_alike(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "own.py" for folder in ("one", "two")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("def mine(batch, rewards):\n    '''Rewards as they are.'''\n    return rewards\n", "utf-8")
+    one, two = (f"{file}:mine" for file in files)
+    assert column_names(chosen("mars", one)) == ["mars", "own.py:mine"]
+    assert column_names(chosen(one, two)) == [one, two]
+
+
 def test_the_command_shows_and_tells(run: tuple[Path, Experiment]) -> None:
     told = arena("credit", run[0], "--estimators", "mars,[zero]".replace("[", "").replace("]", ""))
     assert told.code == 0 and "correlation" in told.out and "mean advantage by role" in told.out
