@@ -16,6 +16,7 @@ from agents.players.servers import Endpoints
 from agents.precision import Precision
 from agents.role import Role
 from arena.config.experiment import Experiment
+from arena.config.kept import identity
 from arena.config.seating import set_tables
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
@@ -139,7 +140,7 @@ async def build(
 def _warm_start(run: RunFolder, watcher: Watcher) -> tuple[Checkpoint, Imitated] | None:
     """What is kept of an imitation that is not over; None where nothing is, or nothing whole."""
     try:
-        return warm_start.kept(run.path)
+        return warm_start.kept(run.path, identity(run.path))
     except StoreError as error:
         watcher.note(f"{error}: the imitation begins again")
         return None
