@@ -286,4 +286,4 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "there is no folder nowhere" in refused("report", "nowhere")
     told = refused("report", "run", "--out", "nowhere/page.html")
     assert told == "--out nowhere/page.html cannot be written: there is no folder nowhere"
-    assert refused("report", "run", "--out", "run").endswith("cannot be written: it is a folder; give the name of a file")
+    assert refused("report", "run", "--out", "run").endswith("it is a folder; give the name of a file")
