@@ -26,11 +26,13 @@ from analysis.page.matches import Dealt, matches
 from analysis.page.names import named
 from analysis.page.pictures import SHOWN, curves, outcomes
 from analysis.page.strategies import strategies
-from analysis.page.texts import harmless, in_words, spread
+from analysis.page.texts import MOST, harmless, in_words, spread
 from analysis.texts import Embedding
 from arena.errors import ConfigError
 from arena.statistics import ANY, SHARE, Interval, range_of
 
+SETTINGS = 500
+"""Settings that are shown; no recipe has as many."""
 Theory = Mapping[str, Mapping[str, float]]
 """By game, what it states about itself."""
 MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
@@ -74,6 +76,7 @@ def _page_values(log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt
     found = learned.figures(log, evaluations)
     stated = theory.get(str(log.matches["game"].iloc[0]), {}) if log.matches["game"].nunique() == 1 else {}
     value = stated.get("value")
+    learning, settings = learned.learning(log, found), list(_settings(about))
     pictures = list(curves(log, evaluations, stated))
     if not log.matches.empty and (ends := outcomes(log)):
         pictures.insert(SHOWN - 1, ends)
@@ -82,8 +85,10 @@ def _page_values(log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt
         "sentence": learned.sentence(log, found, learned.best_response(evaluations), value),
         "tiles": [_row(figure) for figure in found[: learned.TILES]],
         "rows": [_row(figure) for figure in found[: learned.ROWS]],
-        "more": [_row(figure) for figure in found[learned.ROWS :]],
-        "learning": [_metric(key, values) for key, values in learned.learning(log, found)],
+        "more": [_row(figure) for figure in found[learned.ROWS : learned.ROWS + MOST]],
+        "more_in_all": len(found[learned.ROWS :]),
+        "learning": [_metric(key, values) for key, values in learning[:MOST]],
+        "learning_in_all": len(learning),
         "alarms": [
             {"name": a.name, "who": harmless(a.who), "before": _interval(a.before), "after": _interval(a.after)}
             for a in alarms(log)
@@ -93,7 +98,8 @@ def _page_values(log: Frames, embedding: Embedding, theory: Theory, dealt: Dealt
         "league": league(log),
         "strategies": None if log.matches.empty else strategies(log, embedding),
         "shown": list(matches(log, dealt)),
-        "settings": list(_settings(about)),
+        "settings": settings[:SETTINGS],
+        "settings_in_all": len(settings),
     }
 
 
@@ -104,7 +110,7 @@ def _head(log: Frames, about: dict[str, Any]) -> dict[str, Any]:
         "matches": f"{len(log.matches):,}",
         "failed": int((log.matches["status"] == "failed").sum()),
         "turns": f"{len(log.turns):,}",
-        "games": [harmless(game) for game in log.matches["game"].unique()],
+        "games": [harmless(game) for game in log.matches["game"].unique()[:MOST]],
         "started": f"{about['started']:%Y-%m-%d %H:%M} UTC" if about["started"] else "",
         "arena": harmless(about["arena"] or ""),
     }

@@ -16,6 +16,7 @@ from agents.players.servers import Endpoints
 from agents.precision import Precision
 from agents.role import Role
 from arena.config.experiment import Experiment
+from arena.config.kept import identity
 from arena.config.seating import set_tables
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
@@ -142,7 +143,7 @@ def _source(
         warm_start.discard(run.path)
         return checkpoint, None
     try:
-        return warm_start.unfinished(run.path) or (None, None)
+        return warm_start.unfinished(run.path, identity(run.path)) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation begins again")
         return None, None

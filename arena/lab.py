@@ -20,6 +20,7 @@ from agents.computing import compute
 from agents.scoring import StreamScores
 from arena.build import Makers, Parts, build, reference_weights
 from arena.config.experiment import Experiment
+from arena.config.kept import identity
 from arena.credit.credited import Credited
 from arena.credit.figures import TokenFigures, sampled_streams, token_figures
 from arena.credit.iteration import Credit
@@ -282,7 +283,7 @@ class Lab:
 
     async def _keep_imitation(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
-        about = {"policy": name, "steps": done, "total": total}
+        about = {"experiment": identity(self.run_folder.path), "policy": name, "steps": done, "total": total}
         about |= {"policies": {each: one.state for each, one in policies.items()}}
 
         def fill(folder: Path) -> None:

@@ -9,12 +9,14 @@ import pandas as pd
 
 from analysis.frames import Frames
 from analysis.page.names import named
-from analysis.page.texts import figure, harmless
+from analysis.page.texts import MOST, figure, harmless
 
 SHADES = 5
 """Steps of credit on either side of nothing."""
 STRONG = 0.95
 """The quantile of the advantages' sizes from which on the colour is the strongest."""
+BEGIN = END = MOST // 2
+"""Turns that are shown of a long match: the first and the last ones."""
 FACT = 300
 """Characters of a fact that are shown."""
 Facts = Mapping[str, Any]
@@ -53,11 +55,13 @@ def _match(log: Frames, match: str, scale: float) -> dict[str, Any]:
         "id": harmless(match),
         "game": harmless(head["game"]),
         "iteration": int(head["iteration"]),
-        "turns": [_turn({str(name): value for name, value in turn.items()}, scale) for turn in turns],
-        "payoffs": [(harmless(s), f"{float(p):g}") for s, p in zip(seats["seat"], seats["payoff"], strict=True)],
+        "turns": [_turn({str(name): value for name, value in turn.items()}, scale) for turn in turns[:BEGIN]],
+        "left_out": max(0, len(turns) - MOST),
+        "ending": [_turn({str(name): value for name, value in turn.items()}, scale) for turn in turns[BEGIN:][-END:]],
+        "payoffs": [(harmless(s), f"{float(p):g}") for s, p in zip(seats["seat"], seats["payoff"], strict=True)][:MOST],
         "report": [
             (harmless(name), harmless(named(name).words), figure(value)) for name, value in told if not pd.isna(value)
-        ],
+        ][:MOST],
     }
 
 
@@ -72,7 +76,7 @@ def _deal(log: Frames, match: str, options: str, dealt: Dealt | None) -> dict[st
     deal = [
         (
             harmless(who or "all know"),
-            [(harmless(name.replace("_", " ")), harmless(_fact(v, items), FACT)) for name, v in own.items()],
+            [(harmless(name.replace("_", " ")), harmless(_fact(v, items), FACT)) for name, v in own.items()][:MOST],
         )
         for who, own in told.items()
         if own

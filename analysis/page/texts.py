@@ -13,6 +13,8 @@ from arena.statistics import SHARE, Bounds, Interval
 
 LONGEST = 2000
 """Characters of a text that are shown."""
+MOST = 100
+"""Rows of a list that are shown: a page of more is read by nobody, and opened by no browser."""
 
 
 def harmless(value: Any, longest: int = LONGEST) -> str:

@@ -15,6 +15,7 @@ from arena.config.sources import Layer, text_layer
 from arena.errors import ConfigError
 from arena.parts.renamed import translated
 from arena.store.files import CONFIG
+from arena.store.manifest import digest
 from arena.store.reader import ENVIRONMENT, RunReader
 
 MAY_CHANGE = (
@@ -82,6 +83,12 @@ def recorded(run: Path) -> Experiment | None:
     """The experiment of the run's latest command; None in a run of an older Arena."""
     found = RunReader(run).environment().get("experiment")
     return None if found is None else compose([as_kept(Layer(str(run / ENVIRONMENT), "", found))])
+
+
+def identity(run: Path) -> str:
+    """A hash of what may not change in a run: what was begun with another one is no part of it."""
+    settings = dict(_leaves(as_plain(before))) if (before := recorded(run)) else {}
+    return digest({name: value for name, value in settings.items() if not Change(name, None, None).allowed})
 
 
 def as_kept(layer: Layer) -> Layer:

@@ -21,6 +21,8 @@ FOLDER = "imitation"
 class Imitated(State):
     """Manifest of an imitation that is not over."""
 
+    experiment: str
+    """Hash of the settings that it is of (`arena.config.kept.identity`)."""
     policy: str
     """The one that imitates just now."""
     steps: Count
@@ -49,9 +51,14 @@ def progress(run: Path) -> Imitated | None:
     return _read(run, manifest.described) if (run / FOLDER).is_dir() else None
 
 
-def unfinished(run: Path) -> tuple[Checkpoint, Imitated] | None:
-    """Return the kept imitation, with every byte checked; None where none is. StoreError for a torn one."""
-    return (Checkpoint(run / FOLDER, 0), _read(run, manifest.verify)) if (run / FOLDER).is_dir() else None
+def unfinished(run: Path, experiment: str) -> tuple[Checkpoint, Imitated] | None:
+    """Return the kept imitation, every byte checked; None where none is. StoreError for one torn, or of another run."""
+    if not (run / FOLDER).is_dir():
+        return None
+    found = _read(run, manifest.verify)
+    if found.experiment != experiment:
+        raise StoreError(f"imitation {run / FOLDER} is of a run with other settings")
+    return Checkpoint(run / FOLDER, 0), found
 
 
 def discard(run: Path) -> None:

@@ -1,6 +1,7 @@
 """A warm start that is killed goes on where it was kept, and ends with the very weights of one that was not."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,10 +40,11 @@ sys.exit(run_cli())
 """
 
 
-def kill_in_imitation(run: Path, times: int, during: bool) -> None:
+def kill_in_imitation(run: Path, times: int, during: bool, *more: str) -> None:
     """Begin the tiny run, and kill it as an imitation is kept for so many times, or right after that."""
     script = KILLED_AFTER.format(times=times, during=during)
-    told = subprocess.run([sys.executable, "-c", script, *TINY, "--out", str(run)], capture_output=True, text=True)
+    words = [sys.executable, "-c", script, *TINY, *more, "--out", str(run)]
+    told = subprocess.run(words, capture_output=True, text=True)
     assert told.returncode == -signal.SIGKILL, told.stderr
 
 
@@ -69,6 +71,18 @@ def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
     told = command("resume", run, "--json")
     assert told.code == 0, told.err
     assert "model.safetensors is not as it was written: the imitation begins again" in told.out + told.err
+    assert_same(left(run), left(unbroken))
+
+
+def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, unbroken: Path) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    kill_in_imitation(run, 1, False)
+    kill_in_imitation(other, 2, False, "--seed", "5")
+    shutil.rmtree(run / warm_start.FOLDER)
+    shutil.copytree(other / warm_start.FOLDER, run / warm_start.FOLDER)
+    told = command("resume", run, "--json")
+    assert told.code == 0, told.err
+    assert "is of a run with other settings: the imitation begins again" in told.out + told.err
     assert_same(left(run), left(unbroken))
 
 
