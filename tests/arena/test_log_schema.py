@@ -151,11 +151,11 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
     assert weight_files(branched, 1) != weight_files(plain, 1)
 
     # Shown.
-    one = next(iter(inner.values()))
-    shown = arena("show", branched, one.id)
-    turn = one.identity.turn
+    deepest = next(iter(inner.values()))
+    shown = arena("show", branched, deepest.id)
+    turn = deepest.identity.turn
     assert turn is not None and shown.code == 0
-    assert f"a branch of {one.identity.parent} from turn {turn + 1} on" in shown.out
+    assert f"a branch of {deepest.identity.parent} from turn {turn + 1} on" in shown.out
 
     # Loaded.
     matches = analysis.load(branched).matches.set_index("match")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -91,10 +91,11 @@ def test_numbers_of_numpy_and_paths_of_the_home_folder(tmp_path: Path, monkeypat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "it.yaml").write_text(to_yaml(compose([recipe_layer("negotiation-nano")])))
+    seven, two = cast("list[int]", [np.int64(7), np.int64(2)])
     for given in ("~/it.yaml", Path("~/it.yaml")):
-        made = experiment_of(given, {"iterations": np.int64(3)}, seed=np.int64(7))
+        made = experiment_of(given, {"iterations": np.int64(3)}, seed=seven)
         assert (made.seed, made.iterations) == (7, 3)
-    assert arena.resume(small_run(Path("~/run")).folder, iterations=np.int64(2)).folder == tmp_path / "run"
+    assert arena.resume(small_run(Path("~/run")).folder, iterations=two).folder == tmp_path / "run"
     assert arena.resume("~/run").complete and not (tmp_path / "~").exists()
 
 
