@@ -17,6 +17,7 @@ from games.plain_files import read_plain
 
 MOST_BYTES = 64 * 10**6
 MOST_DEPTH = 64
+MOST_PARTS = 500_000
 LOOSE_SIZE = 1 << 20
 """Largest size of which no weights need tell."""
 LOOSE_REACH = 1 << 24
@@ -106,12 +107,16 @@ def _ours(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)
 
 
-def _settings(value: Any, source: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
     """All keys with their values, of parts within parts too."""
-    if depth > MOST_DEPTH:
-        raise WeightsError(f"{source} is nested too deeply: it is no model's")
-    for key, inner in value.items() if isinstance(value, dict) else ():
-        yield key, inner
-        yield from _settings(inner, source, depth + 1)
-    for inner in value if isinstance(value, list) else ():
-        yield from _settings(inner, source, depth + 1)
+    parts, seen = [(value, 0)], 0
+    while parts:
+        part, depth = parts.pop()
+        inner = list(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+        seen += 1 + len(inner)
+        if depth > MOST_DEPTH or seen > MOST_PARTS:
+            what = "is nested too deeply" if depth > MOST_DEPTH else f"has more than {MOST_PARTS:,} parts"
+            raise WeightsError(f"{source} {what}: it is no model's")
+        if isinstance(part, dict):
+            yield from part.items()
+        parts += [(each, depth + 1) for each in reversed(inner) if isinstance(each, dict | list)]

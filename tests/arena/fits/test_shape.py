@@ -99,6 +99,7 @@ def test_experts_count_as_those_that_a_token_passes() -> None:
         ({"model_type": ...}, "names no model_type"),
         ({"model_type": "no-such-kind"}, "cannot be loaded"),
         ({"model_type": ["llama"]}, "names no model_type"),
+        ({"pads": [[]] * 600_000}, "has more than 500,000 parts"),
         ({"_attn_implementation": "somebody/kernel"}, "chooses code"),
         ({"model_type": "vit"}, "cannot be loaded"),
     ],
