@@ -15,6 +15,7 @@ CONSTANT = [part for setting in (*SETTINGS, "iterations=2") for part in ("--set"
 GRID = ["--set", "learn.lr=1e-4,3e-4"]
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ["sweep", "negotiation-nano", *CONSTANT, *GRID, "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
