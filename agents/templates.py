@@ -43,6 +43,11 @@ FILTER_NAMES = (
 BY_LETTER = frozenset({"list", "max", "min", "reverse", "sort", "title", "unique"})
 """Those that make something of each letter of a text."""
 MAX_INDENT = 16
+MAX_DEPTH = 20
+"""Most brackets or blocks inside each other."""
+MAX_OPERATORS = 100
+"""Most operators in one tag, brackets and dots among them: Jinja's parser recurses for many of them."""
+OPENERS = frozenset({"if", "for", "filter", "with"})
 
 
 class BadTemplate(ValueError):
@@ -267,6 +272,7 @@ SANDBOX = _sandbox()
 def compiled(text: str, variables: tuple[str, ...]) -> Template:
     """A template that knows these variables; BadTemplate tells its line and what is wrong."""
     try:
+        _check_depth(text)
         unknown, tree = sorted(names_in(text) - {*variables, *SANDBOX.globals}), SANDBOX.parse(own_lines(text, SANDBOX))
         if unknown:
             known = nearest(unknown[0], variables) or f" (known: {', '.join(sorted(variables))})"
@@ -282,6 +288,27 @@ def compiled(text: str, variables: tuple[str, ...]) -> Template:
         raise BadTemplate(f"too deeply nested ({type(error).__name__})") from None
     except ValueError:  # Python neither reads nor writes numbers of more than 4,300 digits
         raise BadTemplate("numbers above 1e12 are not allowed") from None
+
+
+def _check_depth(text: str) -> None:
+    """Refuse, before Jinja's parser recurses, what nests too deeply; TemplateError where it cannot be read.
+
+    A recursion that ends at Python's limit is caught, but what is finalised meanwhile fails with it, noisily.
+    """
+    depth = operators = blocks = 0
+    before = ""
+    for line, kind, value in SANDBOX.lex(text):
+        if kind.endswith("_begin"):
+            depth = operators = 0
+        elif kind == "operator":
+            operators += 1
+            depth += (value in "([{") - (value in ")]}")
+        elif kind == "name" and before == "block_begin":
+            blocks += (value in OPENERS) - value.startswith("end")
+        if max(depth, blocks) > MAX_DEPTH or operators > MAX_OPERATORS:
+            raise BadTemplate(f"line {line}: too deeply nested (at most {MAX_DEPTH} brackets or blocks, and "
+                              f"{MAX_OPERATORS} operators in a tag)")  # fmt: skip
+        before = before if kind == "whitespace" else kind
 
 
 def names_in(text: str) -> set[str]:

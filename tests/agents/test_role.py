@@ -195,7 +195,7 @@ def test_roles_come_from_folders_too(role_file: Any, tmp_path: Path) -> None:
         ("role: x\nturn: '{% macro a() %}{% endmacro %}'", ":2: turn: line 1: macros, blocks and imports"),
         ("role: x\nturn: '{{ [[rules], 1] }}'", ":2: turn: line 1: lists may hold constants only"),
         ("role: x\nturn: '{{ lipsum(9) }}'", ":2: turn: line 1: unknown variable 'lipsum'"),
-        ("role: x\nturn: '{{" + "(" * 4000 + "1" + ")" * 4000 + "}}'", ":2: turn: too deeply nested"),
+        ("role: x\nturn: '{{" + "(" * 4000 + "1" + ")" * 4000 + "}}'", ":2: turn: line 1: too deeply nested"),
         ("role: x\nturn: '{{ " + "9" * 5000 + " }}'", ":2: turn: numbers above 1e12"),
         ("role: x\nturn: '" + "x" * 20_001 + "'", ":2: turn: String should have at most 20000 characters"),
         ("role: x\nturn: {{ rules }}", ":2: turn: a key must be a text (a template"),
