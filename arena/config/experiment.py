@@ -21,6 +21,7 @@ from arena.parts.paths import Folder
 from arena.parts.schedules import Clock
 from arena.parts.spec import Name, Spec
 from arena.play.settings import GameSpec, PlaySpec, SeatSpec, SourceSpec, TableSpec, apportion
+from arena.scale.settings import ScaleSpec
 from arena.store.settings import CheckpointSpec
 
 
@@ -77,6 +78,8 @@ class Experiment(Spec):
     """Settings of checkpoints: how often the run is committed."""
     source: SourceSpec | None = None
     """Source of matches; null is play."""
+    scale: ScaleSpec | None = None
+    """Ranks and engines in processes of their own, by Ray; null is one process."""
     study: StudySpec | None = None
     """Claim that runs of it are to test, and how (`arena study`); a run itself does not read it."""
 
