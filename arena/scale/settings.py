@@ -1,4 +1,4 @@
-"""Settings of a run that is more than one process."""
+"""Settings of ranks, engines and tasks in processes of their own."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ Workers = Annotated[int, Field(ge=1, le=1024)]
 
 
 class WorkerResources(Spec):
-    """What Ray reserves for one actor or task."""
+    """Processors and GPUs that Ray reserves for one actor or task."""
 
     cpus: Share = 1.0
     """Processors; a share of one lets several use it."""
@@ -20,7 +20,7 @@ class WorkerResources(Spec):
 
 
 class ResourcesSpec(Spec):
-    """What Ray reserves for each trainer, engine and task."""
+    """Processors and GPUs of each trainer, engine and task."""
 
     trainer: WorkerResources = WorkerResources()
     """Of each rank."""
