@@ -4,7 +4,6 @@
     python benchmarks/learning.py long          # more offers shown, for better deals: 2 arms × 3 seeds
     python benchmarks/learning.py adapters      # a low-rank adapter for each role: 2 arms × 3 seeds
     python benchmarks/learning.py before        # what failed in the recipe as it was: 5 arms × 3 seeds
-    python benchmarks/learning.py processors    # with two threads, and as other processors would round: 8 runs
     python benchmarks/learning.py clinic        # or proposer_solver, hanabi: 2 arms × 3 seeds
     python benchmarks/learning.py nano --redraw    # sums up and draws what is kept, without running
     python benchmarks/learning.py long --folder F    # a stopped study, started again, goes on from there
@@ -115,24 +114,12 @@ STUDIES: dict[str, dict[str, Any]] = {
         "set": ["checkpoint.every=1000"],
         "last": 2,
     },
-    "processors": {
-        "recipe": "negotiation",
-        "arms": {
-            "AVX-512, 2 threads": {"env": {"OMP_NUM_THREADS": "2"}},
-            "AVX2": {"env": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}},
-            "SSE4.1": {"env": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}, "seeds": 2},
-        },
-        "seeds": 3,
-        "figures": BARGAINING,
-        "set": ["checkpoint.every=1000"],
-        "last": 2,
-    },
 }
-"""`seeds` of an arm, from 0, are the study's unless it has its own; `set` and `env` add to what all are given; `policy`
+"""`seeds` of an arm, from 0, are the study's unless it has its own; `set` adds to what all are given; `policy`
 is the one that learns, `shared` unless it is named; `kept`, an experiment to run in place of a recipe; `bounds`, of
 figures that go less far in its game than `BOUNDS` says."""
 WORKERS = 2
-"""Runs at a time, with a thread each unless the arm says otherwise."""
+"""Runs at a time, with a thread each."""
 
 
 def seeds(study: dict[str, Any], arm: str) -> int:
@@ -155,7 +142,7 @@ def play(study: dict[str, Any], arm: str, seed: int, folder: Path) -> dict[str, 
     if (run / "log").exists():  # a stopped study began it
         command = [sys.executable, "-m", "arena", "resume", str(run), "--json"]
     started = time.perf_counter()
-    env = os.environ | {"OMP_NUM_THREADS": "1"} | about.get("env", {})
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
