@@ -66,4 +66,4 @@ class Trackers:
             self._trackers.pop(name, None)
             _LOG.warning("tracker %s failed", name, exc_info=error)
             why = printable(without_secrets(str(error))) or type(error).__name__
-            self._note(f"tracker {name} stopped, the run goes on without it: {why}")
+            self._note(f"tracker {name} (the run does without): {why}")

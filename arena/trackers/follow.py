@@ -22,7 +22,7 @@ from arena.store.reader import RunReader
 from arena.trackers.base import FOLDER, Tracker, figures_of
 from arena.trackers.samples import samples
 
-ENDING = 60
+ENDING = 120
 """Seconds for what is left when the run is over, after which the kernel ends the process."""
 
 

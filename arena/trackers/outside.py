@@ -17,7 +17,7 @@ from arena.store.files import make_folder, require_own
 from arena.trackers.base import FOLDER
 
 CHILD = "arena.trackers.follow"
-CLOSING = 30.0
+CLOSING = 60.0
 """Seconds that a run which is over waits for a tracker's last rows."""
 INTERRUPTED = 3.0
 """The same for a run that was stopped."""
@@ -58,7 +58,7 @@ class Outside:
         try:
             ended = self._child.wait(INTERRUPTED if interrupted else CLOSING)
         except subprocess.TimeoutExpired:
-            raise TrackerError("is not done yet, and has a minute more") from None
+            raise TrackerError("not done yet, and has a minute more to write what is left") from None
         if ended:
             raise TrackerError(self._why())
 

@@ -168,7 +168,7 @@ def test_a_tracker_that_fails_is_said_once_without_keys(
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("FAKE_FAILS_AT", "2")
     (note,) = show(run, 1, 2, 3)
-    assert note.startswith("tracker wandb stopped, the run goes on without it: OSError: no network: ")
+    assert note.startswith("tracker wandb (the run does without): OSError: no network: ")
     assert "0123456789abcdef" not in note and "\x1b" not in note and str(run.path / "trackers" / "wandb.log") in note
     assert sent(fake)[0][1]["mode"] == "online"
     monkeypatch.delenv("FAKE_FAILS_AT")
@@ -191,7 +191,7 @@ def test_a_tracker_that_hangs_holds_nobody_up(run: RunFolder, fake: Path, monkey
         for _ in range(50_000):  # far beyond what a pipe holds
             trackers.add({})
         assert time.monotonic() - begun < 20
-    assert notes == ["tracker wandb stopped, the run goes on without it: is not done yet, and has a minute more"]
+    assert notes == ["tracker wandb (the run does without): not done yet, and has a minute more to write what is left"]
     tracker._child.kill()
     tracker._child.wait()
 
@@ -220,7 +220,7 @@ def test_a_board_that_fails_is_said_once_and_the_run_ends_well(tmp_path: Path, m
     finished(tmp_path / "run", experiment("policies.shared.imitate=null"), watcher)
     assert [row["iteration"] for row in watcher.rows] == [1, 2]
     (note,) = [text for k, text in watcher.phases if text.startswith("tracker")]
-    assert note.startswith("tracker tensorboard stopped, the run goes on without it: ") and "No space left" in note
+    assert note.startswith("tracker tensorboard (the run does without): ") and "No space left" in note
 
 
 def test_tensorboard_shows_figures_and_matches_unless_asked_otherwise(tmp_path: Path) -> None:
