@@ -69,7 +69,7 @@ class Chats:
             yield iteration.number, chain.from_iterable(self._said(iteration, row) for row in finished)
 
     def rows(self) -> Iterator[list[Row]]:
-        """Rows of `CHATS`: one for each seat of a match, or for each reply where its memory begins anew.
+        """Rows of `CHATS`: one for each seat of a match, or for each context where its memory drops some of it.
 
         `opening` counts the messages before the first reply: system text, examples, and what was seen first.
         """

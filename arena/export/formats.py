@@ -24,7 +24,7 @@ Counts = dict[str, int]
 
 @dataclass
 class Export:
-    """What of which run, and what is to be said about it afterwards."""
+    """A run, a choice of its matches, and notes for the user on what was written."""
 
     reader: RunReader
     selection: Selection

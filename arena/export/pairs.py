@@ -45,7 +45,7 @@ def rows(chats: Chats) -> Iterator[list[Row]]:
 
 
 def _place(one: Said) -> bytes:
-    """What two replies have to have in common, as a hash."""
+    """A hash of all that two replies must share to be compared."""
     held = (one.row["game"], one.turn["seat"], one.turn["policy"], one.turn["version"])
     return sha256(to_json([*held, one.prompt], inf_nan_mode="null")).digest()
 

@@ -1,4 +1,4 @@
-"""What of a run is exported: iterations, matches, and the seats of some policies or roles."""
+"""Choice of what is exported of a run: iterations, matches, and the seats of some policies or roles."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Iteration(NamedTuple):
         return sum(turn["rewards"].values()) if credit is None else credit.reward
 
     def returns(self, row: Row) -> dict[int, float]:
-        """By turn, what its seat earned from there to the end of the match, undiscounted."""
+        """Undiscounted returns: what each turn's seat earned from there to the end of the match."""
         left, found = dict[str, float](), dict[int, float]()
         for turn in reversed(row["turns"]):
             found[turn["index"]] = left[turn["seat"]] = self.earned(row, turn) + left.get(turn["seat"], 0.0)

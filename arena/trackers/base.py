@@ -1,4 +1,4 @@
-"""What every tracker has in common: how it is called, and the figures that it is given."""
+"""The protocol of trackers, whether they are installed, and the figures that they show."""
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec

@@ -1,6 +1,6 @@
 """A tracker in a process of its own, seen from the run: whatever it does, the run neither waits for it nor ends by it.
 
-The process reads the run's folder. All that it is told, through a pipe, is the last iteration that was committed.
+The process reads the run's folder. All that comes to it, through a pipe, is the last iteration that was committed.
 """
 
 import os

@@ -54,7 +54,9 @@ def test_inspect_reads_the_logs_and_its_viewer_lists_them(grouped: Path, tmp_pat
     read = log.read_eval_log(info)
     chats = [json.loads(line) for line in (export(grouped, "chats", tmp_path / "c") / "chats.jsonl").open()]
     assert read.status == "success" and len(read.samples) == len(chats) == read.results.total_samples
-    for sample, chat in zip(read.samples, chats, strict=True):
+    by_id = {f"{chat['match']}/{chat['seat']}/{chat['first_turn']}": chat for chat in chats}
+    for sample in read.samples:
+        chat = by_id[sample.id]
         assert [{"role": m.role, "content": m.text} for m in sample.messages] == chat["messages"]
         assert sample.scores["payoff"].value == chat["payoff"] and sample.scores["return"].value == chat["return"]
     mean = sum(chat["payoff"] for chat in chats) / len(chats)

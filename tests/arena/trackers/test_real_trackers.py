@@ -61,16 +61,27 @@ def test_wandb_keeps_figures_and_matches_offline(tmp_path: Path, clean: None) ->
     assert len(tables) == len(STEPS) and all(text.startswith("opener: OFFER 1 0 2\n") for text in said)
 
 
-def _history(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows in a file of an offline run, by wandb's own reader."""
-    from wandb.proto.wandb_internal_pb2 import Record
-    from wandb.sdk.internal.datastore import DataStore
+BLOCK = 32768
+HEAD = 7
+"""Bytes before the first record of a file, and before each part of one: checksum, length, kind."""
 
-    store = DataStore()
-    store.open_for_scan(str(file))
-    while (data := store.scan_data()) is not None:
-        record = Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
-            items = record.history.item
-            yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+
+def _history(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows in the file of an offline run, which is a log of LevelDB's format: records in parts, parts in blocks."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, place, whole = file.read_bytes(), HEAD, b""
+    while place + HEAD <= len(data):
+        if BLOCK - place % BLOCK < HEAD:
+            place += BLOCK - place % BLOCK
+            continue
+        size, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        whole += data[place + HEAD : place + HEAD + size]
+        place += HEAD + size
+        if kind in (1, 4):  # a whole record, or its last part
+            record = Record()
+            record.ParseFromString(whole)
+            whole = b""
+            if record.WhichOneof("record_type") == "history":
+                items = record.history.item
+                yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
