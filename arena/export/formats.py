@@ -93,9 +93,10 @@ def _datasets(export: Export, to: Path) -> Counts:
         if not counts[name]:
             (to / name / "train.parquet").unlink()
             (to / name).rmdir()
-    configs = [{"config_name": name, "data_files": f"{name}/train.parquet"} for name, count in counts.items() if count]
-    if configs:
-        configs[0] |= {"default": True}
+    there = [name for name, count in counts.items() if count]
+    configs = [
+        {"config_name": name, "data_files": f"{name}/train.parquet", "default": name == there[0]} for name in there
+    ]
     said = "\n".join(f"- {name}: {count} rows" for name, count in counts.items())
     write_atomic(
         to / "README.md", f"---\nconfigs: {json.dumps(configs)}\n---\nMatches of one run of Arena.\n\n{said}\n"

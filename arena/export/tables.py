@@ -11,9 +11,34 @@ from arena.store.reader import RunReader
 
 _TEXTS = ("match", "game", "options", "status", "reason", "parent", "stage", "source", "started")
 _COUNTS = ("iteration", "deal", "group", "attempt", "turns")
-MATCH = ("match", "iteration", "deal", "group", "attempt", "parent", "stage", "source", "game", "options", "seed")
+MATCH: tuple[str, ...] = (
+    "match",
+    "iteration",
+    "deal",
+    "group",
+    "attempt",
+    "parent",
+    "stage",
+    "source",
+    "game",
+    "options",
+    "seed",
+)
 MATCH += ("status", "reason", "started", "seconds", "turns")
-TURN = ("match", "iteration", "turn", "game", "seat", "role", "policy", "version", "saw", "raw", "public", "private")
+TURN: tuple[str, ...] = (
+    "match",
+    "iteration",
+    "turn",
+    "game",
+    "seat",
+    "role",
+    "policy",
+    "version",
+    "saw",
+    "raw",
+    "public",
+    "private",
+)
 TURN += ("action", "valid", "finish", "tokens", "seconds", "situation", "source", "reward", "return", "advantage")
 _KINDS = {
     "seed": pa.uint64(),
@@ -63,8 +88,7 @@ def turns(reader: RunReader, selection: Selection) -> tuple[Any, Iterator[list[R
                 for turn in filter(selection.has, row["turns"]):
                     credit = iteration.credit.get((row["id"], turn["index"]))
                     known = {"reward": iteration.earned(row, turn), "return": returns[turn["index"]]}
-                    known |= {"advantage": credit.advantage if credit else None}
-                    found.append(_turn(row, turn) | known)
+                    found.append(_turn(row, turn) | known | {"advantage": credit.advantage if credit else None})
             yield found
 
     return schema, rows()

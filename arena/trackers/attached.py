@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,19 +46,22 @@ class Trackers:
             if name == "tensorboard":
                 self._trackers[name] = _InProcess(run, seed, done)
             else:
-                self._try(name, lambda name=name: self._trackers.update({name: Outside(name, run.path, seed)}))
+                self._try(name, partial(self._begin, name, run, seed))
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Show a row of metrics; never raises and never waits for others."""
         for name, tracker in list(self._trackers.items()):
-            self._try(name, lambda tracker=tracker: tracker.add(row))
+            self._try(name, partial(tracker.add, row))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for name, tracker in list(self._trackers.items()):
-            self._try(name, lambda tracker=tracker: tracker.close(interrupted=kind is not None))
+            self._try(name, partial(tracker.close, interrupted=kind is not None))
+
+    def _begin(self, name: str, run: RunFolder, seed: int) -> None:
+        self._trackers[name] = Outside(name, run.path, seed)
 
     def _try(self, name: str, action: Callable[[], None]) -> None:
         try:

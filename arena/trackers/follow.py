@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from arena.plain import printable
+from arena.store.contents import METRICS
 from arena.store.files import require_own, write_atomic
 from arena.store.manifest import digest
 from arena.store.reader import RunReader
@@ -34,22 +35,41 @@ class Follower:
         self.state = run / FOLDER / f"{name}.json"
         self.id, self.sent = self._known()
         self.tracker: Tracker | None = None
+        self._waiting: list[dict[str, Any]] = []
+        """Rows that are not committed yet."""
+        self._read = 0
+        """Bytes of the metrics that were read."""
 
     def follow(self, committed: int) -> None:
         """Send what is committed and was not sent; a row that fails counts as not sent."""
-        for row in self.reader.metrics():
-            k = row["iteration"]
-            if self.sent < k <= committed:
-                if self.tracker is None:
-                    self.tracker = opened(self.name, self.reader, self.id)
-                shown = samples(self.reader.log, k, self.seed)
-                before, self.sent = self.sent, k
-                self._keep(k)  # first, so that a process which is killed here has sent it once at most
-                try:
-                    self.tracker.log(k, dict(figures_of(row)), shown)
-                except BaseException:
-                    self._keep(before)
-                    raise
+        rows = [*self._waiting, *self._new_rows()]
+        self._waiting = [row for row in rows if row["iteration"] > committed]
+        for row in rows:
+            if self.sent < row["iteration"] <= committed:
+                self._send(row)
+
+    def _send(self, row: dict[str, Any]) -> None:
+        k, before = row["iteration"], self.sent
+        if self.tracker is None:
+            self.tracker = opened(self.name, self.reader, self.id)
+        shown = samples(self.reader.log, k, self.seed)
+        self._keep(k)  # first, so that a process which is killed here has sent it once at most
+        try:
+            self.tracker.log(k, dict(figures_of(row)), shown)
+        except BaseException:
+            self._keep(before)
+            raise
+
+    def _new_rows(self) -> list[dict[str, Any]]:
+        """The whole lines that the metrics have gained."""
+        try:
+            with (self.reader.path / METRICS).open("rb") as file:
+                file.seek(self._read)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._read += len(whole) + len(end)
+        return [json.loads(line) for line in whole.splitlines()]
 
     def close(self) -> None:
         """Have the tracker write what is left."""
@@ -66,6 +86,7 @@ class Follower:
             return digest({"run": str(self.reader.path), "began": self.reader.environment()})[:16], 0
 
     def _keep(self, iteration: int) -> None:
+        self.sent = iteration
         write_atomic(self.state, json.dumps({"id": self.id, "iteration": iteration}) + "\n")
 
 

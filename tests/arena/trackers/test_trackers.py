@@ -11,7 +11,7 @@ import pytest
 
 from arena.errors import ConfigError, StoreError
 from arena.store.run import RunFolder
-from arena.trackers import attached, follow, outside
+from arena.trackers import follow, outside
 from arena.trackers.attached import Trackers
 from arena.trackers.base import check_installed, figures_of
 from arena.trackers.board import _table
@@ -178,7 +178,6 @@ def test_a_tracker_that_fails_is_said_once_without_keys(
 def test_a_tracker_that_hangs_holds_nobody_up(run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_HANGS_AT", "1")
     monkeypatch.setattr(outside, "CLOSING", 0.2)
-    monkeypatch.setattr(checkpoints := outside.checkpoints, "committed", checkpoints.committed)
     commit(run, 3)
     notes: list[str] = []
     with Trackers(["wandb"], run, 0, 0, notes.append) as trackers:
@@ -187,7 +186,7 @@ def test_a_tracker_that_hangs_holds_nobody_up(run: RunFolder, fake: Path, monkey
         while not (fake.exists() and sent(fake)):
             time.sleep(0.05)
         begun = time.monotonic()
-        monkeypatch.setattr(checkpoints, "committed", lambda run: tracker._told + 1)
+        monkeypatch.setattr("arena.store.checkpoints.committed", lambda run: tracker._told + 1)
         for _ in range(50_000):  # far beyond what a pipe holds
             trackers.add({})
         assert time.monotonic() - begun < 20
@@ -201,11 +200,12 @@ def test_a_process_whose_run_is_over_does_not_linger(
 ) -> None:
     """The kernel ends it, whatever it hangs in."""
     read, write = os.pipe()
-    monkeypatch.setattr(follow.signal, "alarm", alarms := list[int]().append)
+    alarms: list[int] = []
+    monkeypatch.setattr("signal.alarm", alarms.append)
     os.write(write, b"1\n2\n")
     os.close(write)
     assert list(follow.committed_iterations(read)) == [1, 2]
-    assert alarms.__self__ == [follow.ENDING]
+    assert alarms == [follow.ENDING]
 
 
 # -- in a lab ------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_a_board_that_fails_is_said_once_and_the_run_ends_well(tmp_path: Path, m
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(attached.Board, "log", full)
+    monkeypatch.setattr("arena.trackers.board.Board.log", full)
     watcher = Quiet()
     finished(tmp_path / "run", experiment("policies.shared.imitate=null"), watcher)
     assert [row["iteration"] for row in watcher.rows] == [1, 2]
