@@ -38,8 +38,8 @@ from arena.records import MatchRecord
 from arena.store import checkpoints, warm_start
 from arena.store.run import RunFolder
 from arena.store.state import STATE
-from arena.store.tensorboard import Board
 from arena.store.warm_start import Imitated
+from arena.trackers.attached import Trackers
 
 KEPT_EVERY = 300.0
 """Seconds from one checkpoint of an imitation to the next."""
@@ -103,12 +103,10 @@ class Lab:
         if self.done == 0 and not self.parts.restored:
             await self.imitate()
         await self.examine(self.done)
-        board = Board(self.run_folder.tensorboard, self.done)
-        try:
-            while self.done < self.experiment.iterations:
-                board.add(await self.iterate(self.done + 1))
-        finally:
-            board.close()
+        experiment = self.experiment
+        with Trackers(experiment.tracker, self.run_folder, experiment.seed, self.done, self.watcher.note) as trackers:
+            while self.done < experiment.iterations:
+                trackers.add(await self.iterate(self.done + 1))
 
     async def iterate(self, k: int) -> dict[str, Any]:
         """One iteration, from the first deal to the commit; its row of metrics."""

@@ -45,6 +45,7 @@ from arena.store import checkpoints
 from arena.store.contents import check_newest
 from arena.store.files import CONFIG
 from arena.store.reader import LogReader, RunReader
+from arena.trackers.base import check_installed
 from games.abilities import Pictures
 from games.contracts import Image, MatchId
 
@@ -83,6 +84,7 @@ async def preflight(
     )
     check_log(experiment, trusted)
     check_engine(played.engine)
+    check_installed(experiment.tracker)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, doing), *_unseen(tables)]
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)

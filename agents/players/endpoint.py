@@ -14,14 +14,14 @@ import math
 import os
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agents.conversation import Chat, Conversation
 from agents.errors import EndpointError
-from agents.memory import plan
 from agents.names import nearest
 from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
@@ -42,8 +42,6 @@ AGAIN = (408, 409, 429)  # and all from 500: statuses that may pass
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
-
-Chat = list[dict[str, str]]
 
 
 class Unusable(Exception):
@@ -321,34 +319,15 @@ class EndpointPlayer:
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
-        self._opening: Chat | None = None
-        self._history: list[tuple[str, str]] = []
-        self._begun = 0
-        """The exchange that the chat begins with: memory `window` drops those before it."""
+        self._conversation = Conversation(role)
 
     async def act(self, view: View) -> Act:
         """Take one turn."""
-        kept = plan(self.role.memory, len(self._history))
-        fresh = self._opening is None or kept is not None
-        if self._opening is None or kept is not None:
-            self._opening, self._begun = self._opened(view), len(self._history) - (kept or 0)
-        see = self.role.render_turn(view, first=fresh)
-        chat = [*self._opening, *_chat(self._history[self._begun :]), {"role": "user", "content": see}]
+        chat = self._conversation.ask(view)
         answer = self.said.get(view.turn)
         if answer is None:
             answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
-        strip = self.role.history == "strip"
-        self._history.append((see, self.role.reply.without_private(answer.text) if strip else answer.text))
+        self._conversation.said(answer.text)
         reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
         return Act(action, answer.text, public, private, answer.finish, answer.tokens)
-
-    def _opened(self, view: View) -> Chat:
-        system = self.role.render_system(view)
-        opening = [{"role": "system", "content": system}] if system else []
-        return opening + _chat([(example.see, example.say) for example in self.role.examples])
-
-
-def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:
-    pairs = (({"role": "user", "content": see}, {"role": "assistant", "content": say}) for see, say in exchanges)
-    return [message for pair in pairs for message in pair]

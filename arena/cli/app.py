@@ -18,6 +18,7 @@ from arena.cli import (
     credit,
     doctor,
     evaluate,
+    export,
     fork,
     init,
     matrix,
@@ -52,7 +53,7 @@ app.command("credit")(credit.credit)
 app.command("fork")(fork.fork)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
-app.command("export")(weights.export)
+app.command("export")(export.export)
 app.command("average")(weights.average)
 app.command("resume")(run.resume)
 app.command("doctor")(doctor.doctor)

@@ -1,4 +1,4 @@
-"""`arena export` and `arena average`: trained weights as folders of their own."""
+"""`arena average`: the mean of several weights as a folder of its own."""
 
 import json
 import math
@@ -8,32 +8,8 @@ from typing import Annotated
 import typer
 
 from arena.cli.evaluate import Json
+from arena.cli.export import To
 from arena.errors import ConfigError
-
-To = Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)]
-
-
-def export(
-    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
-    to: To,
-    policy: Annotated[str, typer.Option(help="Which policy.")] = "shared",
-    iteration: Annotated[int | None, typer.Option(help="Of an older checkpoint.")] = None,
-    merged: Annotated[bool, typer.Option("--merged", help="Of an adapter: with its base, as one model.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Write a policy as a folder that transformers' from_pretrained and vLLM load, an adapter as peft's does.
-
-    With --merged an adapter is added to the model that it changes: a folder like any other model's.
-    """
-    from arena.store.export import export as write
-    from arena.store.export import without_optimizer
-
-    if merged:
-        from agents.adapter import save_merged
-    number = write(run, policy, to, iteration, save_merged if merged else without_optimizer)
-    print(
-        json.dumps({"folder": str(to), "iteration": number}) if as_json else f"{to}: {policy} after iteration {number}"
-    )
 
 
 def average(

@@ -23,6 +23,7 @@ from arena.parts.spec import Name, Spec
 from arena.play.settings import GameSpec, PlaySpec, SeatSpec, SourceSpec, TableSpec, apportion
 from arena.scale.settings import ScaleSpec
 from arena.store.settings import CheckpointSpec
+from arena.trackers.settings import TrackerNames
 
 
 class LearnSpec(UpdateSpec):
@@ -76,6 +77,8 @@ class Experiment(Spec):
     """Further servers by name, for policies written `endpoint@NAME:MODEL`."""
     checkpoint: CheckpointSpec = CheckpointSpec()
     """Settings of checkpoints: how often the run is committed."""
+    tracker: TrackerNames = ["tensorboard"]
+    """Programs that show figures and sample matches: `tensorboard`, `trackio`, `wandb`; [] is none."""
     source: SourceSpec | None = None
     """Source of matches; null is play."""
     scale: ScaleSpec | None = None

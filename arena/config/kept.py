@@ -1,7 +1,7 @@
 """The experiment that a run folder keeps: read back as it was recorded, and what of it may change when the run goes on.
 
 What may change decides neither what is played nor how it is judged: how long the run goes on, how often it is kept,
-what machine and servers it may use, and the learning rate. Anything else would make two runs of one.
+where it is shown, what machine and servers it may use, and the learning rate. Anything else would make two runs of one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ from arena.store.reader import ENVIRONMENT, RunReader
 MAY_CHANGE = (
     "iterations",
     "checkpoint",
+    "tracker",
     "evaluate",
     "study",
     "endpoint",

@@ -1,0 +1,48 @@
+"""One seat's side of a match as chat messages: what a role says of each view, and what was replied."""
+
+from collections.abc import Sequence
+
+from agents.memory import plan
+from agents.role import Role
+from games.contracts import View
+
+Chat = list[dict[str, str]]
+"""Messages with `role` (system, user, assistant) and `content`."""
+
+
+class Conversation:
+    """Grows turn by turn as the role's memory and history have it; examples are exchanges like any others."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self._opening: Chat | None = None
+        self._history: Chat = []
+        """Two messages for each exchange, which all chats share."""
+        self._begun = 0
+        """The exchange that the chat begins with: memory `window` drops those before it."""
+        self._see = ""
+
+    def ask(self, view: View) -> Chat:
+        """All that stands before the reply to this view; `said` comes next. RoleError as the role raises it."""
+        taken = len(self._history) // 2
+        kept = plan(self.role.memory, taken)
+        fresh = self._opening is None or kept is not None
+        if self._opening is None or kept is not None:
+            self._opening, self._begun = self._opened(view), taken - (kept or 0)
+        self._see = self.role.render_turn(view, first=fresh)
+        return [*self._opening, *self._history[2 * self._begun :], {"role": "user", "content": self._see}]
+
+    def said(self, text: str) -> None:
+        """Add the reply, as later turns are to see it."""
+        strip = self.role.history == "strip"
+        self._history += _chat([(self._see, self.role.reply.without_private(text) if strip else text)])
+
+    def _opened(self, view: View) -> Chat:
+        system = self.role.render_system(view)
+        opening = [{"role": "system", "content": system}] if system else []
+        return opening + _chat([(example.see, example.say) for example in self.role.examples])
+
+
+def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:
+    pairs = (({"role": "user", "content": see}, {"role": "assistant", "content": say}) for see, say in exchanges)
+    return [message for pair in pairs for message in pair]

@@ -1,0 +1,97 @@
+"""`arena export`: a policy's weights, or a run's matches, for other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.cli.console import note
+from arena.cli.evaluate import Json, Trust
+from arena.errors import ConfigError
+
+To = Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)]
+Several = "; repeatable."
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
+    to: To,
+    as_: Annotated[
+        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, pairs, datasets or inspect.")
+    ] = "weights",
+    policy: Annotated[
+        list[str] | None, typer.Option(help=f"Which policy; of weights, shared unless told otherwise{Several}")
+    ] = None,
+    role: Annotated[list[str] | None, typer.Option(help=f"Only turns and chats of this role{Several}")] = None,
+    iteration: Annotated[
+        list[int] | None, typer.Option(help=f"Only matches of this one; of weights, an older checkpoint{Several}")
+    ] = None,
+    match: Annotated[list[str] | None, typer.Option(help=f"Only this match, by its id{Several}")] = None,
+    merged: Annotated[bool, typer.Option("--merged", help="Of an adapter: with its base, as one model.")] = False,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Write a run for other programs: a policy's weights, or its matches (docs/export.md).
+
+    Weights are a folder that transformers' from_pretrained and vLLM load, an adapter as peft's does; with --merged an
+    adapter is added to the model that it changes. Matches are tables of matches and turns, chats to imitate, pairs to
+    prefer, a data set, or logs for Inspect's viewer.
+
+    Example: arena export runs/latest --as chats --role opener --iteration 12 --to chats
+    """
+    if as_ == "weights":
+        if role or match:
+            raise ConfigError(f"--{'role' if role else 'match'} chooses among matches: leave it out, or give --as")
+        written = _weights(run, to, policy or ["shared"], iteration or [], merged)
+    else:
+        if merged:
+            raise ConfigError(f"--merged is of weights: leave it out with --as {as_}")
+        chosen = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
+        written = _matches(run, to, as_, {name: tuple(values or ()) for name, values in chosen.items()}, trust)
+    print(json.dumps(written[0]) if as_json else f"{to}: {written[1]}")
+
+
+def _weights(
+    run: Path, to: Path, policies: list[str], iterations: list[int], merged: bool
+) -> tuple[dict[str, object], str]:
+    from arena.store.export import export as write
+    from arena.store.export import without_optimizer
+
+    if len(policies) > 1 or len(iterations) > 1:
+        raise ConfigError("weights are of one policy after one iteration: give --policy and --iteration once")
+    if merged:
+        from agents.adapter import save_merged
+    number = write(
+        run, policies[0], to, iterations[0] if iterations else None, save_merged if merged else without_optimizer
+    )
+    return {"folder": str(to), "iteration": number}, f"{policies[0]} after iteration {number}"
+
+
+def _matches(
+    run: Path, to: Path, name: str, chosen: dict[str, tuple[object, ...]], trust: bool
+) -> tuple[dict[str, object], str]:
+    from agents.names import nearest
+    from arena.export.formats import NAMES, Export, write
+    from arena.export.selection import Selection
+    from arena.store.contents import check_newest
+    from arena.store.export import made
+    from arena.store.reader import RunReader
+
+    if name not in NAMES:
+        known = ("weights", *NAMES)
+        raise ConfigError(
+            f"--as {name[:64]}: there is no such format{nearest(name, known)} (one of: {', '.join(known)})"
+        )
+    reader = RunReader(run)
+    check_newest(reader.path, note)
+    export = Export(reader, Selection(**chosen), trust)  # type: ignore[arg-type]
+    with made(to) as beside:
+        beside.mkdir(parents=True)
+        counts = write(export, name, beside)
+    for line in export.notes:
+        note(line)
+    said = ", ".join(f"{count} {what}" for what, count in counts.items())
+    return {"folder": str(to), "rows": counts}, said

@@ -1,0 +1,98 @@
+"""Logs of Inspect, one for each iteration and game: a sample for each chat, its payoff and return as scores.
+
+`inspect view --log-dir FOLDER` lists the iterations one below the other; `read_eval_log` reads each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from arena.errors import ConfigError
+from arena.export.chats import Chats
+from arena.export.selection import Row
+from arena.plain import plain
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample, EvalScore
+
+SCORES = ("payoff", "return")
+
+
+def write(chats: Chats, to: Path) -> int:
+    """Write the logs; how many samples they have. ConfigError where Inspect is not installed."""
+    try:
+        from inspect_ai.log import write_eval_log
+    except ImportError:
+        raise ConfigError("--as inspect needs Inspect: pip install 'arena-selfplay[inspect]'") from None
+    count = 0
+    for batch in chats.rows():
+        by_game = defaultdict[str, list[Row]](list)
+        for row in batch:
+            by_game[row["game"]].append(plain(row, "chat", gaps=True))
+        for number, (game, rows) in enumerate(by_game.items()):
+            log = _log(chats.reader.path.resolve().name, game, rows)
+            write_eval_log(log, str(to / f"{rows[0]['iteration']:04d}-{number}.eval"), "eval")
+            count += len(rows)
+    return count
+
+
+def _log(run: str, game: str, rows: Sequence[Row]) -> EvalLog:
+    from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec, EvalStats
+
+    iteration, times = rows[0]["iteration"], sorted(row["started"] for row in rows)
+    name = f"{run}-{iteration:04d}-{game}"
+    spec = EvalSpec(
+        eval_id=name,
+        run_id=run,
+        task_id=name,
+        created=times[0],
+        task=f"{game} {run} iteration {iteration}",
+        dataset=EvalDataset(name=run, samples=len(rows)),
+        model=" ".join(["arena/", *sorted({row["policy"] for row in rows})]).replace("/ ", "/"),
+        config=EvalConfig(),
+        metadata={"run": run, "iteration": iteration, "game": game},
+    )
+    scores = [_score(name, [row[name] for row in rows if row[name] is not None]) for name in SCORES]
+    results = EvalResults(total_samples=len(rows), completed_samples=len(rows), scores=scores)
+    stats = EvalStats(started_at=times[0], completed_at=times[-1])
+    return EvalLog(status="success", eval=spec, results=results, stats=stats, samples=[_sample(row) for row in rows])
+
+
+def _score(name: str, values: Sequence[float]) -> EvalScore:
+    from inspect_ai.log import EvalMetric, EvalScore
+
+    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    found = {"mean": fmean(values) if values else 0.0, "stderr": error}
+    metrics = {metric: EvalMetric(name=metric, value=value) for metric, value in found.items()}
+    return EvalScore(name=name, scorer=name, scored_samples=len(values), metrics=metrics)
+
+
+def _sample(row: Row) -> EvalSample:
+    from inspect_ai.log import EvalSample
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.scorer import Score
+
+    messages = [_message(message) for message in row["messages"]]
+    said = row["messages"][-1]["content"]
+    known = {name: value for name, value in row.items() if name not in ("messages", *SCORES)}
+    return EvalSample(
+        id=f"{row['match']}/{row['seat']}/{row['first_turn']}",
+        epoch=1,
+        input=messages[: row["opening"]],
+        target="",
+        messages=messages,
+        output=ModelOutput.from_content(row["policy"], said),
+        scores={name: Score(value=row[name], answer=said) for name in SCORES if row[name] is not None},
+        metadata=known,
+    )
+
+
+def _message(message: dict[str, str]) -> Any:
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+
+    kinds = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+    return kinds[message["role"]](content=message["content"])

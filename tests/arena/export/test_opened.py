@@ -1,0 +1,92 @@
+"""What is exported opens in the programs that it is for; without them a test says how to get them."""
+
+import contextlib
+import io
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.store.reader import RunReader
+from tests.factories.commands import arena, refused
+
+
+def export(run: Path, name: str, to: Path) -> Path:
+    told = arena("export", run, "--as", name, "--to", to)
+    assert told.code == 0, told.err
+    return to
+
+
+def test_datasets_loads_chats_pairs_and_tables(grouped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
+
+    def load(*arguments: Any, **options: Any) -> Any:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return datasets.load_dataset(*arguments, split="train", cache_dir=str(tmp_path / "cache"), **options)
+
+    folder = str(export(grouped, "datasets", tmp_path / "data"))
+    tables = {name: load(folder, name) for name in ("chats", "pairs", "matches", "turns")}
+    assert tables["matches"].num_rows == len(list(RunReader(grouped).matches()))
+    assert load(folder).column_names == tables["chats"].column_names, "chats are what comes unasked"
+    lines = load("json", data_files=str(export(grouped, "chats", tmp_path / "chats") / "chats.jsonl"))
+    assert lines["messages"] == tables["chats"]["messages"]
+    pairs = load("json", data_files=str(export(grouped, "pairs", tmp_path / "pairs") / "pairs.jsonl"))
+    assert pairs["prompt"] == tables["pairs"]["prompt"] and pairs["chosen"] != pairs["rejected"]
+
+
+def test_trl_takes_chats_and_pairs_as_they_are(grouped: Path, tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
+    for name in ("chats", "pairs"):
+        file = export(grouped, name, tmp_path / name) / f"{name}.jsonl"
+        assert all(trl.is_conversational(json.loads(line)) for line in file.read_bytes().splitlines())
+
+
+def test_inspect_reads_the_logs_and_its_viewer_lists_them(grouped: Path, tmp_path: Path) -> None:
+    log = pytest.importorskip("inspect_ai.log", reason="no Inspect: pip install 'arena-selfplay[inspect]'")
+    folder = export(grouped, "inspect", tmp_path / "logs")
+    (info,) = log.list_eval_logs(str(folder))
+    read = log.read_eval_log(info)
+    chats = [json.loads(line) for line in (export(grouped, "chats", tmp_path / "c") / "chats.jsonl").open()]
+    assert read.status == "success" and len(read.samples) == len(chats) == read.results.total_samples
+    by_id = {f"{chat['match']}/{chat['seat']}/{chat['first_turn']}": chat for chat in chats}
+    for sample in read.samples:
+        chat = by_id[sample.id]
+        assert [{"role": m.role, "content": m.text} for m in sample.messages] == chat["messages"]
+        assert sample.scores["payoff"].value == chat["payoff"] and sample.scores["return"].value == chat["return"]
+    mean = sum(chat["payoff"] for chat in chats) / len(chats)
+    assert read.results.scores[0].metrics["mean"].value == pytest.approx(mean)
+    (listed,) = _listed(folder)
+    assert listed["task"] == read.eval.task == "negotiation run iteration 1"
+
+
+def _listed(folder: Path) -> list[Any]:
+    """What Inspect's viewer has in its list."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-P", "-m", "inspect_ai", "view", "start", "--log-dir", str(folder)]
+    viewer = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(240):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/logs", timeout=5) as answer:
+                    return list(json.load(answer)["files"])
+            except OSError:
+                pass
+            time.sleep(0.25)
+        raise AssertionError("the viewer does not answer")
+    finally:
+        viewer.kill()
+        viewer.wait()
+
+
+def test_without_inspect_its_format_is_refused(grouped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
+    line = refused("export", grouped, "--as", "inspect", "--to", tmp_path / "out")
+    assert line == "--as inspect needs Inspect: pip install 'arena-selfplay[inspect]'" and not list(tmp_path.iterdir())
