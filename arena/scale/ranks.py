@@ -15,9 +15,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from agents.policy import Policy
 from arena.errors import DivergedError, GateError, RanksLost
-from arena.learn.settings import UpdateSpec
 from arena.scale.rank import Place, Rank
 
 GRACE = 3.0
