@@ -55,20 +55,21 @@ def compared(ranks: Ranks, names: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Compare, and write what was found."""
+    """Compare, and write what was found; of some cases only, those of the others stay as they are."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--cases", nargs="*", default=list(CASES), metavar="KIND")
     given = parser.parse_args()
+    before = json.loads(RESULTS.read_text())["cases"] if given.cases != list(CASES) and RESULTS.exists() else {}
     ray.init("local", num_cpus=given.ranks + 1, object_store_memory=200 << 20, include_dashboard=False)
     ranks = asyncio.run(Ranks.start([{"num_cpus": 1}] * given.ranks, timeout=300.0))
     try:
-        found = compared(ranks, given.cases)
+        cases = before | compared(ranks, given.cases)
     finally:
         asyncio.run(ranks.close())
         ray.shutdown()
-    each = [value for case in found.values() for value in case.values() if isinstance(value, dict)]
-    result = {
+    each = [value for case in cases.values() for value in case.values() if isinstance(value, dict)]
+    summary = {
         "command": f"python benchmarks/scale_equality.py --ranks {given.ranks}",
         "environment": environment(),
         "ranks": given.ranks,
@@ -76,11 +77,9 @@ def main() -> None:
         "seeds": "samples 10 · iteration + policy, order of minibatches: the iteration",
         "worst weight": max(value["weight"] for value in each),
         "worst first moment, as a share of the largest": max(value["moment"] for value in each),
-        "cases": found,
     }
-    if given.cases == list(CASES):
-        RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps({name: result[name] for name in result if name != "cases"}, indent=1))
+    RESULTS.write_text(json.dumps(summary | {"cases": cases}, indent=1) + "\n")
+    print(json.dumps(summary, indent=1))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.scale.rank import Place, Rank
@@ -44,13 +45,13 @@ class Ranks:
         made = ray.remote(concurrency_groups={"signs": 1})(Rank)
         actors = [made.options(max_restarts=0, **given).remote() for given in options]
         ranks = cls(actors, [], start_timeout)
+        threads = [max(1, int(given.get("num_cpus") or 1)) for given in options]
         try:
-            ranks.places = await ranks.ask("starting", "place")
+            ranks.places = await ranks._all("starting", "place", [()] * len(actors), first=start_timeout)
             address = ranks.places[0].address
             port = await actors[0].listen.remote(address)
-            threads = [max(1, int(given.get("num_cpus") or 1)) for given in options]
-            each = [(k, len(actors), address, port, timeout, threads[k]) for k in range(len(actors))]
-            await ranks.ask_each("starting", "join", each)
+            each = [(k, len(actors), address, port, timeout, own) for k, own in enumerate(threads)]
+            await ranks._all("meeting", "join", each, first=start_timeout)
         except BaseException:
             ranks.kill()
             raise
@@ -66,24 +67,25 @@ class Ranks:
         GateError and DivergedError are decisions that all of them have taken. After any other error the group is gone:
         RanksLost where a rank died or hangs.
         """
-        return await self.ask_each(where, what, [given] * len(self.actors))
+        return await self._all(where, what, [given] * len(self.actors))
 
-    async def ask_each(self, where: str, what: str, given: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """`ask`, each rank with arguments of its own."""
+    async def _all(
+        self, where: str, what: str, given: Sequence[tuple[Any, ...]], first: float | None = None
+    ) -> list[Any]:
+        """`ask`, each rank with arguments of its own; an answer has to come within `first` seconds, if given."""
         with self._asking:
             if self.lost:
                 raise self.lost
             calls = [getattr(actor, what).remote(*own) for actor, own in zip(self.actors, given, strict=True)]
         answers = [asyncio.ensure_future(_answer(call)) for call in calls]
         try:
-            return await self._settled(answers, where)
+            return await self._settled(answers, where, first)
         finally:
             for answer in answers:
                 answer.cancel()
 
-    async def _settled(self, answers: Sequence[asyncio.Future[Any]], where: str) -> list[Any]:
+    async def _settled(self, answers: Sequence[asyncio.Future[Any]], where: str, first: float | None) -> list[Any]:
         """All answers; they end together, and what does not come long after the first hangs."""
-        first = self.timeout if where == "starting" else None
         _, waiting = await asyncio.wait(answers, timeout=first, return_when=asyncio.FIRST_COMPLETED)
         if waiting:
             _, waiting = await asyncio.wait(answers, timeout=self.timeout, return_when=asyncio.FIRST_EXCEPTION)
@@ -103,7 +105,7 @@ class Ranks:
     def _reason(self, errors: Mapping[int, BaseException], where: str) -> BaseException:
         """Why the group is lost: a rank that died before one that failed by itself before one that does not answer."""
         for rank, error in errors.items():
-            if isinstance(error, RayActorError):
+            if isinstance(error, RayError):
                 return RanksLost(f"{where}: rank {rank} of {len(self)} died ({_first_line(error)})")
         for error in errors.values():
             if not _of_collective(error):
@@ -123,7 +125,7 @@ class Ranks:
                 ray.kill(actor)
         here = ray.get_runtime_context().get_node_id() if ray.is_initialized() else None
         for place in self.places:
-            if place.node == here:  # one that is stopped does not hear Ray
+            if place.node == here and _is_rank(place.pid):  # one that is stopped does not hear Ray
                 with suppress(ProcessLookupError):
                     os.kill(place.pid, signal.SIGKILL)
 
@@ -150,6 +152,14 @@ def _of_collective(error: BaseException) -> bool:
     from torch.distributed import DistError
 
     return isinstance(error, DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+
+
+def _is_rank(pid: int) -> bool:
+    """Whether that process is still a rank: its number may have passed to another one."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Rank")
+    except OSError:
+        return False
 
 
 def _first_line(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from tests.factories.models import tiny
 from tests.factories.samples import samples, terms
 
 ITERATIONS = 5
-ANSWERS = {"loss": {"refuel": {"eta": 0.5}}, "aggregate": "turn_mean"}
+ANSWERS = {"loss": {"refuel": {"eta": 0.1}}, "aggregate": "turn_mean"}
 
 
 def ragged(k: int, count: int = 7) -> list[Sample]:
@@ -72,7 +72,7 @@ CASES = {
     "empty ranks": Case({"minibatches": 1}, alone),
     "pairs": Case(ANSWERS, paired),
     "demonstrations": Case({"demonstrations": SHOWN}, shown_too),
-    "what regularisers remember": Case({"regularisers": {"entropy_band": {"low": 0.99, "high": 1.01, "weight": 0.1}}}),
+    "what regularisers remember": Case({"regularisers": {"entropy_band": {"low": 0.99, "high": 1.01, "weight": 0.01}}}),
     "sequence ratio, turn level correction": Case(
         {
             "loss": {"policy_gradient": {"ratio": "sequence", "correction": {"truncated": {"level": "turn"}}}},
