@@ -40,13 +40,14 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
     of the meeting and of every collective operation afterwards: whoever waits longer for another rank fails.
     """
     from torch import distributed
+    from torch.distributed import TCPStore
 
     os.environ |= {"RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(count), "MASTER_ADDR": address}
     if address == "127.0.0.1":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     port, descriptor = (listener, None) if isinstance(listener, int) else (listener.getsockname()[1], listener.detach())
     os.environ["MASTER_PORT"] = str(port)
-    store = distributed.TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
+    store = TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
     become(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))

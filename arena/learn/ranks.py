@@ -4,14 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 Seen = TypeVar("Seen")
 
 
-class Rank(NamedTuple):
+@dataclass(frozen=True)
+class Rank:
     """This process's place among those that learn together."""
 
     number: int = 0
@@ -40,7 +41,7 @@ def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
         return own
     from torch.distributed import all_gather_object
 
-    seen: list[Any] = [None] * _own.count
+    seen = [own] * _own.count
     all_gather_object(seen, own, _own.group)
     return reduce(plus, seen)
 

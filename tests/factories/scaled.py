@@ -1,14 +1,20 @@
-"""Updates that one rank and several have to come out of alike: the cases, and what is compared of them."""
+"""Updates that one rank and several have to come out of alike: the cases, and what is compared of them.
+
+Advantages and weights of terms are small, and so are gradients. Adam divides each weight's gradient by its own size,
+but for an epsilon of 1e-8: where a gradient consists of rounding alone, another order of the same sum may turn its
+sign, and with it the weight's step. Rounding of small gradients is below that epsilon.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from agents.adapter_config import AdapterSpec
-from agents.policy import Bases, NewAdapter, Policy
+from agents.policy import Bases, NewAdapter, Policy, load_module
 from agents.published import ModuleWeights, as_arrays
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
@@ -17,16 +23,24 @@ from arena.learn.make import local_trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.schedules import Clock
-from tests.factories.models import tiny
 from tests.factories.samples import samples, terms
 
 ITERATIONS = 5
-ANSWERS = {"loss": {"refuel": {"eta": 0.1}}, "aggregate": "turn_mean"}
+SMALL = 0.01
+ANSWERS = {"loss": {"refuel": {"eta": 1.0}}, "aggregate": "turn_mean", "lr": 2e-6}  # gaps grow with the steps
+CHOICES = {"loss": {"dpo": {"beta": SMALL}}, "aggregate": "turn_mean"}
+
+
+@cache
+def first() -> Any:
+    """The weights that every policy begins as."""
+    return load_module(resolve("nano"), frozen=True)
 
 
 def ragged(k: int, count: int = 7) -> list[Sample]:
     """Streams of several lengths and turns, with some turns out of the loss and a reference."""
-    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(tiny(), k, count)]
+    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(first(), k, count)]
+    played = [replace(s, advantages=s.advantages * np.float32(SMALL)) for s in played]
     return [replace(s, learned=s.learned & (s.places != 1) | (s.places.max() == 0)) for s in played]
 
 
@@ -38,7 +52,7 @@ def paired(k: int) -> list[Sample]:
 def shown_too(k: int) -> list[Sample]:
     """Demonstrations beside what was played."""
     shown = [
-        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 50 + k, 5)
+        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(first(), 50 + k, 5)
     ]
     return [*ragged(k), *shown]
 
@@ -60,19 +74,22 @@ class Case:
 
     def spec(self, **more: Any) -> LearnSpec:
         """Settings of the update; no gradient is clipped, which would hide a wrong scale."""
-        usual = {"regularisers": terms(kl=0.1, entropy=0.05), "token_budget": 90, "gate_tolerance": 99.0, "lr": 2e-5}
-        return LearnSpec.model_validate({**usual, "grad_clip": 0.0, "minibatches": 2, **self.rule, **more})
+        held = terms(kl=0.1 * SMALL, entropy=0.05 * SMALL)
+        usual = {"regularisers": held, "token_budget": 90, "gate_tolerance": 9.0, "lr": 2e-5, "grad_clip": 0.0}
+        return LearnSpec.model_validate({**usual, "minibatches": 2, **self.rule, **more})
 
 
-SHOWN = DemonstrationsSpec.model_validate({"weight": 0.7, "scripted": ["random"]})
+SHOWN = DemonstrationsSpec.model_validate({"weight": 0.7 * SMALL, "scripted": ["random"]})
+BAND = {"entropy_band": {"low": 0.999, "high": 1.001, "weight": SMALL}}
 CASES = {
     "packed ragged": Case(),
     "one step": Case({"minibatches": 1}),
     "several epochs": Case({"epochs": 2, "minibatches": 3}),
     "empty ranks": Case({"minibatches": 1}, alone),
     "pairs": Case(ANSWERS, paired),
+    "pairs by dpo": Case(CHOICES, paired),
     "demonstrations": Case({"demonstrations": SHOWN}, shown_too),
-    "what regularisers remember": Case({"regularisers": {"entropy_band": {"low": 0.99, "high": 1.01, "weight": 0.01}}}),
+    "what regularisers remember": Case({"regularisers": BAND}),
     "sequence ratio, turn level correction": Case(
         {
             "loss": {"policy_gradient": {"ratio": "sequence", "correction": {"truncated": {"level": "turn"}}}},
@@ -105,15 +122,23 @@ class Learned(NamedTuple):
     scores: np.ndarray
     """Log-probabilities of the last iteration's streams afterwards."""
 
-    def off(self, other: "Learned") -> tuple[float, float]:
-        """The worst difference of a weight, and of a first moment as a share of the largest: that is the gradients'."""
+    def off(self, other: "Learned") -> "Off":
+        """How far another one is from this."""
         means = {name: value for name, value in self.moments.items() if name.endswith("exp_avg")}
         size = max(float(np.abs(value).max()) for value in means.values())
-        return worst(self.weights, other.weights), worst(means, other.moments) / size
+        return Off(worst(self.weights, other.weights), worst(means, other.moments) / size)
 
     def moved(self, other: "Learned") -> float:
         """The largest difference of a weight."""
         return worst(self.weights, other.weights)
+
+
+class Off(NamedTuple):
+    """Worst differences."""
+
+    weight: float
+    moment: float
+    """Of a first moment, so of gradients, as a share of the largest."""
 
 
 def worst(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:

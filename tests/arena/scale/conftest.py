@@ -19,6 +19,7 @@ os.environ |= {  # Ray reads them when it is imported, which tests of this room 
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(16),
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",  # a machine that is full of other work is no reason to end a test
     "RAY_worker_niceness": "0",  # else workers starve beside whatever else the machine does
 }
 
@@ -44,6 +45,6 @@ def ranks(cluster: None) -> Iterator["Ranks"]:
     """Two ranks of one thread each."""
     from arena.scale.ranks import Ranks
 
-    started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=120.0))
+    started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=300.0, start_timeout=300.0))
     yield started
     asyncio.run(started.close())

@@ -31,7 +31,7 @@ PATIENCE = 60.0
 @pytest.fixture
 def two(cluster: None) -> Iterator[Ranks]:
     """Two ranks of a test's own, which find after 8 s that another one hangs."""
-    started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=8.0, start_timeout=120.0))
+    started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=8.0, start_timeout=300.0))
     yield started
     asyncio.run(started.close())
 

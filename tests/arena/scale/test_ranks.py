@@ -44,11 +44,11 @@ def on_two(ranks: Ranks) -> MakeTrainer:
     return partial(ScaledTrainer, ranks)
 
 
-@pytest.mark.parametrize(("stage", "name"), [(0, "pairs"), (2, "demonstrations"), (3, "packed ragged")])
+@pytest.mark.parametrize(("stage", "name"), [(0, "pairs by dpo"), (2, "demonstrations"), (3, "packed ragged")])
 def test_two_ranks_learn_what_one_does(stage: Any, name: str, on_two: MakeTrainer) -> None:
     found = learned(on_two, CASES[name], zero_stage=stage)
     equal(found, name)
-    assert found.moved(begun(CASES[name])) > 10 * CLOSE, "something was learned"
+    assert found.moved(begun(CASES[name])) > 5 * CASES[name].spec().lr, "something was learned"
 
 
 @pytest.mark.slow
