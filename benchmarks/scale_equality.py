@@ -1,0 +1,91 @@
+"""Two DeepSpeed ranks beside one: the worst difference of a weight after five iterations, for each kind of update.
+
+    python benchmarks/scale_equality.py             # all kinds under ZeRO 0, 1, 2 and 3, some minutes
+    python benchmarks/scale_equality.py --ranks 3   # another number of ranks
+
+Ranks are processes on Ray (gloo on CPUs), one thread each; what they are compared with is a single rank without ZeRO in
+this process. Kinds, samples and the learning rate (2e-5, the default) are those of tests/factories/scaled.py. No
+gradient is clipped. Adam divides a gradient by its own size, so it hides a wrong scale nearly as well as a clip: so the
+first moments, sums of gradients, are compared too, as shares of the largest. Writes results/scale-equality.json.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+os.environ |= {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_memory_monitor_refresh_ms": "0",  # a machine that is full of other work is no reason to end
+    "PYTHONPATH": str(HERE.parent),
+}
+
+import ray  # noqa: E402
+
+from arena.doctor import environment  # noqa: E402
+from arena.learn.make import local_trainer  # noqa: E402
+from arena.scale.ranks import Ranks  # noqa: E402
+from arena.scale.trainer import ScaledTrainer  # noqa: E402
+from tests.factories.scaled import CASES, ITERATIONS, begun, learned  # noqa: E402
+
+RESULTS = HERE / "results" / "scale-equality.json"
+OFFLOADED = ("packed ragged", "adapter")
+
+
+def compared(ranks: Ranks, name: str) -> dict[str, Any]:
+    """By stage, how far the ranks are from one, and how far one is from itself where passes are packed otherwise."""
+    case, make = CASES[name], partial(ScaledTrainer, ranks)
+    alone = learned(local_trainer, case)
+    found: dict[str, Any] = {"moved": alone.moved(begun(case))}
+    found["one rank, smaller passes"] = alone.off(learned(local_trainer, case, token_budget=60))._asdict()
+    stages = [(stage, False) for stage in (0, 1, 2, 3)]
+    stages += [(stage, True) for stage in (1, 2, 3)] if name in OFFLOADED else []
+    for stage, offload in stages:
+        label = f"{len(ranks)} ranks, ZeRO {stage}{', offloaded' if offload else ''}"
+        found[label] = alone.off(learned(make, case, zero_stage=stage, offload_optimizer=offload))._asdict()
+        print(f"{name}, {label}: {found[label]}", flush=True)
+    return found
+
+
+def write(cases: dict[str, Any], ranks: int) -> None:
+    """Write what was found so far."""
+    each = [value for case in cases.values() for label, value in case.items() if "ZeRO" in label]
+    summary = {
+        "command": f"python benchmarks/scale_equality.py --ranks {ranks}",
+        "environment": environment(),
+        "iterations": ITERATIONS,
+        "seeds": "samples 10 · iteration + policy, order of minibatches: the iteration",
+        "worst weight": max(value["weight"] for value in each),
+        "worst first moment, as a share of the largest": max(value["moment"] for value in each),
+    }
+    RESULTS.write_text(json.dumps(summary | {"cases": cases}, indent=1) + "\n")
+
+
+def main() -> None:
+    """Compare; of some cases only, what was found of the others stays."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--cases", nargs="*", default=list(CASES), metavar="KIND")
+    given = parser.parse_args()
+    cases = json.loads(RESULTS.read_text())["cases"] if given.cases != list(CASES) and RESULTS.exists() else {}
+    ray.init("local", num_cpus=given.ranks + 1, object_store_memory=200 << 20, include_dashboard=False)
+    ranks = asyncio.run(Ranks.start([{"num_cpus": 1}] * given.ranks, timeout=300.0, start_timeout=300.0))
+    try:
+        for name in given.cases:
+            cases[name] = compared(ranks, name)
+            write(cases, given.ranks)
+    finally:
+        asyncio.run(ranks.close())
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

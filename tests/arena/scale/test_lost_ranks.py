@@ -1,0 +1,139 @@
+"""What ranks decide together, and what the driver is told when one of them dies or hangs; nobody is left behind."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.packing import Pass
+from arena.errors import DivergedError, GateError, RanksLost
+from arena.learn.samples import Sample
+from tests.factories.scaled import Case, makers, ragged
+
+ray = pytest.importorskip("ray")
+
+from arena.scale.ranks import Ranks  # noqa: E402
+from arena.scale.trainer import ScaledTrainer  # noqa: E402
+
+pytestmark = pytest.mark.slow
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def two(cluster: None) -> Iterator[Ranks]:
+    """Two ranks of a test's own, which find after 8 s that another one hangs."""
+    started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=8.0, start_timeout=300.0))
+    yield started
+    asyncio.run(started.close())
+
+
+async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
+    """Weights before, an update's metrics, weights after."""
+    before = (await trainer.weights()).arrays
+    metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
+    return before, metrics, (await trainer.weights()).arrays
+
+
+def trainer_on(ranks: Ranks, case: Case, **rule: Any) -> Any:
+    (trainer,) = makers(partial(ScaledTrainer, ranks), case, **rule)
+    return trainer
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, within a while."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.1)
+                continue
+        return True
+    return False
+
+
+# -- decisions ---------------------------------------------------------------------------------------------
+
+
+def one_of_them_wrong(k: int) -> list[Sample]:
+    """Streams of which a single one, so a single rank, has an advantage that is not finite."""
+    first, *others = ragged(k)
+    return [replace(first, advantages=np.full_like(first.advantages, np.inf)), *others]
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_step_that_one_rank_cannot_count_no_rank_counts(ranks: Ranks, stage: Any) -> None:
+    case = Case({"regularisers": {}, "zero_stage": stage}, one_of_them_wrong)
+    trainer = trainer_on(ranks, case, nonfinite="skip", minibatches=3)
+    before, metrics, after = asyncio.run(updated(trainer, case))
+    assert metrics["skipped"] == 1 and trainer.state()["steps"] == 2
+    assert all(np.isfinite(value).all() for value in after.values())
+    assert any((value != before[name]).any() for name, value in after.items())
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_what_stops_an_update_stops_all_ranks_and_leaves_them_at_work(ranks: Ranks, stage: Any) -> None:
+    wrong, usual = Case({"zero_stage": stage}, one_of_them_wrong), Case({"zero_stage": stage})
+    with pytest.raises(DivergedError, match=r"policy 'p', iteration 1, epoch 1, minibatch .*norm is"):
+        asyncio.run(updated(trainer_on(ranks, wrong), wrong))
+    with pytest.raises(GateError, match=r"policy 'p'.*log-probabilities differ"):
+        asyncio.run(updated(trainer_on(ranks, usual, gate_tolerance=1e-30), usual))
+    assert ranks.lost is None
+    asyncio.run(updated(trainer_on(ranks, usual), usual))
+
+
+def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> None:
+    """A pass over a stream that is not there: rank 1 alone fails, rank 0 would wait for it."""
+    trainer = trainer_on(two, Case())
+    plan = trainer.plan(ragged(1), np.random.default_rng(0))
+    broken = [replace(step, played=(step.played[0], (Pass((99,), 0),) * len(step.played[1]))) for step in plan.steps]
+    with pytest.raises(IndexError):
+        asyncio.run(trainer.update(replace(plan, steps=tuple(broken))))
+    with pytest.raises(RanksLost, match="policy 'p', iteration 1, update"):
+        asyncio.run(trainer.weights())
+    assert all(gone(place.pid) for place in two.places)
+
+
+# -- deaths ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sent", "said"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "did not answer for 8 s")])
+def test_a_rank_that_dies_or_hangs_is_named_and_all_are_ended(two: Ranks, sent: int, said: str) -> None:
+    case = Case({"epochs": 500})
+    trainer = trainer_on(two, case)
+    asyncio.run(updated(trainer_on(two, Case()), Case()))  # all is loaded
+
+    async def through() -> None:
+        update = asyncio.ensure_future(trainer.update(trainer.plan(case.given(1), np.random.default_rng(0))))
+        await asyncio.sleep(2.0)
+        for actor in two.actors:
+            await asyncio.wait_for(actor.ping.remote(), PATIENCE)  # in the middle of the update
+        assert not update.done()
+        os.kill(two.places[1].pid, sent)
+        with pytest.raises(RanksLost, match=f"policy 'p', iteration 1, update: rank 1 of 2 {said}"):
+            await asyncio.wait_for(update, PATIENCE)
+        with pytest.raises(RanksLost):
+            await trainer.save()
+        await trainer.close()
+
+    asyncio.run(through())
+    assert all(gone(place.pid) for place in two.places)
+
+
+def test_closing_ends_all_ranks_the_stopped_one_too(two: Ranks) -> None:
+    os.kill(two.places[0].pid, signal.SIGSTOP)
+    asyncio.run(two.close())
+    assert all(gone(place.pid) for place in two.places)
+
+
+def test_a_rank_that_nobody_can_start_is_named(cluster: None) -> None:
+    with pytest.raises(RanksLost, match=r"starting: rank .*1 of 2 did not answer for 10 s"):
+        asyncio.run(Ranks.start([{"num_cpus": 0}, {"num_cpus": 99}], start_timeout=10.0))

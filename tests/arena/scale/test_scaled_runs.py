@@ -1,0 +1,88 @@
+"""Runs that learn on two ranks commit what one rank commits; each goes on from the other's checkpoints.
+
+Warm start, a critic that begins as the policy, a regulariser that remembers, adapters, checkpoints.
+"""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from arena.build import Makers
+from arena.config.layers import compose, to_yaml
+from arena.config.sources import set_layer, text_layer
+from arena.lab import Lab
+from arena.learn.base import MakeTrainer
+from arena.learn.make import local_trainer
+from arena.store.run import RunFolder
+from tests.factories.labs import Quiet
+from tests.factories.scaled import worst
+
+ray = pytest.importorskip("ray")
+
+from arena.scale.ranks import Ranks  # noqa: E402
+from arena.scale.trainer import ScaledTrainer  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+name: scaled
+iterations: 1
+threads: 1
+game: {name: negotiation, options: {illegal: retry, max_turns: 4, talk: false}}
+policies: {shared: {model: nano, imitate: {scripted: [random], matches: 4, epochs: 2, minibatches: 2, lr: 1e-5}}}
+seats:
+  opener: {role: nano_opener, policy: shared}
+  responder: {role: nano_responder, policy: shared}
+play: {matches: 4, in_flight: 4}
+learn: {lr: 2e-5, minibatches: 2, warmup_steps: 3, grad_clip: 0, regularisers: {kl: {}, entropy_band: {}}}
+credit: {estimator: {gae_turn: {}}, critic: value_head}
+checkpoint: {every: 1, keep: 9}
+"""
+SEPARATE = [
+    "policies={buyer: {model: nano, adapter: {rank: 4}}, seller: {model: nano, adapter: {rank: 4}}}",
+    "seats={opener: {role: nano_opener, policy: buyer}, responder: {role: nano_responder, policy: seller}}",
+]
+
+
+def run(folder: Path, by: MakeTrainer, *changes: str) -> None:
+    """A run, or the rest of one."""
+    given = compose([text_layer("test", CONFIG), *map(set_layer, changes)])
+    there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
+
+    async def through() -> None:
+        lab = await Lab.open(there, given, Quiet(), makers=Makers(trainer=by))
+        try:
+            await lab.run()
+        finally:
+            await lab.close()
+
+    asyncio.run(through())
+
+
+def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
+    """Weights and first moments of all policies and critics after an iteration."""
+    found: dict[str, Any] = {}
+    for file in sorted((folder / "checkpoints" / f"{k:04d}").rglob("*.safetensors")):
+        found |= {f"{file.parent.name}.{name}": value for name, value in load_file(file).items() if "_sq" not in name}
+    return found
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+@pytest.mark.parametrize("changes", [[], SEPARATE], ids=["one policy", "an adapter for each"])
+def test_two_ranks_commit_what_one_does(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
+    """One rank all the way, and layouts 2 → 1 → 2 that go on from each other's checkpoints."""
+    on_two, zero = partial(ScaledTrainer, ranks), f"learn.zero_stage={stage}"
+    run(tmp_path / "one", local_trainer, "iterations=3", *changes)
+    for last, by in ((1, on_two), (2, local_trainer), (3, on_two)):
+        run(tmp_path / "many", by, f"iterations={last}", zero, *changes)
+    for k in range(0 if not changes else 1, 4):
+        one, many = (committed(tmp_path / name, k) for name in ("one", "many"))
+        assert one.keys() == many.keys() and one
+        assert worst(one, many) < 1e-5, f"after iteration {k}"
+    first, last_ = (committed(tmp_path / "many", k) for k in (1, 3))
+    assert worst(first, last_) > 2e-5, "something was learned"
