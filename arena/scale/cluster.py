@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import tempfile
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ REACHED = 5.0
 """Seconds that a cluster has to take a connection."""
 _QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
 _SETTINGS = {
+    "RAY_BACKEND_LOG_LEVEL": "error",  # its core writes warnings to stderr
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # which is Ray's name for: listen on loopback alone
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -139,6 +141,8 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
     It waits some seconds, within the loop: nothing is going on yet, and Ray must be started in the main thread.
     """
     check_installed()
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        raise ConfigError("scale: this process uses Ray already: end that first (ray.shutdown()), or run in a new one")
     with _joined(address) if address else _started(cpus):
         yield
 
@@ -176,12 +180,15 @@ def _joined(address: str) -> Iterator[None]:
                 f"scale.address: no Ray cluster answers at {address} ({first_line(error)}): start one there "
                 f"(ray start --head --port {port}), or leave address away to start one here"
             ) from None
-    paths = os.environ.get("PYTHONPATH")
+    before, paths = dict(os.environ), os.environ.get("PYTHONPATH")
+    os.environ |= {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
     try:
         _init(address=address, runtime_env={"env_vars": {"PYTHONPATH": paths}} if paths else None, **_QUIET)
+        _restore(before)
         yield
     finally:
         _shut_down()
+        _restore(before)
 
 
 def check_address(address: str) -> None:

@@ -132,3 +132,16 @@ def test_a_run_goes_on_when_one_of_its_processes_is_killed(title: str, said: str
     code, told = begun.end()
     assert code == 0 and said in told, told
     assert finished(run) == Counter(dict.fromkeys(range(1, ITERATIONS + 1), 8))
+
+
+@pytest.mark.slow
+def test_doctor_looks_at_the_nodes_and_at_the_room_of_a_cluster() -> None:
+    argv = [sys.executable, "-P", "-m", "arena", "doctor", "--json", "--scale"]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    told = subprocess.run([*argv, "trainers=2,engines=2"], env=environ, capture_output=True, text=True, timeout=LIMIT)
+    found = json.loads(told.stdout)
+    assert told.returncode == 0 and told.stderr == "", told
+    assert [one["what"] for one in found] == ["cluster", "node 127.0.0.1", "room"] and all(one["ok"] for one in found)
+    assert "4 processors" in found[1]["found"] and "torch" in found[1]["found"]
+    told = subprocess.run([*argv, "address=127.0.0.1:9"], env=environ, capture_output=True, text=True, timeout=LIMIT)
+    assert told.returncode == 1 and "no Ray cluster answers at 127.0.0.1:9" in json.loads(told.stdout)[0]["found"]
