@@ -1,0 +1,335 @@
+"""Does a run lose, double or mis-score a match when its parts die? 200 faults, each at a random moment.
+
+    python benchmarks/faults.py                          # two ranks, two engines, two tasks; an hour or more
+    python benchmarks/faults.py --scale "" --faults 20   # one process
+
+Needs Linux, root (or a user who may make namespaces) and iproute2. It starts itself again in a network and a mount
+namespace of its own: with its own loopback, /tmp and /dev/shm, and a small disk for the runs. There it runs `arena run
+selfplay` with two games, negotiation and a Kuhn poker with slow steps, lets fault after fault befall it, types `arena
+resume` when it stops, and judges what is in its folder at the end (fault_judge.py). The kinds and how many of each
+there are (fault_kinds.py) are fixed beforehand; their order, moments and victims come from the seed. Writes
+results/faults.json, after every run.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fault_kinds
+import yaml
+from fault_judge import judge
+from fault_kinds import ALONE, MIX, Place, inject, processes, title
+
+from arena.doctor import environment
+from arena.process import command_line
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "faults.json"
+INSIDE = "ARENA_FAULTS_INSIDE"
+"""Set in the namespaces."""
+SCRATCH = Path("/tmp/faults")
+"""On a /tmp that only this process and its children have."""
+DISK_MB = 600
+GRACE = 30.0
+"""Seconds within which all processes of a run that has ended are gone."""
+HUNG = 300.0
+"""Seconds without progress after which a run counts as hung."""
+TOGETHER = 0.15
+"""Share of the faults that follow at once upon the one before."""
+STEP = "0.05"
+"""Seconds of a slow step."""
+KUHN = f"{HERE / 'slow_kuhn.py'}:SlowKuhn"
+RECIPE: dict[str, Any] = {
+    "name": "faults",
+    "precision": "fp32",
+    "threads": 1,
+    "tables": [
+        {
+            "game": {"name": "negotiation", "options": {"illegal": "end", "max_turns": 6, "talk": False}},
+            "seats": {s: {"role": f"nano_{s}", "policy": "shared"} for s in ("opener", "responder")},
+            "share": 2,
+        },
+        {
+            "game": {"name": KUHN, "options": {"illegal": "end", "talk": False, "penalty": 2}},
+            "seats": {seat: {"role": "nano_kuhn", "policy": "shared"} for seat in ("first", "second")},
+        },
+    ],
+    "policies": {"shared": {"model": "nano"}},
+    "play": {"matches": 48, "in_flight": 48, "limits": {"seconds": 40}},
+    "credit": {"estimator": "mars", "weights": {"deal": 0.1, "illegal": 1.0}},
+    "learn": {"lr": 3e-4, "minibatches": 2, "token_budget": 4096},
+    "checkpoint": {"every": 1, "keep": 1000},
+}
+WARM = {"scripted": ["random"], "matches": 192, "epochs": 2, "minibatches": 16, "lr": 3e-3}
+"""Imitation before all runs, once: so that acts are legal and payoffs differ."""
+
+
+@dataclass
+class Fault:
+    """A fault that befell a run, and what followed."""
+
+    kind: str
+    victim: str
+    at: float
+    """Seconds after the run's first start."""
+    committed: int
+    """Iterations until then."""
+    followed: str = ""
+    after: float = 0.0
+    """Seconds until that."""
+
+
+@dataclass
+class Ordeal:
+    """One run: its faults, and what was found when it had ended."""
+
+    seed: int
+    iterations: int
+    faults: list[Fault] = field(default_factory=list)
+    starts: int = 0
+    seconds: float = 0.0
+    orphans: list[str] = field(default_factory=list)
+    """Processes that were still there after their driver's end and the grace."""
+    unprovoked: list[str] = field(default_factory=list)
+    """Ends of the run without a fault, or with a traceback."""
+    left: list[str] = field(default_factory=list)
+    """In /tmp and /dev/shm at the end."""
+    counts: dict[str, int] = field(default_factory=dict)
+    found: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Driver:
+    """A run's driver process, from its start to its end."""
+
+    def __init__(self, run: Path, asked: argparse.Namespace, ordeal: Ordeal) -> None:
+        ordeal.starts += 1
+        said = SCRATCH / f"said-{ordeal.seed}-{ordeal.starts}"
+        words = ["resume", str(run), "--json"]
+        if not (run / "config.yaml").exists():
+            words = ["run", "selfplay", "--config", str(SCRATCH / "recipe.yaml"), "--out", str(run), "--json"]
+            words += ["--seed", str(ordeal.seed), "--iterations", str(ordeal.iterations)]
+            words += ["--scale", asked.scale] if asked.scale else []
+            words += [word for setting in asked.set for word in ("--set", setting)]
+        self.err = said.with_suffix(".err")
+        with said.with_suffix(".out").open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(command_line(words), stdout=out, stderr=err, start_new_session=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def told(self) -> str:
+        """Return its exit code and the last line that it said."""
+        lines = self.err.read_text(errors="replace").strip().splitlines() or [""]
+        return f"{self.process.returncode}: {lines[-1][:300]}"
+
+    def broke(self) -> bool:
+        """Return True if it said more than a line or two of an error that was expected."""
+        return "Traceback" in self.err.read_text(errors="replace")
+
+
+def progress(run: Path) -> tuple[int, int]:
+    """Return the iterations that are committed, and bytes of logs that only grow while one is played."""
+    metrics = run / "metrics.jsonl"
+    rows = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+    logs = [path.stat().st_size for path in sorted((run / "log").glob("*.jsonl")) if path.exists()]
+    return rows, sum(logs)
+
+
+def ordeal_of(asked: argparse.Namespace, waiting: list[str], seed: int, rng: random.Random) -> Ordeal:
+    """One run to its end, through faults from the front of `waiting`; what has befallen it is taken from there."""
+    ordeal, disk = Ordeal(seed, asked.iterations), SCRATCH / "disk"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", disk], check=True)
+    begun, run = time.monotonic(), disk / "run"
+    try:
+        while not _driven(Driver(run, asked, ordeal), run, asked, waiting, ordeal, begun, rng):
+            if len(ordeal.unprovoked) > 3:
+                break
+        ordeal.seconds = round(time.monotonic() - begun, 1)
+        ordeal.left = sorted(str(path) for room in ("/tmp", "/dev/shm") for path in Path(room).iterdir())
+        ordeal.left.remove(str(SCRATCH))
+        verdict = judge(run)
+        ordeal.counts, ordeal.found = dict(verdict.counts), [tuple(finding) for finding in verdict.found]
+        if ordeal.found and asked.keep:
+            shutil.copytree(run, Path(asked.keep) / f"run-{seed}")
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+    return ordeal
+
+
+def _driven(
+    driver: Driver, run: Path, asked: argparse.Namespace, waiting: list[str], ordeal: Ordeal, begun: float,
+    rng: random.Random,
+) -> bool:  # fmt: skip
+    """Whether the run was complete at this driver's end, through as many faults as it took."""
+    before, last = len(ordeal.faults), None
+    while not driver.ended:
+        together = last is not None and rng.random() < TOGETHER
+        if last and not together and not _went_on(driver, run, last, begun):
+            break
+        _sleep(driver, 0.0 if together else rng.uniform(0.0, asked.gap))
+        last = _befall(driver, run, waiting, ordeal, begun, rng) or last
+        if not waiting and not driver.ended:
+            _sleep(driver, HUNG if last is None else 1.0)
+    _ended(driver, last, ordeal, before, begun)
+    _nobody_left(ordeal)
+    return driver.process.returncode == 0
+
+
+def _befall(
+    driver: Driver, run: Path, waiting: list[str], ordeal: Ordeal, begun: float, rng: random.Random
+) -> Fault | None:
+    """The next fault that can befall the run; None if it ended before there was a victim."""
+    place = Place(driver.process.pid, SCRATCH / "disk", SCRATCH / "slow")
+    until = time.monotonic() + HUNG
+    while waiting and not driver.ended and time.monotonic() < until:
+        for n, kind in enumerate(waiting[:8]):
+            at, committed = time.monotonic() - begun, progress(run)[0]
+            if victim := inject(kind, place, rng):
+                fault = Fault(waiting.pop(n), victim, round(at, 1), committed)
+                ordeal.faults.append(fault)
+                print(f"{fault.at:7.1f} s, {committed} committed: {kind}: {victim}", flush=True)
+                return fault
+        time.sleep(0.1)
+    return None
+
+
+def _went_on(driver: Driver, run: Path, fault: Fault, begun: float) -> bool:
+    """Wait until the run has gone on after the fault; False where it ended, or hangs and was killed."""
+    before, until = progress(run), time.monotonic() + HUNG
+    while time.monotonic() < until:
+        if driver.ended:
+            return False
+        if (now := progress(run)) != before and now > (before[0], 0):
+            fault.followed = fault.followed or "went on"
+            fault.after = round(time.monotonic() - begun - fault.at, 1)
+            return True
+        time.sleep(0.1)
+    fault.followed, fault.after = "hung", round(time.monotonic() - begun - fault.at, 1)
+    print("hung:", [title(process) for process in processes()], driver.told(), flush=True)
+    driver.process.kill()
+    driver.process.wait()
+    return False
+
+
+def _ended(driver: Driver, last: Fault | None, ordeal: Ordeal, before: int, begun: float) -> None:
+    """Note the driver's end: that of the last fault, or one of its own."""
+    told = driver.told()
+    for fault in ordeal.faults[before:]:
+        fault.followed = fault.followed or ("complete" if driver.process.returncode == 0 else f"ended with {told}")
+        fault.after = fault.after or round(time.monotonic() - begun - fault.at, 1)
+    provoked = last is not None or driver.process.returncode == 0
+    if driver.broke() or not provoked:
+        ordeal.unprovoked.append(told)
+        print(driver.err.read_text(errors="replace")[-4000:], flush=True)
+    print(f"{time.monotonic() - begun:7.1f} s: driver ended with {told}", flush=True)
+
+
+def _nobody_left(ordeal: Ordeal) -> None:
+    """All processes of the run are gone within the grace; those that are not are orphans, and killed."""
+    until = time.monotonic() + GRACE
+    while (left := processes()) and time.monotonic() < until:
+        time.sleep(0.1)
+    for process in left:
+        ordeal.orphans.append(f"{title(process)} ({process.pid}), after start {ordeal.starts}")
+        print("orphan:", ordeal.orphans[-1], flush=True)
+        process.kill()
+
+
+def _sleep(driver: Driver, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not driver.ended:
+        time.sleep(0.05)
+
+
+def drawn(count: int, only: Sequence[str], rng: random.Random) -> list[str]:
+    """So many faults in random order: of these kinds, as often as the mix has them."""
+    kinds = [kind for kind in only for _ in range(MIX[kind])]
+    rng.shuffle(kinds)
+    return (kinds * (count // len(kinds) + 1))[:count]
+
+
+def prepare(asked: argparse.Namespace) -> None:
+    """The recipe, with a policy that has learned to write legal acts."""
+    (SCRATCH / "disk").mkdir(parents=True)
+    (SCRATCH / "slow").write_text(STEP)
+    os.environ["ARENA_SLOW_STEP"] = str(SCRATCH / "slow")
+    recipe = SCRATCH / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": "nano", "imitate": WARM}}}))
+    made = SCRATCH / "warm"
+    words = ["run", "selfplay", "--config", str(recipe), "--iterations", "1", "--out", str(made), "--json"]
+    subprocess.run(command_line(words), check=True, stdout=subprocess.DEVNULL)
+    weights = made / "checkpoints" / "0000" / "policies" / "shared"
+    recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": str(weights)}}}))
+
+
+def summary(ordeals: list[Ordeal]) -> dict[str, Any]:
+    """Counts over all runs."""
+    faults = [fault for ordeal in ordeals for fault in ordeal.faults]
+    counts: Counter[str] = Counter()
+    for ordeal in ordeals:
+        counts.update(ordeal.counts)
+    found = Counter(kind for ordeal in ordeals for kind, _ in ordeal.found)
+    wrong = {kind: found[kind] for kind in ("lost", "doubled", "wrong", "folder")}
+    wrong |= {"orphans": sum(len(ordeal.orphans) for ordeal in ordeals)}
+    wrong |= {"hung": sum(fault.followed == "hung" for fault in faults)}
+    wrong |= {"unprovoked": sum(len(ordeal.unprovoked) for ordeal in ordeals)}
+    return {"faults": len(faults), "by_kind": Counter(fault.kind for fault in faults), **wrong, "counts": counts}
+
+
+def torment(asked: argparse.Namespace) -> dict[str, Any]:
+    """Run after run until every fault has befallen one; what `--out` keeps."""
+    rng = random.Random(asked.seed)
+    only = asked.only.split(",") if asked.only else list(MIX) if asked.scale else ALONE
+    waiting, ordeals = drawn(asked.faults, only, rng), list[Ordeal]()
+    prepare(asked)
+    while waiting:
+        ordeals.append(ordeal_of(asked, waiting, 1000 * asked.seed + len(ordeals), rng))
+        kept = {"command": " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]]), "summary": summary(ordeals)}
+        kept |= {"mix": MIX, "environment": environment(), "recipe": RECIPE, "runs": [asdict(o) for o in ordeals]}
+        asked.out.write_text(json.dumps(kept, indent=1) + "\n")
+        print(json.dumps(kept["summary"]), flush=True)
+        if not ordeals[-1].faults:
+            break  # no victim for what is left
+    return kept
+
+
+def main() -> None:
+    """Start again in namespaces; there, run and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="trainers=2,engines=2,tasks=2", help='as of arena run; "": one process')
+    parser.add_argument("--faults", type=int, default=200, help="how many")
+    parser.add_argument("--only", help="these kinds alone, separated by commas")
+    parser.add_argument("--iterations", type=int, default=12, help="of each run")
+    parser.add_argument("--gap", type=float, default=8.0, help="most seconds between a fault's end and the next")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[], help="a setting of the runs; repeatable")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--keep", help="a folder for copies of runs in which something was found")
+    asked = parser.parse_args()
+    if INSIDE not in os.environ:
+        os.environ[INSIDE] = fault_kinds.namespace()
+        os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
+    if os.environ[INSIDE] == fault_kinds.namespace():
+        raise SystemExit("no namespace could be made here")
+    for room in ("/tmp", "/dev/shm"):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", room], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    kept = torment(asked)["summary"]
+    bad = [kind for kind in ("lost", "doubled", "wrong", "folder", "orphans", "hung", "unprovoked") if kept[kind]]
+    raise SystemExit(", ".join(f"{kept[kind]} {kind}" for kind in bad) or 0)
+
+
+if __name__ == "__main__":
+    main()
