@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import fault_kinds
 import yaml
@@ -288,8 +288,8 @@ def summary(ordeals: list[Ordeal]) -> dict[str, Any]:
     return {"faults": len(faults), "by_kind": Counter(fault.kind for fault in faults), **wrong, "counts": counts}
 
 
-def torment(asked: argparse.Namespace) -> dict[str, Any]:
-    """Run after run until every fault has befallen one; what `--out` keeps."""
+def torment(asked: argparse.Namespace, out: TextIO) -> dict[str, Any]:
+    """Run after run until every fault has befallen one; what the file keeps, renewed after each."""
     rng = random.Random(asked.seed)
     only = asked.only.split(",") if asked.only else list(MIX) if asked.scale else ALONE
     waiting, ordeals = drawn(asked.faults, only, rng), list[Ordeal]()
@@ -298,7 +298,10 @@ def torment(asked: argparse.Namespace) -> dict[str, Any]:
         ordeals.append(ordeal_of(asked, waiting, 1000 * asked.seed + len(ordeals), rng))
         kept = {"command": " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]]), "summary": summary(ordeals)}
         kept |= {"mix": MIX, "environment": environment(), "recipe": RECIPE, "runs": [asdict(o) for o in ordeals]}
-        asked.out.write_text(json.dumps(kept, indent=1) + "\n")
+        out.seek(0)
+        out.truncate()
+        out.write(json.dumps(kept, indent=1) + "\n")
+        out.flush()
         print(json.dumps(kept["summary"]), flush=True)
         if not ordeals[-1].faults:
             break  # no victim for what is left
@@ -323,12 +326,18 @@ def main() -> None:
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
     if os.environ[INSIDE] == fault_kinds.namespace():
         raise SystemExit("no namespace could be made here")
+    with asked.out.open("w") as out:  # which may be in the /tmp that is hidden from here on
+        kept = _inside(asked, out)["summary"]
+    bad = [kind for kind in ("lost", "doubled", "wrong", "folder", "orphans", "hung", "unprovoked") if kept[kind]]
+    raise SystemExit(", ".join(f"{kept[kind]} {kind}" for kind in bad) or 0)
+
+
+def _inside(asked: argparse.Namespace, out: TextIO) -> dict[str, Any]:
+    """In the namespaces: a loopback, a /tmp and a /dev/shm for the runs; then the runs."""
     for room in ("/tmp", "/dev/shm"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", room], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    kept = torment(asked)["summary"]
-    bad = [kind for kind in ("lost", "doubled", "wrong", "folder", "orphans", "hung", "unprovoked") if kept[kind]]
-    raise SystemExit(", ".join(f"{kept[kind]} {kind}" for kind in bad) or 0)
+    return torment(asked, out)
 
 
 if __name__ == "__main__":
