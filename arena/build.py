@@ -3,8 +3,10 @@
 Each part is given what it needs when it is made, so the order below is the only one there is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,19 @@ class Makers:
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
+
+
+@asynccontextmanager
+async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
+    """Makers of the experiment's engines and trainers: in this process, or with `scale` on a cluster that is there."""
+    if experiment.scale is None:
+        yield Makers()
+        return
+    from arena.scale.cluster import placed
+    from arena.scale.engines import ScaledEngine
+
+    async with placed(experiment.scale, note) as cluster:
+        yield Makers(engine=partial(ScaledEngine, cluster))
 
 
 @dataclass(frozen=True)
