@@ -19,9 +19,7 @@ import psutil
 PATTERNS: Mapping[str, Callable[[str], bool]] = {
     "engine": lambda title: title.startswith("ray::") and "Engine" in title,
     "rank": lambda title: title.startswith("ray::") and "Rank" in title,
-    "task": lambda title: (
-        title.startswith("ray::") and not any(word in title for word in ("Engine", "Rank", "IDLE", "Spill", "Restore"))
-    ),
+    "task": lambda title: title.startswith("ray::_computed"),
 }
 """Titles of the processes of each part, as Ray sets them."""
 MIX = {
