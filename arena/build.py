@@ -66,9 +66,18 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
         return
     from arena.scale.cluster import placed
     from arena.scale.engines import ScaledEngine
+    from arena.scale.worker import START
 
     async with placed(experiment.scale, note) as cluster:
-        yield Makers(engine=partial(ScaledEngine, cluster))
+        from arena.scale.ranks import Ranks  # these load Ray, which reads its settings then
+        from arena.scale.trainer import ScaledTrainer
+
+        each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        ranks = await Ranks.start(each, experiment.scale.deadline, START)
+        try:
+            yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
+        finally:
+            await ranks.close()
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Cluster:
 
     def trainer(self, rank: int) -> dict[str, Any]:
         """Options of a rank."""
-        return self._options(self.spec.resources.trainer, rank) | {"max_restarts": 0}
+        return self._options(self.spec.resources.trainer, rank)
 
     def engine(self, index: int) -> dict[str, Any]:
         """Options of an engine, an actor whose methods are coroutines."""
