@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 import fault_kinds
 import yaml
-from fault_judge import judge
+from fault_judge import Finding, Verdict, judge
 from fault_kinds import ALONE, MIX, Place, inject, processes, title
 
 from arena.doctor import environment
@@ -42,7 +42,7 @@ SCRATCH = Path("/tmp/faults")
 DISK_MB = 600
 GRACE = 30.0
 """Seconds within which all processes of a run that has ended are gone."""
-HUNG = 300.0
+HUNG = 900.0
 """Seconds without progress after which a run counts as hung."""
 TOGETHER = 0.15
 """Share of the faults that follow at once upon the one before."""
@@ -93,6 +93,7 @@ class Fault:
 class Ordeal:
     """One run: its faults, and what was found when it had ended."""
 
+    command: str
     seed: int
     iterations: int
     faults: list[Fault] = field(default_factory=list)
@@ -112,7 +113,6 @@ class Driver:
     """A run's driver process, from its start to its end."""
 
     def __init__(self, run: Path, asked: argparse.Namespace, ordeal: Ordeal) -> None:
-        ordeal.starts += 1
         said = SCRATCH / f"said-{ordeal.seed}-{ordeal.starts}"
         words = ["resume", str(run), "--json"]
         if not (run / "config.yaml").exists():
@@ -147,104 +147,118 @@ def progress(run: Path) -> tuple[int, int]:
     return rows, sum(logs)
 
 
-def ordeal_of(asked: argparse.Namespace, waiting: list[str], seed: int, rng: random.Random) -> Ordeal:
-    """One run to its end, through faults from the front of `waiting`; what has befallen it is taken from there."""
-    ordeal, disk = Ordeal(seed, asked.iterations), SCRATCH / "disk"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", disk], check=True)
-    begun, run = time.monotonic(), disk / "run"
-    try:
-        while not _driven(Driver(run, asked, ordeal), run, asked, waiting, ordeal, begun, rng):
-            if len(ordeal.unprovoked) > 3:
+class Waiting:
+    """The faults that are still to come; none after a time."""
+
+    def __init__(self, kinds: list[str], ends: float) -> None:
+        self._kinds, self._ends = kinds, ends
+
+    def next(self) -> list[str]:
+        """Kinds of which any may come now, the first before the others; [] where none comes any more."""
+        return self._kinds[:8] if time.monotonic() < self._ends else []
+
+    def take(self, kind: str) -> None:
+        """One of that kind has come."""
+        self._kinds.remove(kind)
+
+
+class Trial:
+    """One run on its way through faults to its end."""
+
+    def __init__(self, asked: argparse.Namespace, waiting: Waiting, ordeal: Ordeal, rng: random.Random) -> None:
+        self.asked, self.waiting, self.ordeal, self.rng = asked, waiting, ordeal, rng
+        self.run, self.begun = SCRATCH / "disk" / "run", time.monotonic()
+
+    def to_its_end(self) -> None:
+        """Start and resume it until it is complete, and judge it then."""
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", self.run.parent], check=True)
+        try:
+            while not self._driven() and len(self.ordeal.unprovoked) <= 3:
+                pass
+            self._judged()
+        finally:
+            subprocess.run(["umount", "-l", self.run.parent], check=True)
+
+    def _judged(self) -> None:
+        ordeal = self.ordeal
+        ordeal.seconds = round(time.monotonic() - self.begun, 1)
+        rooms = [path for room in ("/tmp", "/dev/shm") for path in sorted(Path(room).iterdir())]
+        ordeal.left = [str(path) for path in rooms if path != SCRATCH]
+        begun = (self.run / "config.yaml").exists()
+        verdict = judge(self.run) if begun else Verdict(found=[Finding("lost", "no run began")])
+        ordeal.counts, ordeal.found = dict(verdict.counts), [(kind, what) for kind, what in verdict.found]
+        if ordeal.found and self.asked.keep:
+            shutil.copytree(self.run, Path(self.asked.keep) / f"run-{ordeal.seed}")
+
+    def _driven(self) -> bool:
+        """Whether the run was complete at this driver's end, through as many faults as it took."""
+        self.ordeal.starts += 1
+        driver, before, last = Driver(self.run, self.asked, self.ordeal), len(self.ordeal.faults), None
+        while not driver.ended:
+            together = last is not None and self.rng.random() < TOGETHER
+            if last and not together and not self._went_on(driver, last):
                 break
-        ordeal.seconds = round(time.monotonic() - begun, 1)
-        ordeal.left = sorted(str(path) for room in ("/tmp", "/dev/shm") for path in Path(room).iterdir())
-        ordeal.left.remove(str(SCRATCH))
-        verdict = judge(run)
-        ordeal.counts, ordeal.found = dict(verdict.counts), [tuple(finding) for finding in verdict.found]
-        if ordeal.found and asked.keep:
-            shutil.copytree(run, Path(asked.keep) / f"run-{seed}")
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
-    return ordeal
+            _sleep(driver, 0.0 if together else self.rng.uniform(0.0, self.asked.gap))
+            last = self._befall(driver) or last
+            if not self.waiting.next():
+                _sleep(driver, HUNG if last is None else 1.0)
+        self._ended(driver, provoked=last is not None, before=before)
+        self._nobody_left()
+        return driver.process.returncode == 0
 
+    def _befall(self, driver: Driver) -> Fault | None:
+        """The next fault that can befall the run; None if there was no victim until it ended, or for long."""
+        place, until = Place(driver.process.pid, self.run.parent, SCRATCH / "slow"), time.monotonic() + HUNG
+        while not driver.ended and time.monotonic() < until and (kinds := self.waiting.next()):
+            for kind in kinds:
+                at, committed = time.monotonic() - self.begun, progress(self.run)[0]
+                if victim := inject(kind, place, self.rng):
+                    self.waiting.take(kind)
+                    fault = Fault(kind, victim, round(at, 1), committed)
+                    self.ordeal.faults.append(fault)
+                    print(f"{at:7.1f} s, {committed} committed: {kind}: {victim}", flush=True)
+                    return fault
+            time.sleep(0.1)
+        return None
 
-def _driven(
-    driver: Driver, run: Path, asked: argparse.Namespace, waiting: list[str], ordeal: Ordeal, begun: float,
-    rng: random.Random,
-) -> bool:  # fmt: skip
-    """Whether the run was complete at this driver's end, through as many faults as it took."""
-    before, last = len(ordeal.faults), None
-    while not driver.ended:
-        together = last is not None and rng.random() < TOGETHER
-        if last and not together and not _went_on(driver, run, last, begun):
-            break
-        _sleep(driver, 0.0 if together else rng.uniform(0.0, asked.gap))
-        last = _befall(driver, run, waiting, ordeal, begun, rng) or last
-        if not waiting and not driver.ended:
-            _sleep(driver, HUNG if last is None else 1.0)
-    _ended(driver, last, ordeal, before, begun)
-    _nobody_left(ordeal)
-    return driver.process.returncode == 0
+    def _went_on(self, driver: Driver, fault: Fault) -> bool:
+        """Wait until the run has gone on after the fault; False where it ended, or hangs and was killed."""
+        before, until = progress(self.run), time.monotonic() + HUNG
+        while time.monotonic() < until and not driver.ended:
+            if (now := progress(self.run)) != before and now > (before[0], 0):
+                self._followed(fault, "went on")
+                return True
+            time.sleep(0.1)
+        if not driver.ended:
+            self._followed(fault, "hung")
+            print("hung:", [title(process) for process in processes()], driver.told(), flush=True)
+            driver.process.kill()
+            driver.process.wait()
+        return False
 
+    def _ended(self, driver: Driver, provoked: bool, before: int) -> None:
+        """Note the driver's end as what followed upon its last faults, or as one of its own."""
+        told, complete = driver.told(), driver.process.returncode == 0
+        for fault in self.ordeal.faults[before:]:
+            self._followed(fault, "complete" if complete else f"ended with {told}")
+        if driver.broke() or not (provoked or complete):
+            self.ordeal.unprovoked.append(told)
+            print(driver.err.read_text(errors="replace")[-4000:], flush=True)
+        print(f"{time.monotonic() - self.begun:7.1f} s: driver ended with {told}", flush=True)
 
-def _befall(
-    driver: Driver, run: Path, waiting: list[str], ordeal: Ordeal, begun: float, rng: random.Random
-) -> Fault | None:
-    """The next fault that can befall the run; None if it ended before there was a victim."""
-    place = Place(driver.process.pid, SCRATCH / "disk", SCRATCH / "slow")
-    until = time.monotonic() + HUNG
-    while waiting and not driver.ended and time.monotonic() < until:
-        for n, kind in enumerate(waiting[:8]):
-            at, committed = time.monotonic() - begun, progress(run)[0]
-            if victim := inject(kind, place, rng):
-                fault = Fault(waiting.pop(n), victim, round(at, 1), committed)
-                ordeal.faults.append(fault)
-                print(f"{fault.at:7.1f} s, {committed} committed: {kind}: {victim}", flush=True)
-                return fault
-        time.sleep(0.1)
-    return None
+    def _followed(self, fault: Fault, what: str) -> None:
+        if not fault.followed:
+            fault.followed, fault.after = what, round(time.monotonic() - self.begun - fault.at, 1)
 
-
-def _went_on(driver: Driver, run: Path, fault: Fault, begun: float) -> bool:
-    """Wait until the run has gone on after the fault; False where it ended, or hangs and was killed."""
-    before, until = progress(run), time.monotonic() + HUNG
-    while time.monotonic() < until:
-        if driver.ended:
-            return False
-        if (now := progress(run)) != before and now > (before[0], 0):
-            fault.followed = fault.followed or "went on"
-            fault.after = round(time.monotonic() - begun - fault.at, 1)
-            return True
-        time.sleep(0.1)
-    fault.followed, fault.after = "hung", round(time.monotonic() - begun - fault.at, 1)
-    print("hung:", [title(process) for process in processes()], driver.told(), flush=True)
-    driver.process.kill()
-    driver.process.wait()
-    return False
-
-
-def _ended(driver: Driver, last: Fault | None, ordeal: Ordeal, before: int, begun: float) -> None:
-    """Note the driver's end: that of the last fault, or one of its own."""
-    told = driver.told()
-    for fault in ordeal.faults[before:]:
-        fault.followed = fault.followed or ("complete" if driver.process.returncode == 0 else f"ended with {told}")
-        fault.after = fault.after or round(time.monotonic() - begun - fault.at, 1)
-    provoked = last is not None or driver.process.returncode == 0
-    if driver.broke() or not provoked:
-        ordeal.unprovoked.append(told)
-        print(driver.err.read_text(errors="replace")[-4000:], flush=True)
-    print(f"{time.monotonic() - begun:7.1f} s: driver ended with {told}", flush=True)
-
-
-def _nobody_left(ordeal: Ordeal) -> None:
-    """All processes of the run are gone within the grace; those that are not are orphans, and killed."""
-    until = time.monotonic() + GRACE
-    while (left := processes()) and time.monotonic() < until:
-        time.sleep(0.1)
-    for process in left:
-        ordeal.orphans.append(f"{title(process)} ({process.pid}), after start {ordeal.starts}")
-        print("orphan:", ordeal.orphans[-1], flush=True)
-        process.kill()
+    def _nobody_left(self) -> None:
+        """All processes of the run are gone within the grace; those that are not are orphans, and killed."""
+        until = time.monotonic() + GRACE
+        while (left := processes()) and time.monotonic() < until:
+            time.sleep(0.1)
+        for process in left:
+            self.ordeal.orphans.append(f"{title(process)} ({process.pid}), after start {self.ordeal.starts}")
+            print("orphan:", self.ordeal.orphans[-1], flush=True)
+            process.kill()
 
 
 def _sleep(driver: Driver, seconds: float) -> None:
@@ -260,7 +274,12 @@ def drawn(count: int, only: Sequence[str], rng: random.Random) -> list[str]:
     return (kinds * (count // len(kinds) + 1))[:count]
 
 
-def prepare(asked: argparse.Namespace) -> None:
+def _again(kept: dict[str, Any]) -> Ordeal:
+    """An ordeal of an earlier command, as the file keeps it."""
+    return Ordeal(**{**kept, "faults": [Fault(**fault) for fault in kept["faults"]]})
+
+
+def prepare() -> None:
     """The recipe, with a policy that has learned to write legal acts."""
     (SCRATCH / "disk").mkdir(parents=True)
     (SCRATCH / "slow").write_text(STEP)
@@ -288,23 +307,24 @@ def summary(ordeals: list[Ordeal]) -> dict[str, Any]:
     return {"faults": len(faults), "by_kind": Counter(fault.kind for fault in faults), **wrong, "counts": counts}
 
 
-def torment(asked: argparse.Namespace, out: TextIO) -> dict[str, Any]:
+def torment(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> dict[str, Any]:
     """Run after run until every fault has befallen one; what the file keeps, renewed after each."""
     rng = random.Random(asked.seed)
     only = asked.only.split(",") if asked.only else list(MIX) if asked.scale else ALONE
-    waiting, ordeals = drawn(asked.faults, only, rng), list[Ordeal]()
-    prepare(asked)
-    while waiting:
-        ordeals.append(ordeal_of(asked, waiting, 1000 * asked.seed + len(ordeals), rng))
-        kept = {"command": " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]]), "summary": summary(ordeals)}
-        kept |= {"mix": MIX, "environment": environment(), "recipe": RECIPE, "runs": [asdict(o) for o in ordeals]}
+    waiting = Waiting(drawn(asked.faults, only, rng), time.monotonic() + 60 * asked.minutes)
+    ordeals, kept = [_again(one) for one in before], dict[str, Any]()
+    command = " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]])
+    prepare()
+    while waiting.next() and (not kept or ordeals[-1].faults):  # without any there is no victim for what is left
+        ordeals.append(Ordeal(command, 1000 * asked.seed + len(ordeals), asked.iterations))
+        Trial(asked, waiting, ordeals[-1], rng).to_its_end()
+        kept = {"summary": summary(ordeals), "mix": MIX, "environment": environment(), "recipe": RECIPE}
+        kept |= {"runs": [asdict(ordeal) for ordeal in ordeals]}
         out.seek(0)
         out.truncate()
         out.write(json.dumps(kept, indent=1) + "\n")
         out.flush()
         print(json.dumps(kept["summary"]), flush=True)
-        if not ordeals[-1].faults:
-            break  # no victim for what is left
     return kept
 
 
@@ -315,10 +335,12 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=200, help="how many")
     parser.add_argument("--only", help="these kinds alone, separated by commas")
     parser.add_argument("--iterations", type=int, default=12, help="of each run")
+    parser.add_argument("--minutes", type=float, default=600.0, help="no fault comes later than that")
     parser.add_argument("--gap", type=float, default=8.0, help="most seconds between a fault's end and the next")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], help="a setting of the runs; repeatable")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--add", action="store_true", help="keep the runs that the file has, and add more")
     parser.add_argument("--keep", help="a folder for copies of runs in which something was found")
     asked = parser.parse_args()
     if INSIDE not in os.environ:
@@ -326,18 +348,19 @@ def main() -> None:
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
     if os.environ[INSIDE] == fault_kinds.namespace():
         raise SystemExit("no namespace could be made here")
-    with asked.out.open("w") as out:  # which may be in the /tmp that is hidden from here on
-        kept = _inside(asked, out)["summary"]
+    before = json.loads(asked.out.read_text())["runs"] if asked.add and asked.out.exists() else []
+    with asked.out.open("a") as out:  # which may be in the /tmp that is hidden from here on
+        kept = _inside(asked, out, before)["summary"]
     bad = [kind for kind in ("lost", "doubled", "wrong", "folder", "orphans", "hung", "unprovoked") if kept[kind]]
     raise SystemExit(", ".join(f"{kept[kind]} {kind}" for kind in bad) or 0)
 
 
-def _inside(asked: argparse.Namespace, out: TextIO) -> dict[str, Any]:
+def _inside(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> dict[str, Any]:
     """In the namespaces: a loopback, a /tmp and a /dev/shm for the runs; then the runs."""
     for room in ("/tmp", "/dev/shm"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", room], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    return torment(asked, out)
+    return torment(asked, out, before)
 
 
 if __name__ == "__main__":
