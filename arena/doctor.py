@@ -8,10 +8,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from arena.errors import ConfigError
 from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 from arena.fits.machine import devices, memory
+
+if TYPE_CHECKING:
+    from arena.scale.settings import ScaleSpec
 
 ROOMS = ("agents", "games", "simulators", "analysis")
 PACKAGES = (
@@ -88,6 +92,30 @@ def examine() -> list[Finding]:
         _home(),
         _pages(),
     ]
+
+
+async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
+    """Start or join the cluster of a scale, and look at all that a run needs there."""
+    from agents.engines.spec import EngineSpec
+    from arena.scale.check import check_scale
+    from arena.scale.cluster import processes
+    from arena.scale.probe import installed, probe
+
+    where = spec.address or "started here, and ended"
+    try:
+        check_scale(spec, EngineSpec())
+        nodes, trouble = await probe(spec)
+    except ConfigError as error:
+        told, _, fix = str(error).rpartition(": ")
+        return [Finding("cluster", False, told, fix)]
+    own, found = installed(), [Finding("cluster", True, f"{where}; Ray {version_of('ray')}")]
+    for node in nodes:
+        wrong = node.trouble or "; ".join(node.differs(own))
+        same = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
+        fix = "install the same there, and set PYTHONPATH where Arena is a checkout"
+        found.append(Finding(f"node {node.address}", not wrong, f"{node.resources}; {wrong or same}", fix))
+    told, _, fix = trouble.rpartition(": ")
+    return [*found, Finding("room", not trouble, told or f"there is, for {processes(spec)}", fix)]
 
 
 def _packages() -> list[Finding]:

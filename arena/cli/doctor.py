@@ -15,6 +15,7 @@ from arena.cli.tables import bare_table, print_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
+    from arena.doctor import Finding
     from arena.fits.plan import Fitting, Need
 
 GB = 1e9
@@ -35,13 +36,22 @@ def doctor(
     context: Annotated[
         int | None, typer.Option(min=1, max=1 << 24, help="With --model: tokens of a whole dialogue; default 1024.")
     ] = None,
+    scale: Annotated[
+        str, typer.Option(metavar="A=N,…", help="Is a cluster fit for such a run? Such as trainers=2,address=auto.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Look whether this machine is fit to run Arena, or with --model what fits it; exit code 1 if something does not.
+    """Look whether this machine is fit to run Arena, with --model what fits it, with --scale whether a cluster is.
+
+    Exit code 1 if something is not.
 
     Example: arena doctor --model smollm2-135m-instruct --adapters 2 --set learn.token_budget=1024
     """
-    if not model:
+    if scale:
+        if model or recipe or set_ or adapters is not None or context is not None:
+            raise ConfigError("--scale looks at a cluster alone: leave the other options away")
+        good = _show_cluster(scale, as_json)
+    elif not model:
         if recipe or set_ or adapters is not None or context is not None:
             raise ConfigError("which model is to fit? Add --model, such as --model smollm2-135m-instruct")
         good = _show_machine(as_json)
@@ -52,9 +62,26 @@ def doctor(
 
 
 def _show_machine(as_json: bool) -> bool:
-    from arena.doctor import as_rows, examine
+    from arena.doctor import examine
 
-    findings = examine()
+    return _show(examine(), as_json)
+
+
+def _show_cluster(asked: str, as_json: bool) -> bool:
+    from arena.cli.loop import wait
+    from arena.config.layers import compose
+    from arena.config.sources import recipe_layer, scale_layers
+    from arena.doctor import examine_cluster
+
+    scale = compose([recipe_layer("negotiation-nano"), *scale_layers(asked)]).scale
+    if scale is None:
+        raise ConfigError("--scale none is one process, for which arena doctor needs no --scale")
+    return _show(wait(examine_cluster(scale)), as_json)
+
+
+def _show(findings: list[Finding], as_json: bool) -> bool:
+    from arena.doctor import as_rows
+
     if as_json:
         print(json.dumps(as_rows(findings)))
     else:

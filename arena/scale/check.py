@@ -4,7 +4,7 @@ from math import ceil
 
 from agents.engines.spec import EngineSpec
 from arena.errors import ConfigError
-from arena.scale.cluster import bundles, check_address, check_installed, described, total
+from arena.scale.cluster import bundles, check_address, check_installed, described, processes, total
 from arena.scale.settings import ScaleSpec
 
 
@@ -39,7 +39,7 @@ def _check_here(spec: ScaleSpec) -> None:
 
     if wanted["GPU"] > (there := torch.cuda.device_count()):
         raise ConfigError(
-            f"scale: {spec.trainers} trainers, {spec.engines} engines and {spec.tasks} tasks take {described(wanted)}, "
-            f"and this machine has {there} GPUs: join a cluster with scale.address, ask for "
+            f"scale: {processes(spec)} take {described(wanted)}, and this machine has {there} GPUs: "
+            f"join a cluster with scale.address, ask for "
             f"{ceil(wanted['GPU'] - there)} fewer, or for shares of one in scale.resources"
         )

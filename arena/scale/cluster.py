@@ -72,14 +72,13 @@ class Cluster:
 @asynccontextmanager
 async def placed(spec: ScaleSpec, note: Callable[[str], None]) -> AsyncIterator[Cluster]:
     """A cluster with room for a run; ConfigError says in a line what is asked for and what there is."""
-    asked = bundles(spec)
-    wanted = total(asked)
+    wanted = total(bundles(spec))
     if spec.address is None and wanted["CPU"] > cores():
         note(f"scale: {described(wanted)} are asked for, and this machine has {cores()}: they take turns")
     with connected(spec.address, wanted["CPU"]):
         watchdog = Watchdog(note, spec.patience, spec.deadline)
         try:
-            yield Cluster(spec, await _room(asked, spec), watchdog)
+            yield Cluster(spec, await room(spec), watchdog)
         finally:
             await watchdog.close()
 
@@ -96,19 +95,25 @@ def total(asked: list[dict[str, float]]) -> dict[str, float]:
     return {kind: sum(bundle[kind] for bundle in asked) for kind in ("CPU", "GPU")}
 
 
+def processes(spec: ScaleSpec) -> str:
+    """Return the processes of a run in words."""
+    return f"{spec.trainers} trainers, {spec.engines} engines and {spec.tasks} tasks"
+
+
 def described(resources: Mapping[str, float]) -> str:
     """Return processors and GPUs in words."""
     gpus = f" and {resources.get('GPU', 0):g} GPUs" if resources.get("GPU") else ""
     return f"{resources.get('CPU', 0):g} processors{gpus}"
 
 
-async def _room(asked: list[dict[str, float]], spec: ScaleSpec) -> Any:
-    """A placement group with these bundles."""
+async def room(spec: ScaleSpec) -> Any:
+    """A placement group for a run; ConfigError says in a line what it takes and what there is."""
     import ray
 
+    asked = bundles(spec)
     wanted, there = total(asked), ray.cluster_resources()
     where = f"the cluster at {spec.address}" if spec.address else "this machine"
-    told = f"scale: {spec.trainers} trainers, {spec.engines} engines and {spec.tasks} tasks take {described(wanted)}"
+    told = f"scale: {processes(spec)} take {described(wanted)}"
     if any(wanted[kind] > there.get(kind, 0) for kind in wanted):
         had = f"{there.get('CPU', 0):g} processors and {there.get('GPU', 0):g} GPUs"
         raise ConfigError(f"{told}, and {where} has {had}: ask for fewer, or for less in scale.resources")
@@ -236,13 +241,12 @@ def _token() -> str:
 
 
 def _store() -> int:
-    """Bytes that Ray may hold objects in: a quarter of the free memory, and half of what lies in memory."""
-    from arena.fits.machine import memory
+    """Most bytes that Ray may hold objects in: half of what is free for files in memory, 8 GB; they are taken as used.
 
-    sizes = [memory().free // 4, 8 << 30]
-    with suppress(OSError):
-        sizes.append(shutil.disk_usage("/dev/shm").free // 2)
-    return max(128 << 20, min(sizes))
+    Weights lie there, of every policy the version that is served, and the next one for a moment.
+    """
+    free = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 1 << 30
+    return max(128 << 20, min(free // 2, 8 << 30))
 
 
 def _short() -> str | None:

@@ -1,0 +1,76 @@
+"""What of a `scale` is refused before anything starts: one line that says how to put it right."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import arena.scale.cluster as clusters
+from agents.engines.spec import EngineSpec
+from arena.config.layers import compose
+from arena.config.sources import recipe_layer, scale_layers
+from arena.errors import ConfigError
+from arena.scale.check import check_scale
+from arena.scale.settings import ScaleSpec
+from tests.factories.commands import NO_IMITATION, TINY, refused
+
+RUN = [*TINY, *NO_IMITATION]
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("trainers", "--scale trainers: write it as --scale trainers=2,engines=2"),
+        (",", "write it as --scale trainers=2,engines=2"),
+        ("trainers=0", "scale.trainers"),
+        ("trainers=two", "scale.trainers"),
+        ("ranks=2", "scale.ranks"),
+        ("address=nowhere", "'nowhere' is neither auto nor host:port"),
+        ("address=[::1]:99999", "is neither auto nor host:port"),
+        ("patience=0", "scale.patience"),
+        ("resources.engine.gpus=2", "only vllm spreads a model over several GPUs"),
+        ("resources.trainer.gpus=2", "a rank computes on one"),
+        ("resources.task.gpus=1.5", "more than one GPU is given whole"),
+        ("trainers=900,resources.trainer.gpus=1", "take 901 processors and 900 GPUs, and this machine has"),
+    ],
+)
+def test_what_cannot_be_is_refused(asked: str, said: str, tmp_path: Path) -> None:
+    line = refused(*RUN, "--out", f"{tmp_path}/run", "--scale", asked)
+    assert said in line
+    assert not list(tmp_path.iterdir()), "no folder was made"
+
+
+def test_a_cluster_that_is_not_there_is_one_line() -> None:
+    pytest.importorskip("ray")
+    address = f"127.0.0.1:{closed_port()}"
+    with pytest.raises(ConfigError, match=f"no Ray cluster answers at {address}"), clusters.connected(address, 1):
+        pass
+
+
+def test_without_ray_the_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'arena-selfplay\[scale\]'"):
+        check_scale(ScaleSpec(), EngineSpec())
+
+
+def test_layers_go_over_what_is_there_and_none_takes_it_away() -> None:
+    base = [recipe_layer("negotiation-nano"), *scale_layers("trainers=2, engines=3")]
+    both = compose(base).scale
+    assert both is not None and (both.trainers, both.engines, both.address) == (2, 3, None)
+    one = compose([*base, *scale_layers("trainers=1,address=10.0.0.1:6379")]).scale
+    assert one is not None and (one.trainers, one.engines, one.address) == (1, 3, "10.0.0.1:6379")
+    assert compose([*base, *scale_layers("none")]).scale is None
+
+
+def test_one_process_never_loads_ray() -> None:
+    code = "import sys, arena.launch, arena.preflight, arena.cli.run, arena.doctor; print('ray' in sys.modules)"
+    told = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"

@@ -1,0 +1,134 @@
+"""Whole runs from the command line on clusters of their own: as many matches as one process, any layout, no orphans."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from arena.store.run import RunFolder
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY
+
+pytest.importorskip("ray")
+
+BOTH = ["--scale", "trainers=2,engines=2"]
+LIMIT = 1200
+"""Seconds: on a machine that does nothing else it is half a minute."""
+
+
+class Scaled:
+    """The command line in a new process, with a mark by which all that it starts is found."""
+
+    def __init__(self, mark: str, *words: object) -> None:
+        self.mark = f"{os.getpid()}-{mark}"
+        argv = [sys.executable, "-P", "-m", "arena", *map(str, words)]
+        environ = {**os.environ, "ARENA_TEST_MARK": self.mark, "PYTHONPATH": str(Path(__file__).parents[3])}
+        self.process = subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def family(self, title: str = "") -> list[psutil.Process]:
+        """All that carry the mark, or those of them whose title begins so."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                mine = process.environ().get("ARENA_TEST_MARK") == self.mark
+                if mine and process.status() != psutil.STATUS_ZOMBIE and " ".join(process.cmdline()).startswith(title):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def until(self, rows: int, folder: Path) -> None:
+        """Wait until so many iterations are complete."""
+        deadline = time.monotonic() + LIMIT
+        while done(folder) < rows:
+            assert self.process.poll() is None and time.monotonic() < deadline, self.process.communicate()
+            time.sleep(0.1)
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code and what it said on stderr, once all that it started has ended, too."""
+        _, said = self.process.communicate(timeout=LIMIT)
+        deadline = time.monotonic() + 60
+        while left := self.family():
+            assert time.monotonic() < deadline, f"orphans: {[one.cmdline() for one in left]}"
+            time.sleep(0.1)
+        return self.process.returncode, said
+
+
+def done(folder: Path) -> int:
+    """How many iterations are complete."""
+    metrics = folder / "metrics.jsonl"
+    return metrics.read_text().count("\n") if metrics.exists() else 0
+
+
+def finished(folder: Path) -> Counter[int]:
+    """How many matches of each iteration were finished; every deal once."""
+    rows = [row for row in RunFolder.open(folder).log.rows() if row["status"] == "finished"]
+    deals = Counter((row["iteration"], row["deal"]) for row in rows)
+    assert max(deals.values()) == 1, "a match counts twice"
+    return Counter(iteration for iteration, _ in deals.elements())
+
+
+def versions(folder: Path) -> list[set[int]]:
+    """The versions of the policy that wrote each iteration's turns."""
+    played: dict[int, set[int]] = {}
+    for row in RunFolder.open(folder).log.rows():
+        played.setdefault(row["iteration"], set()).update(turn["version"] for turn in row["turns"])
+    return [played[iteration] for iteration in sorted(played)]
+
+
+def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    code, said = Scaled("smoke", *TINY, *BOTH, "--out", run).end()
+    lines = said.splitlines()
+    assert code == 0 and all("4 processors are asked for" in line for line in lines), said
+    assert finished(run) == finished(unbroken) and done(run) == ITERATIONS
+    assert versions(run) == versions(unbroken)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_under_any_layout(tmp_path: Path) -> None:
+    """Two ranks and engines, one of each, two again, one process; the environment says when what changed."""
+    run = tmp_path / "run"
+    assert Scaled("2", *TINY, *BOTH, "--out", run, "--iterations", 1).end()[0] == 0
+    for iterations, asked in enumerate(("trainers=1,engines=1", "trainers=2,engines=2", "none"), 2):
+        code, said = Scaled(asked, "resume", run, "--json", "--iterations", iterations, "--scale", asked).end()
+        assert code == 0 and f"from here on iterations ({iterations - 1} → {iterations})" in said, said
+    assert finished(run) == Counter(dict.fromkeys(range(1, 5), 4))
+    commands: list[dict[str, Any]] = json.loads((run / "environment.json").read_text())["commands"]
+    assert [command["changed"].get("scale.trainers") for command in commands[1:]] == [[2, 1], [1, 2], [2, None]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_the_driver(number: signal.Signals, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    begun = Scaled(number.name, *TINY, *NO_IMITATION, "--iterations", 99, "--scale", "engines=1", "--out", run)
+    begun.until(1, run)
+    assert begun.family("ray::EngineHost") and begun.family("ray::Rank")
+    begun.process.send_signal(number)
+    code, said = begun.end()
+    if number is signal.SIGKILL:
+        assert code == -signal.SIGKILL
+        return
+    assert code == 128 + number and said.count("\n") <= 2 and f"arena resume {run} goes on" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("title", "said"), [("ray::EngineHost", "started again (1 of"), ("ray::Rank", "start again after")]
+)
+def test_a_run_goes_on_when_one_of_its_processes_is_killed(title: str, said: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    begun = Scaled(title, *TINY, *NO_IMITATION, *BOTH, "--set", "play.matches=8", "--out", run)
+    begun.until(1, run)
+    begun.family(title)[0].send_signal(signal.SIGKILL)
+    code, told = begun.end()
+    assert code == 0 and said in told, told
+    assert finished(run) == Counter(dict.fromkeys(range(1, ITERATIONS + 1), 8))
