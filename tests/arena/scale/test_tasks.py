@@ -76,7 +76,7 @@ def kill_when_told(place: Path) -> None:
 
 
 def pid_in(place: Path) -> int:
-    for _ in range(6000):
+    for _ in range(24000):
         if place.exists() and (text := place.read_text()):
             return int(text)
         time.sleep(0.01)
@@ -129,7 +129,8 @@ def test_a_task_that_hangs_meets_the_turn_limit_and_is_ended(calls: RayCalls, tm
         place = tmp_path / "pid"
         stays = 3600.0
 
-    finished, ended = play(Hanging, calls, Limits(turn_seconds=30.0))
+    calls(told, tmp_path / "warm")  # a worker is up, so that the limit is not met by its start
+    finished, ended = play(Hanging, calls, Limits(turn_seconds=10.0))
     assert len(finished) == 3 and ended[0].reason.startswith("turn time limit: the step of ")
     assert ended[0].failure and ended[0].failure.kind == "limit"
     pid = pid_in(tmp_path / "pid")
