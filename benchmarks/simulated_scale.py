@@ -1,11 +1,11 @@
-"""How many engines are of use? A simulated run of 8 to 512 of them with 7B-sized steps, and the model against real runs.
+"""How many engines are of use? A simulated run on 8 to 512 with 7B-sized steps; the model against real runs.
 
     python benchmarks/simulated_scale.py             # some minutes; real runs of nano first, then the simulation
     python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept
 
-Real runs: `arena run selfplay --recipe negotiation-nano`, with few and with many matches in flight. Two of them tell the
-model's times (a decoding step, the driver's share of a turn, learning); it then has to foretell the others, from the
-turns and tokens that they really had. Writes results/simulated-scale.json and .png. Nothing larger than nano ran.
+Real runs: `arena run selfplay --recipe negotiation-nano`, with few and with many matches in flight. Two of them tell
+the model's times (a decoding step, the driver's share of a turn); it then has to foretell the others, from the turns
+and tokens that they really had. Writes results/simulated-scale.json and .png. Nothing larger than nano ran.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ SHORT = [
 ]
 
 SOURCES = {
-    "step": "Llama 3.1 8B in bf16 on one H100: 6.48 ms a token alone (InferenceBench, yobitelcomm.github.io/bench, vLLM "
-    "0.21), 8,088 tokens/s with 256 rows (LambdaLabsML/vllm-benchmark, benchmark_v0.md, vLLM 0.6.0); a line through both",
+    "step": "Llama 3.1 8B in bf16 on one H100: 6.48 ms a token alone (InferenceBench, yobitelcomm.github.io/bench, "
+    "vLLM 0.21), 8,088 tokens/s with 256 rows (LambdaLabsML/vllm-benchmark, benchmark_v0.md, vLLM 0.6.0); a line "
+    "through both",
     "learn": "MPT-7B in bf16, fully sharded, 8 H100, 2,048 tokens a sequence: 10,643 tokens/s and GPU "
     "(mosaicml/llm-foundry, scripts/train/benchmarking/README.md)",
     "driver": "benchmarks/results/throughput.json: ms_a_turn outside of the model, desk (1.70) and clinic (0.35)",
-    "ship": "7B in float32 are 26.6 GB; 0.6 to 1.1 GB/s into Ray's store and out of it were measured with 0.54 GB here; "
-    "a network of 100 Gbit/s, each copy passed on (a hop for every doubling of the nodes of 8 GPUs), and 5 GB/s into "
-    "the GPU are assumed",
+    "ship": "7B in float32 are 26.6 GB; 0.6 to 1.1 GB/s into Ray's store and out of it were measured with 0.54 GB "
+    "here; a network of 100 Gbit/s, each copy passed on (a hop for every doubling of the nodes of 8 GPUs), and 5 GB/s "
+    "into the GPU are assumed",
 }
 STEP = (0.00638, 0.0000987)
 DRIVER, LIGHT_DRIVER = 0.00170, 0.00035
@@ -97,7 +98,12 @@ def real(settings: list[str]) -> dict[str, Any]:
                 matches[match["iteration"]].append(" ".join(str(turn["tokens"]) for turn in match["turns"]))
     kept = ("play", "play_model", "learn")
     seconds = {name: [row["seconds"][name] for row in rows] for name in kept}
-    return {"settings": settings, "seconds": seconds, "tokens": [",".join(each) for each in matches.values()], "load": os.getloadavg()[0]}
+    return {
+        "settings": settings,
+        "seconds": seconds,
+        "tokens": [",".join(each) for each in matches.values()],
+        "load": os.getloadavg()[0],
+    }
 
 
 def played_in(run: dict[str, Any]) -> list[list[list[Turn]]]:

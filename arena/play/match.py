@@ -1,6 +1,5 @@
 """One match: a coroutine that walks a game from its deal to its end and keeps the record."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

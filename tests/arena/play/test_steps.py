@@ -1,4 +1,4 @@
-"""Steps that block: in threads beside the loop, so many at a time, given up at the turn limit, their calls elsewhere."""
+"""Steps that block: in threads beside the loop, so many at a time, given up at the turn limit."""
 
 import asyncio
 import threading

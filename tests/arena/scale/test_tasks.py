@@ -59,7 +59,7 @@ def fails(what: str) -> None:
 
 def test_a_call_is_computed_by_another_process_and_raises_what_it_raises(calls: RayCalls, tmp_path: Path) -> None:
     assert calls(told, tmp_path / "pid") != os.getpid()
-    with pytest.raises(LookupError, match="^'?lost'?$"):
+    with pytest.raises(LookupError, match=r"^'?lost'?$"):
         calls(fails, "lost")
 
 
