@@ -2,10 +2,11 @@
 
     python benchmarks/simulated_scale.py             # some minutes; real runs of nano first, then the simulation
     python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept
+    python benchmarks/simulated_scale.py --redraw    # the picture of what is kept
 
 Real runs: `arena run selfplay --recipe negotiation-nano`, with few and with many matches in flight. Two of them tell
 the model's times (a decoding step, the driver's share of a turn); it then has to foretell the others, from the turns
-and tokens that they really had. Writes results/simulated-scale.json and .png. Nothing larger than nano ran.
+and tokens that they really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from arena.doctor import environment
 from arena.store.reader import RunReader
 
 RESULTS = Path(__file__).parent / "results"
-NAME = "simulated-scale"
+NAME = "simulated_scale"
 SKIPPED = 1
 """First iterations of real runs that are left out: they warm up."""
 REAL = {
@@ -186,6 +187,7 @@ def main() -> None:
     """Run and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", action="store_true", help="The simulation alone; real runs as they are kept.")
+    parser.add_argument("--redraw", action="store_true", help="The picture of what is kept.")
     parser.add_argument("--quick", action="store_true", help="Does it still work? Writes nothing.")
     options = parser.parse_args()
     place = RESULTS / f"{NAME}.json"
@@ -193,6 +195,9 @@ def main() -> None:
         runs = {name: real([*REAL[name], "iterations=2", "play.matches=8"]) for name in TOLD}
         print(json.dumps(check(runs)["play"], indent=1))
         print(figures(replace(machine_room(8, each=4, ahead=1), iterations=2), skip=1))
+        return
+    if options.redraw:
+        written(draw(json.loads(place.read_text())["simulated"]), RESULTS / f"{NAME}.png")
         return
     if options.again:
         kept = json.loads(place.read_text())

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Arena on the nodes of a SLURM job: a Ray head on the first node, a worker on each other, the command on the first.
 #
-#   sbatch slurm.sh arena run selfplay --config my.yaml --out runs/mine --scale trainers=8,engines=8,address=auto
-#   sbatch slurm.sh arena resume runs/mine --scale trainers=8,engines=8,address=auto
+#   sbatch slurm.sh arena run selfplay --config my.yaml --out runs/mine --scale trainers=8,engines=8,address=auto \
+#       --set scale.resources.trainer.gpus=1 --set scale.resources.engine.gpus=1
+#   sbatch slurm.sh arena resume runs/mine
 #   sbatch slurm.sh arena study negotiation-nano --seeds 20 --on-ray auto
 #
 # The folder of the run is on files that all nodes share, and every node has the same Python with Arena in it.
@@ -23,7 +24,7 @@ fi
 
 # Who knows the token may run code on these nodes: it is new for every job, and nobody but this job's steps has it.
 RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
-export RAY_AUTH_TOKEN RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_TOKEN RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_worker_niceness=0
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${nodes[0]}

@@ -30,6 +30,7 @@ class Nodes:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",  # Ray's own 15 starves beside other work
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
         }

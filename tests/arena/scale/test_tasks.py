@@ -33,6 +33,7 @@ def calls() -> Iterator[RayCalls]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
         ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
         try:
