@@ -116,8 +116,8 @@ def world_of(run: dict[str, Any], step: tuple[float, float], driver: float) -> t
     """The model of a real run in one process, and its matches."""
     played = played_in(run)
     in_flight = int(next(each for each in run["settings"] if "in_flight" in each).split("=")[1])
-    base = {"engines": 1, "ranks": 1, "rows": 10**6, "learn": math.inf, "matches": 0}
-    return World(**base, in_flight=in_flight, step=step, driver=driver, iterations=len(played)), played
+    alone = World(1, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
+    return alone, played
 
 
 def play_seconds(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:

@@ -1,4 +1,4 @@
-"""The examples of docs/examples: the SLURM script on two nodes of this machine, the KubeRay manifest as far as it says."""
+"""The examples of docs/examples: the SLURM script on two nodes of this machine, and what the KubeRay manifest says."""
 
 import os
 import re

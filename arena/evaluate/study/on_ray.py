@@ -164,8 +164,10 @@ def _check_nodes(address: str, folder: Path) -> None:
 def _joined(address: str) -> Iterator[None]:
     import ray
 
+    paths = os.environ.get("PYTHONPATH")
+    nodes = {"env_vars": {"PYTHONPATH": paths}} if paths else None
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, runtime_env=nodes, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         why = str(error).strip().partition("\n")[0][:200]
         raise ConfigError(f"--on-ray: no Ray cluster at {address}: {why}") from None
