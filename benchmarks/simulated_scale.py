@@ -4,9 +4,9 @@
     python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept
     python benchmarks/simulated_scale.py --redraw    # the picture of what is kept
 
-Real runs: `arena run selfplay --recipe negotiation-nano`, with few and with many matches in flight. Two of them tell
-the model's times (a decoding step, the driver's share of a turn); it then has to foretell the others, from the turns
-and tokens that they really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
+Real runs: `arena run selfplay --recipe negotiation-nano` by CPU time, with few and with many matches in flight. Two of
+them tell the model's times (a decoding step, the driver's share of a turn); it then has to foretell the others, from
+the turns and tokens that they really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +28,7 @@ from scipy.optimize import minimize
 
 from analysis.panels import colours, legend, sheet, written
 from arena.doctor import environment
+from arena.process import cores
 from arena.store.reader import RunReader
 
 RESULTS = Path(__file__).parent / "results"
@@ -83,12 +85,22 @@ PANELS = {
 }
 
 
+RUN = """
+import sys, time
+import agents.engines.in_process, arena.lab
+arena.lab.perf_counter = agents.engines.in_process.perf_counter = time.process_time
+from arena.cli.main import run_cli
+raise SystemExit(run_cli())
+"""
+"""A run by the processor's clock: one process with one thread, so that other work on the machine does not count."""
+
+
 def real(settings: list[str]) -> dict[str, Any]:
-    """Run nano: seconds of play and learning by iteration, and the turns that were really played."""
+    """Run nano: CPU seconds of play and learning by iteration, and the turns that were really played."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         chosen = [part for setting in (*SHORT, *settings) for part in ("--set", setting)]
-        command = [sys.executable, "-P", "-m", "arena", "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
+        command = [sys.executable, "-P", "-c", RUN, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, "--out", str(out)], env=environ, check=True, capture_output=True)
         reader = RunReader(out)
@@ -162,9 +174,11 @@ def machine_room(engines: int, each: int = 0, driver: float = DRIVER, **rule: An
 def simulate() -> dict[str, dict[str, dict[str, float]]]:
     """All arms at all sizes."""
     found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in ARMS}
-    for arm, rule in ARMS.items():
-        for engines in SIZES:
-            found[arm][str(engines)] = row = figures(machine_room(engines, **rule), skip=SKIPPED)
+    pairs = [(arm, engines) for arm in ARMS for engines in SIZES]
+    with ProcessPoolExecutor(cores()) as pool:
+        worlds = [machine_room(engines, **ARMS[arm]) for arm, engines in pairs]
+        for (arm, engines), row in zip(pairs, pool.map(figures, worlds), strict=True):
+            found[arm][str(engines)] = row
             print(f"{arm}, {engines} engines:", {name: round(value, 3) for name, value in row.items()}, flush=True)
     return found
 
