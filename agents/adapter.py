@@ -59,6 +59,14 @@ def load_adapter(base: Any, folder: Path) -> Any:
     return model
 
 
+def put_adapter(base: Any, matrices: Mapping[str, torch.Tensor], scale: float) -> Any:
+    """A model on the base's own parameters with an adapter's matrices, by `LAYER.a` and `LAYER.b`."""
+    model = on_the_same_parameters(base)
+    for name in dict.fromkeys(name.rpartition(".")[0] for name in matrices):
+        _put(model, name, matrices[f"{name}.a"], matrices[f"{name}.b"], scale)
+    return model
+
+
 def save_adapter(model: Any, folder: Path, base: str) -> None:
     """Write a model's adapter in peft's layout; `base` is the name of the model that it changes."""
     layers = dict(low_rank_layers(model))

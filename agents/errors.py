@@ -21,5 +21,13 @@ class EngineError(Exception):
     """An engine that cannot serve; the message is one line."""
 
 
+class EngineDied(EngineError):
+    """An engine's process died or hung while it owed replies; it is replaced, and the same may be asked again."""
+
+
+class EnginesLost(EngineError):
+    """Every engine is gone and none can be started again: nothing can be played any more."""
+
+
 class EndpointError(Exception):
     """No reply could be had; the message is one line."""

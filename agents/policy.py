@@ -112,6 +112,8 @@ class Policy:
         served = weights.served()
         if served is (self.base or self.model):
             return self
+        if isinstance(served, OnBase):
+            return replace(self, model=served.model, base=served)
         return replace(self, model=load_module(served) if isinstance(served, Path) else served)
 
     def past(self, name: str, version: int, folder: Path) -> "Policy":

@@ -63,4 +63,53 @@ class ArrayWeights:
         return module
 
 
-Weights = ModuleWeights | FolderWeights | ArrayWeights
+@dataclass(frozen=True)
+class AdapterArrays:
+    """An adapter's matrices by parameter name (`LAYER.a`, `LAYER.b`), from wherever they were computed."""
+
+    arrays: Mapping[str, np.ndarray]
+    scale: float
+    folder: Path
+    """Folder of its base."""
+    name: str
+    """Name of the base, in the adapter's own folder too."""
+    whole: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def served(self) -> Any:
+        """The weights for an engine: the adapter on a base of its own."""
+        return self.on(load_module(self.folder, frozen=True))
+
+    def on(self, base: Any) -> OnBase:
+        """The adapter on this base, with a copy of the matrices."""
+        import torch
+
+        from agents.adapter import put_adapter
+
+        matrices = {name: torch.tensor(array) for name, array in self.arrays.items()}
+        return OnBase(put_adapter(base, matrices, self.scale), base, self.folder, self.name)
+
+
+Weights = ModuleWeights | FolderWeights | ArrayWeights | AdapterArrays
+
+
+def as_arrays(weights: Weights) -> FolderWeights | ArrayWeights | AdapterArrays:
+    """The same weights, such that another process can take them: a module's parameters as float32 arrays.
+
+    Under ZeRO-3 it is called within `weights.whole()`.
+    """
+    if not isinstance(weights, ModuleWeights):
+        return weights
+    if weights.base is None:
+        held = {name: _array(parameter) for name, parameter in weights.module.named_parameters()}
+        return ArrayWeights(held, Path(weights.module.config.name_or_path))
+    from agents.adapter import low_rank_layers
+
+    layers = dict(low_rank_layers(weights.module))
+    held = {f"{name}.{side}": _array(getattr(layer, side)) for name, layer in layers.items() for side in "ab"}
+    return AdapterArrays(held, next(iter(layers.values())).scale, weights.base.folder, weights.base.name)
+
+
+def _array(parameter: Any) -> np.ndarray:
+    """A copy: the parameter goes on learning."""
+    array: np.ndarray = parameter.detach().float().cpu().numpy()
+    return array.copy()

@@ -3,8 +3,10 @@
 Each part is given what it needs when it is made, so the order below is the only one there is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,28 @@ class Makers:
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
+
+
+@asynccontextmanager
+async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
+    """Makers of the experiment's engines and trainers: in this process, or with `scale` on a cluster that is there."""
+    if experiment.scale is None:
+        yield Makers()
+        return
+    from arena.scale.cluster import placed
+    from arena.scale.engines import ScaledEngine
+    from arena.scale.worker import START
+
+    async with placed(experiment.scale, note) as cluster:
+        from arena.scale.ranks import Ranks  # these load Ray, which reads its settings then
+        from arena.scale.trainer import ScaledTrainer
+
+        each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        ranks = await Ranks.start(each, experiment.scale.deadline, START)
+        try:
+            yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
+        finally:
+            await ranks.close()
 
 
 @dataclass(frozen=True)

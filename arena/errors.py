@@ -37,6 +37,10 @@ class BugError(_OneLine):
         self.record = record
 
 
+class RanksLost(_OneLine):
+    """A rank of the trainers died or hung; the message says which, in what, and why."""
+
+
 class Interrupted(Exception):
     """Somebody stopped the run; the message says how to go on."""
 

@@ -7,19 +7,22 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from torch import OutOfMemoryError
 
+from agents.errors import EnginesLost
 from agents.model_config import first_line
+from arena.build import scaled
 from arena.config import own_files, trust
 from arena.config.experiment import Experiment
 from arena.config.kept import Change, as_plain, changes, experiment_of, recorded
 from arena.config.layers import to_yaml
 from arena.config.sources import Layer
 from arena.doctor import environment, versions
-from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, debugging
+from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
 from arena.evaluate.examination import examination, settled
 from arena.lab import Lab
 from arena.play.watchers import Logged, Watcher
@@ -32,6 +35,8 @@ from arena.store.runlog import run_log
 from games.adapters import loading
 
 _LOG = logging.getLogger(__name__)
+RESTARTS = 5
+"""How often the processes of a run are started again, in one command, where a rank died or hung."""
 
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
@@ -83,7 +88,8 @@ def check_alone() -> None:
     if number > 1:
         raise ConfigError(
             f"{variable}={number}: a run is one process, and a launcher (torchrun, srun) started {number}, each "
-            f"of which would be a whole run: start it once without the launcher; runs of their own unset {variable}"
+            f"of which would be a whole run: start it once without the launcher, which starts its own ranks with "
+            f"--scale trainers={number} (docs/scale.md); runs of their own unset {variable}"
         )
 
 
@@ -127,16 +133,33 @@ async def _run(
     run.failures.secret_variables = keys
     with run_log(run.path, keys), _explained(run):
         _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
-        lab = await Lab.open(run, experiment, logged := Logged(watcher), examination(run, experiment))
+        logged = Logged(watcher)
+        for again in count(1):
+            try:
+                await _complete(run, experiment, logged, opened if again == 1 else lambda: ())
+                break
+            except RanksLost as error:
+                if again > RESTARTS:
+                    raise
+                done = checkpoints.committed(run.path)
+                logged.note(f"{error}: all start again after iteration {done} ({again} of {RESTARTS} times)")
+        _LOG.info("the run is complete")
+
+
+async def _complete(
+    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]]
+) -> None:
+    """Go on from the newest checkpoint to the end, with processes of its own where the experiment has a scale."""
+    async with scaled(experiment, watcher.note) as makers:
+        lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
         try:
             _LOG.info("going on from iteration %d of %d", lab.done, experiment.iterations)
             for change in opened():
-                logged.note(f"from here on {change}")
+                watcher.note(f"from here on {change}")
             await lab.run()
-            logged.end()
+            watcher.end()
         finally:
             await lab.close()
-        _LOG.info("the run is complete")
 
 
 @contextmanager
@@ -153,8 +176,8 @@ def _explained(run: RunFolder) -> Iterator[None]:
             f"{error}; {run.path / FAILURES} has its traceback (arena show {run.path} --failures), "
             f"and ARENA_DEBUG=1 {again} comes there again"
         ) from None
-    except DivergedError as error:
-        raise DivergedError(f"{error}; {again} goes on from the last commit") from None
+    except (DivergedError, RanksLost, EnginesLost) as error:
+        raise type(error)(f"{error}; {again} goes on from the last commit") from None
     except OutOfMemoryError as error:
         raise OutOfMemory(
             f"the GPU's memory is full ({first_line(error)}): nothing that was committed is lost; {again} with "

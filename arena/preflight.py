@@ -41,6 +41,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import SeatSpec
 from arena.play.tables import Table
 from arena.records import Seating
+from arena.scale.check import check_scale
 from arena.store import checkpoints
 from arena.store.contents import check_newest
 from arena.store.files import CONFIG
@@ -83,6 +84,8 @@ async def preflight(
     )
     check_log(experiment, trusted)
     check_engine(played.engine)
+    if played.scale:
+        check_scale(played.scale, played.engine)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, doing), *_unseen(tables)]
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)

@@ -17,8 +17,8 @@ def check_engine(spec: EngineSpec) -> None:
         raise EngineError("engine.entropy: vLLM does not tell it: set engine.kind to in_process, or entropy to false")
 
 
-def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32) -> Engine:
-    """The engine of a spec, not yet open; it computes as a trainer of that precision does.
+def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> Engine:
+    """The engine of a spec, not yet open; it computes as a trainer of that precision does, vLLM on so many GPUs.
 
     With bfloat16 weights it holds those that it loads itself so, whatever they are in their folders.
     """
@@ -26,7 +26,7 @@ def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32) -> Engi
     if spec.kind == "vllm":
         from agents.engines.vllm import VLLMEngine
 
-        return VLLMEngine(spec, precision)
+        return VLLMEngine(spec, precision, gpus)
     from agents.engines.in_process import InProcessEngine
 
     return InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20, spec.entropy)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "ARENA_REAPED_WITH"
-"""In the environment of all who are to end with the owner: a folder of the owner's own."""
+"""In the environment of all who are to end with the owner: a folder of the owner's own, then those of its owners."""
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
@@ -25,7 +25,7 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
     quiet = subprocess.DEVNULL
     # a session of its own: Ctrl-C is for the owner
     started = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-    os.environ[MARK] = str(folder)
+    os.environ[MARK] = os.pathsep.join(filter(None, [str(folder), os.environ.get(MARK)]))
     return started
 
 
@@ -40,13 +40,15 @@ def reap(folder: str) -> None:
 
 
 def _marked(folder: str) -> Iterator[int]:
-    wanted = f"{MARK}={folder}".encode()
+    mark, wanted = f"{MARK}=".encode(), folder.encode()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
             # Python's own tracker ends by itself once the others have, and clears away what they shared
             tracker = b"multiprocessing.resource_tracker" in place.joinpath("cmdline").read_bytes()
-            if alive and not tracker and wanted in place.joinpath("environ").read_bytes().split(b"\0"):
+            environ = place.joinpath("environ").read_bytes().split(b"\0")
+            marks = next((entry.removeprefix(mark) for entry in environ if entry.startswith(mark)), b"")
+            if alive and not tracker and wanted in marks.split(os.pathsep.encode()):
                 yield int(place.name)
 
 

@@ -74,8 +74,9 @@ class _Served:
 class VLLMEngine:
     """Serves policies through vLLM, on a GPU or through its CPU build."""
 
-    def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
-        self.spec, self.bf16 = spec, precision.bf16_products
+    def __init__(self, spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
+        """`gpus`: over how many the layers of a model are spread (tensor parallelism)."""
+        self.spec, self.bf16, self.gpus = spec, precision.bf16_products, gpus
         self._scorer = InProcessEngine(precision, spec.max_batch, spec.cache_mb << 20)
         self._scored: set[str] = set()
         """Whom the scorer serves."""
@@ -200,7 +201,7 @@ class VLLMEngine:
             for other in before.adapters.values():
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
-        llm = await compute(start, folder, self.spec, self.bf16, rank, scratch)  # it waits for its processes
+        llm = await compute(start, folder, self.spec, self.bf16, rank, scratch, self.gpus)  # it waits for its processes
         return _Server(folder, rank, llm)
 
     async def _forget(self, server: _Server) -> None:
@@ -286,7 +287,7 @@ class VLLMEngine:
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)
 
 
-def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path) -> Any:
+def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
     """A running vLLM engine on a folder's model, with room for adapters of a rank; EngineError says why not."""
     log = scratch / "vllm.log"
     try:
@@ -307,6 +308,7 @@ def start(folder: Path, spec: EngineSpec, bf16: bool, rank: int, scratch: Path) 
                 "generation_config": "vllm",
                 "worker_extension_cls": "agents.engines.vllm_worker.Publishing",
                 "disable_log_stats": True,
+                "tensor_parallel_size": gpus,
             }
             if current_platform.is_cpu():
                 # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build

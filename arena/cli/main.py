@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from agents.errors import ChatError, EngineError, RoleError, WeightsError
+from agents.errors import ChatError, EngineError, EnginesLost, RoleError, WeightsError
 from arena.cli.app import app
 from arena.cli.console import note
 from arena.errors import (
@@ -22,12 +22,15 @@ from arena.errors import (
     Interrupted,
     OutOfMemory,
     PlayError,
+    RanksLost,
     StoreError,
     debugging,
 )
 
 BAD_INPUT = (ConfigError, StoreError, RoleError, WeightsError, ChatError, EngineError)
 """Errors whose text is one line for the user; the command ends with exit code 2."""
+STOPPED = (PlayError, BugError, GateError, DivergedError, OutOfMemory, RanksLost, EnginesLost)
+"""Errors that end a run on its way; exit code 1."""
 
 LONGEST = 1000
 """Characters of a complaint, whatever name or value it repeats."""
@@ -38,10 +41,10 @@ def run_cli() -> int:
     try:
         with _tracing(), _terminable() as terminated:
             app(standalone_mode=True)
+    except STOPPED as error:
+        return _complain(f"the run stopped: {error}", 1)
     except BAD_INPUT as error:
         return _complain(str(error), 2)
-    except (PlayError, BugError, GateError, DivergedError, OutOfMemory) as error:
-        return _complain(f"the run stopped: {error}", 1)
     except (Interrupted, KeyboardInterrupt) as stop:
         return _stopped(str(stop) or "interrupted", terminated)
     except SystemExit as end:
@@ -84,7 +87,7 @@ def _tracing() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, (*BAD_INPUT, PlayError, BugError, GateError, DivergedError, OutOfMemory, Interrupted)):
+        if isinstance(error, (*BAD_INPUT, *STOPPED, Interrupted)):
             trace = "".join(traceback.TracebackException.from_exception(error).format())
             print("\n".join(printable_lines(without_secrets(trace))), file=sys.stderr)
         raise

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True)
 
+Scale = Annotated[
+    str,
+    typer.Option(
+        metavar="A=N,…", help="Ranks and engines in processes of their own: trainers=2,engines=2; none is one process."
+    ),
+]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)]
 
 
@@ -43,6 +49,7 @@ def run_selfplay(
     roles: Annotated[Path | None, typer.Option(help="A folder of your own role files.")] = None,
     iterations: Annotated[int | None, typer.Option(help="How many iterations.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice in the run.")] = None,
+    scale: Scale = "",
     out: Annotated[Path | None, typer.Option(help="The run folder; default runs/NAME-TIME.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -51,12 +58,12 @@ def run_selfplay(
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     if not (game or recipe or config):
-        if any((arm, set_, policies, engine, roles, iterations, seed, out)):
+        if any((arm, set_, policies, engine, roles, iterations, seed, scale, out)):
             raise ConfigError("what is to be played? Add --game, --recipe or --config (arena run selfplay lists them)")
         print_rows(catalogue.to_play(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    experiment = _experiment(Asked(game, recipe, config, arm, settings, policies, roles, iterations, seed))
+    experiment = _experiment(Asked(game, recipe, config, arm, settings, policies, roles, iterations, seed, scale))
     from arena.cli.closing import close
     from arena.cli.loop import wait
     from arena.launch import start
@@ -74,12 +81,13 @@ def resume(
         list[str] | None,
         typer.Option("--set", metavar="A.B=C", help="A setting that may change when a run goes on; repeatable."),
     ] = None,
+    scale: Scale = "",
     trust: evaluate.Trust = False,
     as_json: Json = False,
 ) -> None:
     """Continue a run from its newest valid checkpoint, as if it had never stopped.
 
-    What may change: iterations, checkpoint, evaluate, endpoint, threads, limits of time and memory, learn.lr and
+    What may change: iterations, checkpoint, evaluate, endpoint, threads, scale, limits of time and memory, learn.lr and
     learn.nonfinite (docs/run-folder.md). The run keeps what was changed when, in environment.json.
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
@@ -87,11 +95,11 @@ def resume(
     from arena.cli.closing import close
     from arena.cli.loop import wait
     from arena.config.kept import experiment_of
-    from arena.config.sources import set_layer
+    from arena.config.sources import scale_layers, set_layer
     from arena.launch import go_on
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
-    layers = [set_layer(assignment) for assignment in assignments]
+    layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]
     experiment = experiment_of(run, layers, trust)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
@@ -112,6 +120,7 @@ class Asked:
     roles: Path | None
     iterations: int | None
     seed: int | None
+    scale: str
 
 
 def _experiment(asked: Asked) -> Experiment:
@@ -119,7 +128,7 @@ def _experiment(asked: Asked) -> Experiment:
     import games
     from arena.config.layers import compose, with_policies
     from arena.config.recipe import recipe_of
-    from arena.config.sources import file_layer, recipe_layer, set_layer
+    from arena.config.sources import file_layer, recipe_layer, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
         raise ConfigError(f"{complaint} (arena list games)")
@@ -135,6 +144,7 @@ def _experiment(asked: Asked) -> Experiment:
     flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}
     flags["game.name"] = asked.game if asked.recipe and asked.game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
+    layers += scale_layers(asked.scale) if asked.scale else []
     layers += [set_layer(assignment) for assignment in asked.settings]
     experiment = compose(layers)
     if asked.policies not in ("", "shared", "separate"):

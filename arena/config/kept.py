@@ -25,6 +25,7 @@ MAY_CHANGE = (
     "study",
     "endpoint",
     "threads",
+    "scale",
     "engine.max_batch",
     "engine.cache_mb",
     "play.in_flight",

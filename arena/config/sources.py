@@ -1,5 +1,6 @@
 """Sources of settings: a recipe, a file, `--set`; each becomes a layer, of keys and values not yet checked."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -71,6 +72,18 @@ def game_options(assignments: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"--option {assignment}: write A=B, such as --option illegal=end")
         options[name] = text_layer(f"--option {name}", value).data
     return options
+
+
+def scale_layers(asked: str) -> list[Layer]:
+    """`trainers=2,engines=2` as layers of the section `scale`; `none` is one process."""
+    if asked.strip() == "none":
+        return [set_layer("scale=null")]
+    parts = [part.strip() for part in asked.split(",") if part.strip()]
+    if wrong := [part for part in parts if "=" not in part] or ([] if parts else [asked]):
+        said = strict_yaml.one_line(f"--scale {wrong[0]}", 200)
+        raise ConfigError(f"{said}: write it as --scale trainers=2,engines=2, or --scale none for one process")
+    pairs = [part.split("=", 1) for part in parts]
+    return [set_layer(f"scale.{key}={json.dumps(value) if key == 'address' else value}") for key, value in pairs]
 
 
 def set_layer(assignment: str) -> Layer:

@@ -4,10 +4,13 @@ import logging
 import os
 import socket
 import warnings
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
 import torch
+
+from arena.learn.ranks import Rank, become
 
 
 @cache
@@ -21,13 +24,33 @@ def deepspeed() -> Any:
         os.environ["MASTER_PORT"] = str(_free_port())
     import deepspeed
 
-    if os.environ["WORLD_SIZE"] == "1":  # one process needs no shared-memory collectives: spare it their compiler
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # collectives by shared memory take a compiler, most of a minute, and leave files behind when a rank is killed
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     logging.getLogger("deepspeed").setLevel(logging.ERROR)  # "DeepSpeed" is quiet already: arena/process.py
     # torch 2.13 deprecates the collectives that DeepSpeed 0.19 calls; the user can do nothing about it
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
     return deepspeed
+
+
+def join_ranks(number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta) -> None:
+    """Make this process one of several ranks, before anything learns in it; waits for the others.
+
+    They meet at `address`, where rank 0 has the bound socket `listener` and all others know its port. `timeout` is that
+    of the meeting and of every collective operation afterwards: whoever waits longer for another rank fails.
+    """
+    from torch import distributed
+
+    os.environ |= {"RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": str(count), "MASTER_ADDR": address}
+    if address == "127.0.0.1":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    port, descriptor = (listener, None) if isinstance(listener, int) else (listener.getsockname()[1], listener.detach())
+    os.environ["MASTER_PORT"] = str(port)
+    store = distributed.TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
+    become(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))
+    deepspeed()
 
 
 def _free_port() -> int:

@@ -23,10 +23,21 @@ class Gradients:
     """Accumulates the gradients of a plan's steps in a model, with metrics and the regularisers' statistics."""
 
     def __init__(
-        self, engine: Any, rule: UpdateSpec, plan: Plan, memory: Mapping[str, Any], watch: Watch, rank: int = 0
+        self,
+        engine: Any,
+        rule: UpdateSpec,
+        plan: Plan,
+        memory: Mapping[str, Any],
+        watch: Watch,
+        rank: int = 0,
+        scale: int = 1,
     ) -> None:
-        """`engine` scores a `StreamBatch`, and its `backward` adds a loss's gradient; `memory` is the regularisers'."""
+        """`engine` scores a `StreamBatch`, and its `backward` adds a loss's gradient; `memory` is the regularisers'.
+
+        `scale` multiplies every loss: DeepSpeed divides by the number of ranks what is to be a sum over them.
+        """
         self.engine, self.rule, self.plan, self.watch, self.rank = engine, rule, plan, watch, rank
+        self.scale = scale
         self._past = MappingProxyType(dict(memory))
         self._memories = memories(rule.regularisers)
         self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
@@ -58,7 +69,7 @@ class Gradients:
             batch = batch_of(self._streams, self._temperatures, one).to(self.engine.device)
             scores = self.engine(batch)
             if not one.index:
-                self.engine.backward(scores.logprobs.sum() * 0.0)
+                self._pull(scores.logprobs.sum() * 0.0)
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_rows(batch, tokens.logprobs - tokens.behaviour)
@@ -73,7 +84,7 @@ class Gradients:
                     self.watch.add(f"{name}_term", term[tokens.learned])
             for name, memory in self._memories.items():
                 self.seen[name].append(memory.see(tokens))
-            self.engine.backward((objective * weight).sum())
+            self._pull((objective * weight).sum())
             if self.rule.gradient_checkpointing:
                 trim_memory()
             self.watch.step(tokens, objective, token)
@@ -84,12 +95,16 @@ class Gradients:
         for one in step.demonstrations[self.rank]:
             scores = self.engine(batch_of(self._streams, self._temperatures, one).to(self.engine.device))
             if not one.index:
-                self.engine.backward(scores.logprobs.sum() * 0.0)
+                self._pull(scores.logprobs.sum() * 0.0)
                 continue
             learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
-            self.engine.backward(loss.sum() * step.demonstration_weight)
+            self._pull(loss.sum() * step.demonstration_weight)
             self.watch.add("shown_loss", loss)
+
+    def _pull(self, loss: torch.Tensor) -> None:
+        """Add the gradient of a rank's share of the loss."""
+        self.engine.backward(loss * self.scale)
 
     def _rivals(self, step: Step) -> dict[int, Floats] | None:
         """The change of the other answer of each token's pair, by sample: at the weights that take the step."""

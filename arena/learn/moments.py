@@ -1,5 +1,6 @@
 """AdamW's moments of each parameter, under any ZeRO stage: saved, loaded and reset."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,17 +23,18 @@ class Moments:
         if zero_stage:
             self._make()
 
-    def state(self) -> dict[str, torch.Tensor]:
-        """Every moment and master there is, float32 on the CPU, by parameter and its own name."""
-        moments = {
-            f"{name}.{key}": self._get(parameter, key)
-            for name, parameter in trainable(self.model).items()
-            for key in _moment_names(parameter)
-        }
-        return {name: value.detach().cpu().contiguous() for name, value in moments.items() if value is not None}
+    def each(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every moment and master there is, float32 on the CPU, by parameter and its own name.
 
-    def load(self, state: dict[str, torch.Tensor], steps: int) -> None:
-        """Restore what `state` gave, after so many steps."""
+        One after the other, which several ranks do together: with ZeRO each of them holds a part.
+        """
+        for name, parameter in trainable(self.model).items():
+            for key in _moment_names(parameter):
+                if (value := self._get(parameter, key)) is not None:
+                    yield f"{name}.{key}", value.detach().cpu().contiguous()
+
+    def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
+        """Restore what `each` gave, after so many steps."""
         for name, parameter in trainable(self.model).items():
             for key in _moment_names(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:

@@ -1,6 +1,7 @@
 """DeepSpeed round one policy's model: gradients summed, clipped, and stepped along by AdamW, under any ZeRO stage."""
 
 import math
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -60,11 +61,11 @@ def masters(scorer: StreamScorer) -> bool:
     return any(parameter.dtype == torch.bfloat16 for parameter in trainable(scorer.model).values())
 
 
-def gathered(model: Any, zero_stage: int) -> AbstractContextManager[Any]:
-    """Context in which every parameter is whole, also under ZeRO-3."""
+def gathered(parameters: Iterable[torch.nn.Parameter], zero_stage: int) -> AbstractContextManager[Any]:
+    """Context in which these parameters are whole, also under ZeRO-3; all ranks enter it together."""
     if zero_stage < 3:
         return nullcontext()
-    whole: AbstractContextManager[Any] = deepspeed().zero.GatheredParameters(list(model.parameters()))
+    whole: AbstractContextManager[Any] = deepspeed().zero.GatheredParameters(list(parameters))
     return whole
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from agents.packing import Pass, passes
+from agents.stream import Stream
 from arena.learn.pairs import in_pairs, together
 from arena.learn.samples import Floats, Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
@@ -183,11 +184,18 @@ class Planner:
         found = passes(streams, self.rule.token_budget, start=self.start)
         return [Pass(tuple(part[k] for k in one.index), one.prefix) for one in found]
 
+    def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
+        """The passes, by rank, that score these streams without learning from them."""
+        return self._dealt(streams, passes(streams, self.rule.token_budget, start=self.start), ranks)
+
     def _shares(self, samples: Sequence[Sample], given: Iterable[Pass], ranks: int) -> Shares:
+        return self._dealt([s.stream for s in samples], given, ranks)
+
+    def _dealt(self, streams: Sequence[Stream], given: Iterable[Pass], ranks: int) -> Shares:
         """Passes dealt to ranks."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
             given = [Pass(one.index, 0) for one in given]
-        return dealt(list(given), [len(s.stream.ids) for s in samples], ranks)
+        return dealt(list(given), [len(stream.ids) for stream in streams], ranks)
 
 
 def dealt(given: list[Pass], lengths: Sequence[int], ranks: int) -> Shares:

@@ -3,16 +3,46 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import reduce
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 Seen = TypeVar("Seen")
 
 
+class Rank(NamedTuple):
+    """This process's place among those that learn together."""
+
+    number: int = 0
+    count: int = 1
+    group: Any = None
+    """Torch's process group of all of them, for objects; None where this process learns alone."""
+
+
+_own = Rank()
+
+
+def become(rank: Rank) -> None:
+    """Make this process one of several ranks, or one that learns alone."""
+    global _own
+    _own = rank
+
+
+def this_rank() -> Rank:
+    """The place of this process among the ranks."""
+    return _own
+
+
 def over_ranks(own: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
     """Add up what the ranks have seen, in their order: the same for all of them. A single rank has seen it all."""
-    return own
+    if _own.count == 1:
+        return own
+    from torch.distributed import all_gather_object
+
+    seen: list[Any] = [None] * _own.count
+    all_gather_object(seen, own, _own.group)
+    return reduce(plus, seen)
 
 
 @dataclass(frozen=True)

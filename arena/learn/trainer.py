@@ -1,7 +1,7 @@
 """The trainer of this process: one policy's weights, its optimiser, and the carrying out of its plans."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from arena.learn.divergence import require_finite, step_counts
 from arena.learn.gradients import Gradients, updated_memory
 from arena.learn.optimiser import Optimiser, gathered
 from arena.learn.plan import Plan, Planner, Step
-from arena.learn.ranks import Tally, highest, over_ranks
+from arena.learn.ranks import Tally, highest, over_ranks, this_rank
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.learn.watch import Watch
@@ -82,7 +82,7 @@ class PolicyTrainer:
 
     async def save(self) -> dict[str, torch.Tensor]:
         """State of the optimiser by parameter name."""
-        return await compute(lambda: self.optimiser.moments.state())
+        return await compute(lambda: dict(self.optimiser.moments.each()))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser's and the regularisers' state; the weights come with the model."""
@@ -103,8 +103,8 @@ class PolicyTrainer:
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """`update`, in the thread that computes."""
-        engine, watch, taken = self.optimiser.engine, Watch(), 0
-        gradients = Gradients(engine, self.rule, plan, self.memory, watch)
+        engine, watch, taken, rank = self.optimiser.engine, Watch(), 0, this_rank()
+        gradients = Gradients(engine, self.rule, plan, self.memory, watch, rank.number, rank.count)
         self._gate(gradients.score_old())
         engine.train()
         for number, step in enumerate(plan.steps):
@@ -132,17 +132,27 @@ class PolicyTrainer:
 
     def write(self, folder: Path) -> None:
         """`save` to a folder, in the thread that computes."""
-        state = self.optimiser.moments.state()
+        state = dict(self.optimiser.moments.each())
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
         """`load`, in the thread that computes."""
+        self.restore(load_file(folder / "optimizer.safetensors"), state)
+
+    def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
+        """Restore what `Moments.each` and `state` gave, on any number of ranks."""
         self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
-        self.optimiser.moments.load(load_file(folder / "optimizer.safetensors"), self.steps + self.imitated)
+        self.optimiser.moments.load(moments, self.steps + self.imitated)
+
+    def learned(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The parameters that learn, whole one after the other, by name; all ranks go through them together."""
+        for name, parameter in trainable(self.model).items():
+            with gathered([parameter], self.rule.zero_stage):
+                yield name, parameter.detach()
 
     def gathered(self) -> AbstractContextManager[Any]:
         """Context in which every parameter is whole, also under ZeRO-3."""
-        return gathered(self.model, self.rule.zero_stage)
+        return gathered(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:
         if not gaps.mean <= self.tolerance:  # also stops at NaN

@@ -11,7 +11,16 @@ from types import FrameType
 from typing import Any
 
 import games
-from agents.errors import ChatError, EndpointError, EngineError, RoleError, ScriptedPolicyError, WeightsError
+from agents.errors import (
+    ChatError,
+    EndpointError,
+    EngineDied,
+    EngineError,
+    EnginesLost,
+    RoleError,
+    ScriptedPolicyError,
+    WeightsError,
+)
 from agents.players.human import HumanLeft
 from arena.errors import BugError, WorkerLost
 from arena.plain import bounded, without_secrets
@@ -41,9 +50,9 @@ class LimitReached(Exception):
 def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
     """Describe an exception that ended a match of `game` at a turn of `seat`.
 
-    WeightsError goes on: with weights that cannot be used every other match would end alike.
+    WeightsError and EnginesLost go on: with weights that cannot be used, or no engine, every match would end alike.
     """
-    if isinstance(error, WeightsError):
+    if isinstance(error, WeightsError | EnginesLost):
         raise error
     frames = list(traceback.walk_tb(error.__traceback__))
     kind, at = _kind(error, frames, type(game))
@@ -73,6 +82,11 @@ def stop_at_a_bug(record: MatchRecord) -> None:
     """Raise BugError where Arena's own code failed: the match would only fail again."""
     if record.failure and record.failure.kind == "bug":
         raise BugError(f"a bug of Arena ended match {record.id}: {with_place(record)}", record)
+
+
+def by_a_death(record: MatchRecord) -> bool:
+    """Return True if a match failed because an engine's process died: that says nothing about the match."""
+    return record.failure is not None and record.failure.error == EngineDied.__name__
 
 
 def with_place(record: MatchRecord) -> str:

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import count
 
 from arena.errors import PlayError
-from arena.play.failures import stop_at_a_bug, with_place
+from arena.play.failures import by_a_death, stop_at_a_bug, with_place
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord
 
@@ -22,9 +23,9 @@ async def play_all(
     """Play every plan concurrently and return the finished matches in the order of `plans`.
 
     `done` is called with each record as it ends, failed ones included. A failed match is played again from
-    the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures it is given up.
-    One that failed by a bug of ours is not: `BugError` ends the play at once. When more matches are given up than
-    finish, something is broken: then `PlayError` is raised.
+    the same deal, with fresh draws, under a new id (`-r1`, `-r2`, …); after `attempts` failures, not counting deaths of
+    engines, it is given up. One that failed by a bug of ours is not: `BugError` ends the play at once. When more
+    matches are given up than finish, something is broken: then `PlayError` is raised.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)
@@ -54,8 +55,10 @@ async def _play_until_finished(
     plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None], attempts: int
 ) -> MatchRecord:
     record = await _once(plan, play, done)
-    for attempt in range(1, attempts):
-        if record.status == "finished":
+    failed = 0
+    for attempt in count(1):
+        failed += not by_a_death(record)
+        if record.status == "finished" or failed >= attempts:
             break
         record = await _once(replace(plan, identity=replace(plan.identity, attempt=attempt)), play, done)
     return record

@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 from arena.parts.spec import Spec
 
 Share = Annotated[float, Field(ge=0, le=1024)]
+Seconds = Annotated[float, Field(gt=0, le=10**7)]
 Workers = Annotated[int, Field(ge=1, le=1024)]
 
 
@@ -43,3 +44,7 @@ class ScaleSpec(Spec):
     """The cluster: `auto` or host:port joins one that is there; null starts one here, for this run alone."""
     resources: ResourcesSpec = ResourcesSpec()
     """What is reserved for each of them."""
+    patience: Seconds = 60.0
+    """Seconds without a sign of life after which a process counts as hung: it is ended and replaced."""
+    deadline: Seconds = 1800.0
+    """Seconds that one call may take, such as a batch of replies or an update, before its process counts as hung."""

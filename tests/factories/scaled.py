@@ -1,0 +1,179 @@
+"""Updates that one rank and several have to come out of alike: the cases, and what is compared of them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.adapter_config import AdapterSpec
+from agents.policy import Bases, NewAdapter, Policy
+from agents.published import ModuleWeights, as_arrays
+from agents.weights import resolve
+from arena.config.experiment import LearnSpec
+from arena.learn.base import MakeTrainer, Trainer
+from arena.learn.make import local_trainer
+from arena.learn.samples import Sample
+from arena.learn.settings import DemonstrationsSpec
+from arena.parts.schedules import Clock
+from tests.factories.models import tiny
+from tests.factories.samples import samples, terms
+
+ITERATIONS = 5
+ANSWERS = {"loss": {"refuel": {"eta": 0.5}}, "aggregate": "turn_mean"}
+
+
+def ragged(k: int, count: int = 7) -> list[Sample]:
+    """Streams of several lengths and turns, with some turns out of the loss and a reference."""
+    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(tiny(), k, count)]
+    return [replace(s, learned=s.learned & (s.places != 1) | (s.places.max() == 0)) for s in played]
+
+
+def paired(k: int) -> list[Sample]:
+    """Answers in pairs across the streams: whatever rank the two are on."""
+    return [replace(s, pairs=np.where(s.places == 0, i // 2, -1)) for i, s in enumerate(ragged(k, 8))]
+
+
+def shown_too(k: int) -> list[Sample]:
+    """Demonstrations beside what was played."""
+    shown = [
+        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 50 + k, 5)
+    ]
+    return [*ragged(k), *shown]
+
+
+def alone(k: int) -> list[Sample]:
+    """Fewer streams than ranks."""
+    return ragged(k, 1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Updates of one kind."""
+
+    rule: Mapping[str, Any] = field(default_factory=dict)
+    given: Callable[[int], list[Sample]] = ragged
+    """By iteration, what is learned from."""
+    policies: tuple[str, ...] = ("p",)
+    adapter: bool = False
+
+    def spec(self, **more: Any) -> LearnSpec:
+        """Settings of the update; no gradient is clipped, which would hide a wrong scale."""
+        usual = {"regularisers": terms(kl=0.1, entropy=0.05), "token_budget": 90, "gate_tolerance": 99.0, "lr": 2e-5}
+        return LearnSpec.model_validate({**usual, "grad_clip": 0.0, "minibatches": 2, **self.rule, **more})
+
+
+SHOWN = DemonstrationsSpec.model_validate({"weight": 0.7, "scripted": ["random"]})
+CASES = {
+    "packed ragged": Case(),
+    "one step": Case({"minibatches": 1}),
+    "several epochs": Case({"epochs": 2, "minibatches": 3}),
+    "empty ranks": Case({"minibatches": 1}, alone),
+    "pairs": Case(ANSWERS, paired),
+    "demonstrations": Case({"demonstrations": SHOWN}, shown_too),
+    "what regularisers remember": Case({"regularisers": {"entropy_band": {"low": 0.99, "high": 1.01, "weight": 0.1}}}),
+    "sequence ratio, turn level correction": Case(
+        {
+            "loss": {"policy_gradient": {"ratio": "sequence", "correction": {"truncated": {"level": "turn"}}}},
+            "epochs": 2,
+        }
+    ),
+    **{
+        f"aggregate {name}": Case({"aggregate": given})
+        for name, given in {
+            "turn_mean": "turn_mean",
+            "stream_mean": "stream_mean",
+            "stream_turn_mean": "stream_turn_mean",
+            "constant_length": {"constant_length": {"length": 7}},
+        }.items()
+    },
+    "gradient checkpointing": Case({"gradient_checkpointing": True}),
+    "adapter": Case(adapter=True),
+    "several policies": Case(policies=("p", "q")),
+    "several adapters on one base": Case(policies=("p", "q"), adapter=True),
+}
+
+
+class Learned(NamedTuple):
+    """What has become of a case's policies."""
+
+    weights: dict[str, np.ndarray]
+    moments: dict[str, np.ndarray]
+    metrics: list[dict[str, float]]
+    states: list[dict[str, Any]]
+    scores: np.ndarray
+    """Log-probabilities of the last iteration's streams afterwards."""
+
+    def off(self, other: "Learned") -> tuple[float, float]:
+        """The worst difference of a weight, and of a first moment as a share of the largest: that is the gradients'."""
+        means = {name: value for name, value in self.moments.items() if name.endswith("exp_avg")}
+        size = max(float(np.abs(value).max()) for value in means.values())
+        return worst(self.weights, other.weights), worst(means, other.moments) / size
+
+    def moved(self, other: "Learned") -> float:
+        """The largest difference of a weight."""
+        return worst(self.weights, other.weights)
+
+
+def worst(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
+    """The largest difference of arrays by name."""
+    return max(float(np.abs(value - other[name]).max()) for name, value in one.items())
+
+
+def policies(case: Case) -> list[Policy]:
+    """The case's policies as they begin, adapters on one base."""
+    source, bases = resolve("nano"), Bases()
+    new = {
+        name: NewAdapter(AdapterSpec(rank=4), seed, "nano") if case.adapter else None
+        for seed, name in enumerate(case.policies)
+    }
+    return [Policy.load(name, source, source, True, adapter, bases) for name, adapter in new.items()]
+
+
+def makers(make: MakeTrainer, case: Case, **rule: Any) -> list[Trainer]:
+    """Trainers of a case's policies."""
+    return [make(policy, case.spec(**rule), False) for policy in policies(case)]
+
+
+async def learn(trainers: list[Trainer], case: Case, first: int = 1, last: int = ITERATIONS) -> list[dict[str, float]]:
+    """The iterations from `first` to `last`, each policy in turn; their metrics."""
+    found = []
+    for k in range(first, last + 1):
+        for number, trainer in enumerate(trainers):
+            plan = trainer.plan(case.given(10 * k + number), np.random.default_rng(k), Clock(k, ITERATIONS))
+            found.append(await trainer.update(plan))
+    return found
+
+
+async def told(trainers: list[Trainer], case: Case, metrics: list[dict[str, float]]) -> Learned:
+    """What is compared."""
+    weights, moments, scores = {}, {}, []
+    for number, trainer in enumerate(trainers):
+        held = await trainer.weights()
+        with held.whole():
+            arrays: Any = as_arrays(held).arrays if isinstance(held, ModuleWeights) else held.arrays  # type: ignore[union-attr]
+        weights |= {f"{number}.{name}": np.array(value) for name, value in arrays.items()}
+        moments |= {f"{number}.{name}": value.numpy().copy() for name, value in (await trainer.save()).items()}
+        given = case.given(10 * ITERATIONS + number)
+        found = await trainer.score([s.stream for s in given], [s.temperature for s in given])
+        scores += [one.logprobs for one in found]
+    return Learned(weights, moments, metrics, [trainer.state() for trainer in trainers], np.concatenate(scores))
+
+
+def learned(make: MakeTrainer, case: Case, **rule: Any) -> Learned:
+    """All iterations of a case by trainers of a kind, which are closed again."""
+    trainers = makers(make, case, **rule)
+
+    async def through() -> Learned:
+        found = await told(trainers, case, await learn(trainers, case))
+        for trainer in trainers:
+            await trainer.close()
+        return found
+
+    return asyncio.run(through())
+
+
+def begun(case: Case) -> Learned:
+    """A case before its first iteration."""
+    return asyncio.run(told(makers(local_trainer, case), case, []))
