@@ -7,7 +7,7 @@ as nothing writes into its folder any more; nothing that it had committed is los
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -18,6 +18,7 @@ from arena.errors import ConfigError
 from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resumed
 from arena.process import LAUNCHERS, command_line, end_with, environment_of_children
+from arena.scale.cluster import connected
 from arena.store.run import in_use
 
 RESTARTS = 3
@@ -25,7 +26,7 @@ RESTARTS = 3
 PATIENCE = 180.0
 """Seconds in which a node has to answer, or a run to end that is asked to; on a busy one a worker starts slowly."""
 POLL = 0.2
-PASSED_ON = ("ARENA_", "GOMP_", "OMP_")
+PASSED_ON = ("ARENA_", "GOMP_", "OMP_", "PYTHONPATH")
 """Beginnings of variables that are passed on; keys belong into the environment of the nodes."""
 
 
@@ -35,11 +36,12 @@ def on_ray(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
 
     ConfigError where a node has another Arena than this one, or does not see the study's folder.
     """
-    import ray
-
-    with _joined(address):
-        _check_nodes(address, folder.absolute())
-        yield Task, int(ray.cluster_resources().get("CPU", 0)) or 1
+    with ExitStack() as joined:
+        try:
+            joined.enter_context(connected(address, 0))
+        except ConfigError as error:
+            raise ConfigError(str(error).replace("scale.address", "--on-ray")) from None
+        yield Task, _processors(address, folder.absolute())
 
 
 class Task:
@@ -92,7 +94,6 @@ class Task:
     def _begun(self) -> Any:
         words = resumed(self.run) or list(self._words)
         passed = {name: value for name, value in environment_of_children().items() if name.startswith(PASSED_ON)}
-        passed |= {name: value for name, value in environment_of_children().items() if name == "PYTHONPATH"}
         return self._work.remote(words, str(self.run.log.absolute()), os.getcwd(), passed)
 
     def _note(self, line: str) -> None:
@@ -129,7 +130,8 @@ def seen_from_here(folder: str) -> tuple[str, bool]:
     return versions()["arena-selfplay"], Path(folder).is_dir()
 
 
-def _check_nodes(address: str, folder: Path) -> None:
+def _processors(address: str, folder: Path) -> int:
+    """How many processors the nodes have, all of which can run Arena and see the folder; else ConfigError."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -158,20 +160,4 @@ def _check_nodes(address: str, folder: Path) -> None:
             raise ConfigError(f"--on-ray: node {asked[answer]} has arena {version}, this machine {own}: install one")
         if not sees:
             raise ConfigError(f"--on-ray: node {asked[answer]} does not see {there}: --out must be on shared files")
-
-
-@contextmanager
-def _joined(address: str) -> Iterator[None]:
-    import ray
-
-    paths = os.environ.get("PYTHONPATH")
-    nodes = {"env_vars": {"PYTHONPATH": paths}} if paths else None
-    try:
-        ray.init(address=address, runtime_env=nodes, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        why = str(error).strip().partition("\n")[0][:200]
-        raise ConfigError(f"--on-ray: no Ray cluster at {address}: {why}") from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    return int(sum(node["Resources"]["CPU"] for node in nodes)) or 1

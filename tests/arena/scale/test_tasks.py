@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +22,15 @@ from games.contracts import MatchId
 from games.slow import slowly
 from games.tic_tac_toe import TicTacToe
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def calls() -> Iterator[RayCalls]:
-    root = str(Path(__file__).resolve().parents[3])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_worker_niceness", "0")
-        patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
-        ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
-        try:
-            made = RayCalls({"num_cpus": 0.5})
-            made.check()
-            yield made
-        finally:
-            ray.shutdown()
+def calls(cluster: None) -> RayCalls:
+    made = RayCalls({"num_cpus": 0.5})
+    made.check(240.0)
+    return made
 
 
 def told(place: Path) -> int:
