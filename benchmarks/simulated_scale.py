@@ -71,10 +71,10 @@ ARMS: dict[str, dict[str, Any]] = {
     "ahead 1": {"ahead": 1},
     "ahead 2": {"ahead": 2},
     "ahead 1, enough 0.95": {"ahead": 1, "enough": 0.95},
-    "the same, 16 matches an engine": {"ahead": 1, "enough": 0.95, "each": 16},
-    "the same, a driver as light as the clinic's": {"ahead": 1, "enough": 0.95, "each": 16, "driver": LIGHT_DRIVER},
+    "the same, 8 matches an engine": {"ahead": 1, "enough": 0.95, "each": 8},
+    "the same, a driver as light as the clinic's": {"ahead": 1, "enough": 0.95, "each": 8, "driver": LIGHT_DRIVER},
 }
-MATCHES = 2048
+MATCHES = 1024
 PANELS = {
     "tokens_a_second": "tokens learned a second, thousands",
     "engines_idle": "engines idle",

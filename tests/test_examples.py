@@ -92,7 +92,7 @@ class Job:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SLURM_"))}
         self._number = secrets.randbelow(10**9)
         slurm = {"SLURM_JOB_ID": str(self._number), "SLURM_JOB_NODELIST": "here,there", "SLURM_CPUS_PER_TASK": "1"}
-        environ = {**kept, **slurm, "PATH": path, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "PYTHONPATH": str(ROOT)}
+        environ = {**kept, **slurm, "PATH": path, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             ["bash", SCRIPT, *command], env=environ, cwd=folder, text=True, start_new_session=True,
             stdout=(folder / "out").open("w"), stderr=subprocess.STDOUT,

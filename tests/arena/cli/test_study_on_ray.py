@@ -31,10 +31,12 @@ def cluster() -> Iterator[Nodes]:
 class Study:
     """`arena study --on-ray`, a process of its own."""
 
-    def __init__(self, cluster: Nodes, folder: Path, *more: str) -> None:
+    def __init__(self, cluster: Nodes, folder: Path, iterations: int = ITERATIONS) -> None:
         self.out, self._folder = folder / "study", folder
-        command = [sys.executable, "-P", "-m", "arena", "study", str(written(folder, warm=[])), "--seeds", "1"]
-        command += ["--on-ray", cluster.address, "--out", str(self.out), "--json", *more]
+        file = written(folder, warm=[])
+        file.write_text(file.read_text().replace(f"iterations: {ITERATIONS}", f"iterations: {iterations}"))
+        command = [sys.executable, "-P", "-m", "arena", "study", str(file), "--seeds", "1", "--json"]
+        command += ["--on-ray", cluster.address, "--out", str(self.out)]
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             self.process = subprocess.Popen(command, env=cluster.environ, stdout=out, stderr=err, cwd=folder)
 
@@ -86,21 +88,28 @@ def test_a_killed_worker_costs_its_run_nothing_that_was_committed(cluster: Nodes
 def test_runs_end_with_their_study_and_the_same_command_goes_on(
     cluster: Nodes, tmp_path: Path, number: signal.Signals
 ) -> None:
-    study = Study(cluster, tmp_path)
+    study = Study(cluster, tmp_path, iterations=1000)
     first = study.out / "mars-0"
-    study.until((first / "checkpoints" / "0000").exists)
-    os.kill(study.process.pid, number)
-    assert study.end() in (1, 130, -signal.SIGKILL), study.said()
-    deadline = time.monotonic() + 400
-    while in_use(first) or worker_of(cluster, first):
-        assert time.monotonic() < deadline, "it plays on"
-        time.sleep(0.1)
-    assert len(RunReader(first).metrics()) < ITERATIONS
+    study.until((first / "checkpoints" / "0001").exists)
+    ended(cluster, study, number)
+    done = len(RunReader(first).metrics())
+    assert 0 < done < 1000
     if number == signal.SIGINT:
         assert "interrupted; nothing that was committed is lost" in study.said() and "Traceback" not in study.said()
-        again = Study(cluster, tmp_path)
-        assert again.end() == 0, again.said()
+        again = Study(cluster, tmp_path, iterations=1000)
+        again.until(lambda: len(RunReader(first).metrics()) > done)
         assert RunReader(first).environment()["commands"][1:], "it was gone on with"
+        ended(cluster, again, signal.SIGTERM)
+
+
+def ended(cluster: Nodes, study: Study, number: signal.Signals) -> None:
+    """End the study, and wait until its run has ended, too."""
+    os.kill(study.process.pid, number)
+    assert study.end() in (130, 143, -signal.SIGKILL), study.said()
+    deadline = time.monotonic() + 400
+    while in_use(study.out / "mars-0") or worker_of(cluster, study.out / "mars-0"):
+        assert time.monotonic() < deadline, "it plays on"
+        time.sleep(0.1)
 
 
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
