@@ -5,19 +5,20 @@ import time
 from pathlib import Path
 
 from games.kuhn_poker import KuhnPoker
+from games.slow import slowly
 
 VARIABLE = "ARENA_SLOW_STEP"
 """Names the file with the seconds of a step; without it no step waits."""
 
 
 class SlowKuhn(KuhnPoker):
-    """Kuhn poker that waits within each step. What is played and paid does not depend on it."""
+    """Kuhn poker that waits within each step, with `scale.tasks` in a Ray task. What is played and paid does not depend on it."""
 
     blocks = True
 
     def step(self, action: str | None) -> None:
         """Wait, then play."""
-        time.sleep(seconds())
+        slowly(time.sleep, seconds())
         super().step(action)
 
 
