@@ -31,6 +31,7 @@ from fault_judge import Finding, Verdict, judge
 from fault_kinds import ALONE, MIX, Place, inject, processes, title
 
 from arena.doctor import environment
+from arena.play.settings import apportion
 from arena.process import command_line
 
 HERE = Path(__file__).resolve().parent
@@ -267,11 +268,13 @@ def _sleep(driver: Driver, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def drawn(count: int, only: Sequence[str], rng: random.Random) -> list[str]:
-    """So many faults in random order: of these kinds, as often as the mix has them."""
-    kinds = [kind for kind in only for _ in range(MIX[kind])]
+def drawn(asked: argparse.Namespace, rng: random.Random) -> list[str]:
+    """The faults in random order: as many of each kind as the mix has, or one of each of those that are asked for."""
+    only = asked.only.split(",") if asked.only else list(MIX) if asked.scale else list(ALONE)
+    counts = apportion(asked.faults, [MIX[kind] for kind in only]) if asked.faults else [1] * len(only)
+    kinds = [kind for kind, n in zip(only, counts, strict=True) for _ in range(n)]
     rng.shuffle(kinds)
-    return (kinds * (count // len(kinds) + 1))[:count]
+    return kinds
 
 
 def _again(kept: dict[str, Any]) -> Ordeal:
@@ -310,8 +313,7 @@ def summary(ordeals: list[Ordeal]) -> dict[str, Any]:
 def torment(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> dict[str, Any]:
     """Run after run until every fault has befallen one; what the file keeps, renewed after each."""
     rng = random.Random(asked.seed)
-    only = asked.only.split(",") if asked.only else list(MIX) if asked.scale else ALONE
-    waiting = Waiting(drawn(asked.faults, only, rng), time.monotonic() + 60 * asked.minutes)
+    waiting = Waiting(drawn(asked, rng), time.monotonic() + 60 * asked.minutes)
     ordeals, kept = [_again(one) for one in before], dict[str, Any]()
     command = " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]])
     prepare()
@@ -332,7 +334,7 @@ def main() -> None:
     """Start again in namespaces; there, run and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="trainers=2,engines=2,tasks=2", help='as of arena run; "": one process')
-    parser.add_argument("--faults", type=int, default=200, help="how many")
+    parser.add_argument("--faults", type=int, help="how many; default 200, with --only one of each")
     parser.add_argument("--only", help="these kinds alone, separated by commas")
     parser.add_argument("--iterations", type=int, default=12, help="of each run")
     parser.add_argument("--minutes", type=float, default=600.0, help="no fault comes later than that")
@@ -343,6 +345,7 @@ def main() -> None:
     parser.add_argument("--add", action="store_true", help="keep the runs that the file has, and add more")
     parser.add_argument("--keep", help="a folder for copies of runs in which something was found")
     asked = parser.parse_args()
+    asked.faults = asked.faults or (0 if asked.only else sum(MIX.values()))
     if INSIDE not in os.environ:
         os.environ[INSIDE] = fault_kinds.namespace()
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
