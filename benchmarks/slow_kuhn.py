@@ -12,7 +12,7 @@ VARIABLE = "ARENA_SLOW_STEP"
 
 
 class SlowKuhn(KuhnPoker):
-    """Kuhn poker that waits within each step, with `scale.tasks` in a Ray task. What is played and paid does not depend on it."""
+    """Kuhn poker that waits within each step, with `scale.tasks` in a Ray task; no act or payoff depends on it."""
 
     blocks = True
 
