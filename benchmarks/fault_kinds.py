@@ -147,8 +147,8 @@ def _alive(pid: int) -> bool:
 
 
 def _slow(place: Place, rng: random.Random) -> str:
-    """Steps that begin within a second take 5 s, or longer than a match may."""
-    seconds, usual = rng.choice([5, 50]), place.slow.read_text()
+    """Steps that begin within a second take 5 s, or longer than a turn may (`play.limits.turn_seconds`)."""
+    seconds, usual = rng.choice([5, 150]), place.slow.read_text()
     place.slow.write_text(f"{seconds}")
     time.sleep(1.0)
     place.slow.write_text(usual)

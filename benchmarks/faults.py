@@ -66,7 +66,7 @@ RECIPE: dict[str, Any] = {
         },
     ],
     "policies": {"shared": {"model": "nano"}},
-    "play": {"matches": 48, "in_flight": 48, "limits": {"seconds": 40}},
+    "play": {"matches": 48, "in_flight": 48},
     "credit": {"estimator": "mars", "weights": {"deal": 0.1, "illegal": 1.0}},
     "learn": {"lr": 3e-4, "minibatches": 2, "token_budget": 4096},
     "checkpoint": {"every": 1, "keep": 1000},
@@ -282,17 +282,17 @@ def _again(kept: dict[str, Any]) -> Ordeal:
     return Ordeal(**{**kept, "faults": [Fault(**fault) for fault in kept["faults"]]})
 
 
-def prepare() -> None:
-    """The recipe, with a policy that has learned to write legal acts."""
+def prepare(weights: Path | None) -> None:
+    """The recipe, with a policy that has learned to write legal acts: this one, or a new one."""
     (SCRATCH / "disk").mkdir(parents=True)
     (SCRATCH / "slow").write_text(STEP)
     os.environ["ARENA_SLOW_STEP"] = str(SCRATCH / "slow")
-    recipe = SCRATCH / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": "nano", "imitate": WARM}}}))
-    made = SCRATCH / "warm"
-    words = ["run", "selfplay", "--config", str(recipe), "--iterations", "1", "--out", str(made), "--json"]
-    subprocess.run(command_line(words), check=True, stdout=subprocess.DEVNULL)
-    weights = made / "checkpoints" / "0000" / "policies" / "shared"
+    recipe, made = SCRATCH / "recipe.yaml", SCRATCH / "warm"
+    if weights is None:
+        recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": "nano", "imitate": WARM}}}))
+        words = ["run", "selfplay", "--config", str(recipe), "--iterations", "1", "--out", str(made), "--json"]
+        subprocess.run(command_line(words), check=True, stdout=subprocess.DEVNULL)
+        weights = made / "checkpoints" / "0000" / "policies" / "shared"
     recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": str(weights)}}}))
 
 
@@ -316,7 +316,7 @@ def torment(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> di
     waiting = Waiting(drawn(asked, rng), time.monotonic() + 60 * asked.minutes)
     ordeals, kept = [_again(one) for one in before], dict[str, Any]()
     command = " ".join(["python", "benchmarks/faults.py", *sys.argv[1:]])
-    prepare()
+    prepare(asked.weights)
     while waiting.next() and (not kept or ordeals[-1].faults):  # without any there is no victim for what is left
         ordeals.append(Ordeal(command, 1000 * asked.seed + len(ordeals), asked.iterations))
         Trial(asked, waiting, ordeals[-1], rng).to_its_end()
@@ -341,6 +341,7 @@ def main() -> None:
     parser.add_argument("--gap", type=float, default=8.0, help="most seconds between a fault's end and the next")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], help="a setting of the runs; repeatable")
+    parser.add_argument("--weights", type=Path, help="of the policy, not in /tmp; default nano, after an imitation")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--add", action="store_true", help="keep the runs that the file has, and add more")
     parser.add_argument("--keep", help="a folder for copies of runs in which something was found")
