@@ -28,6 +28,9 @@ test: $(VENV)/installed ## style, types, import contracts, tests
 slow: $(VENV)/installed ## the long tests: kills, fuzz, hostile strings
 	$(BIN)/python -m pytest -m slow
 
+test-scale: $(VENV)/installed ## the long tests of runs on several processes, by Ray
+	$(BIN)/python -m pytest -m slow tests/arena/scale
+
 docs: $(VENV)/installed ## the documentation as a site, in site/ (start at site/index.html)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -140,5 +143,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies \
+.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm threads learn claims studies \
 	proposer clinic rendered matrix notebooks pictures results lock

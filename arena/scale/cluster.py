@@ -5,7 +5,6 @@ What is started here ends with this process, however that ends: a reaper kills w
 
 import os
 import secrets
-import shutil
 import signal
 import socket
 import tempfile
@@ -34,6 +33,7 @@ _SETTINGS = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # which is Ray's name for: listen on loopback alone
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",  # else an engine is killed where other programs fill the memory
     "RAY_worker_niceness": "0",  # else 15: beside other work, what plays and learns would starve
     "PYTHONSAFEPATH": "1",
 }
@@ -151,7 +151,7 @@ def _started(cpus: float) -> Iterator[None]:
     watching = reaper.watch(folder)
     os.environ |= _SETTINGS | {"RAY_AUTH_TOKEN": _token()}
     try:
-        _init(num_cpus=max(1, cpus), object_store_memory=_store(), _temp_dir=str(folder), **_QUIET)
+        _init(num_cpus=max(1, cpus), _temp_dir=str(folder), **_QUIET)
         # our own children, such as those that run what a model wrote, get neither the token nor the mark
         _restore(before)
         yield
@@ -238,15 +238,6 @@ def _restore(environ: Mapping[str, str]) -> None:
 def _token() -> str:
     """The secret of this process's clusters: Ray reads it once in a process."""
     return secrets.token_hex(32)
-
-
-def _store() -> int:
-    """Most bytes that Ray may hold objects in: half of what is free for files in memory, 8 GB; they are taken as used.
-
-    Weights lie there, of every policy the version that is served, and the next one for a moment.
-    """
-    free = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 1 << 30
-    return max(128 << 20, min(free // 2, 8 << 30))
 
 
 def _short() -> str | None:

@@ -25,7 +25,7 @@ from arena.scale.place import Asked, Place, Shipment
 from arena.scale.worker import Worker, WorkerDied, actor_of
 
 RESTARTS = 5
-"""How often an engine is replaced before it is given up."""
+"""How often an engine is replaced between two updates before it is given up."""
 
 
 class ScaledEngine:
@@ -45,7 +45,7 @@ class ScaledEngine:
         reserved = self._cluster.spec.resources.engine
         given = self.spec, self.precision, max(1, int(reserved.cpus)), max(1, int(reserved.gpus))
         actor = actor_of(EngineHost, self._cluster.engine(place.index), *given)
-        return Worker(place.name, actor, self._cluster.watchdog)
+        return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._lost(place, error))
 
     async def open(self) -> None:
         """Start all engines; EngineError where one cannot be started."""
@@ -78,6 +78,8 @@ class ScaledEngine:
 
     async def release(self, policy: str) -> None:
         """Free everywhere what the next version rebuilds."""
+        for place in self._places:
+            place.restarts = 0
         await self._everywhere(lambda place: place.ask("release", policy))
 
     async def retire(self, policy: str) -> None:
@@ -141,12 +143,14 @@ class ScaledEngine:
             return
         asked = [one for one in place.waiting if not one[1].done()]
         place.waiting.clear()
-        # vLLM writes each reply at its own pace
-        for batch in [[one] for one in asked] if self.spec.kind == "vllm" else [asked]:
-            self._do(self._send(place, batch))
+        if self.spec.kind == "vllm":  # which writes each reply at its own pace
+            for one in asked:
+                self._do(self._send(place, [one]))
+        elif asked:
+            place.busy = True
+            self._do(self._send(place, asked))
 
     async def _send(self, place: Place, asked: list[Asked]) -> None:
-        place.busy = self.spec.kind != "vllm"
         forgotten, place.forgotten = place.forgotten, []
         requests = [request for request, _ in asked]
         answers: Sequence[Any]

@@ -32,6 +32,7 @@ class Place:
     gone: bool = False
     """Whether it was given up."""
     restarts: int = 0
+    """How often it was replaced since the last update."""
     matches: int = 0
     """Number of matches whose turns are written here."""
     busy: bool = False
@@ -63,13 +64,14 @@ class Place:
     async def settle(self, published: Mapping[str, Shipment]) -> None:
         """Have the process serve what is published, and nothing else."""
         async with self.settling:
-            for policy, shipment in list(published.items()):
-                if self.has.get(policy) is not shipment:
-                    await self.ask("publish", policy, *shipment, what=f"publish of {policy}")
-                    self.has[policy] = shipment
             for policy in [name for name in self.has if name not in published]:
                 del self.has[policy]
                 await self.ask("retire", policy)
+            # what is published while another version is being sent is sent, too: nothing is awaited after the last look
+            while due := [name for name, shipment in published.items() if self.has.get(name) is not shipment]:
+                shipment = published[due[0]]
+                await self.ask("publish", due[0], *shipment, what=f"publish of {due[0]}")
+                self.has[due[0]] = shipment
 
     async def answer(self, method: str, *given: Any, what: str) -> list[Any]:
         """Call a method that answers with the engine's figures."""

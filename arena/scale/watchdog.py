@@ -18,8 +18,10 @@ PINGS = 4
 class Watched:
     """A process under watch, and the calls that it has not answered."""
 
-    def __init__(self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None]) -> None:
-        self.name, self.ping, self.kill = name, ping, kill
+    def __init__(
+        self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None], gone: Callable[[], None]
+    ) -> None:
+        self.name, self.ping, self.kill, self.gone = name, ping, kill, gone
         self.task: asyncio.Task[None] | None = None
         self._numbers = count()
         self._calls: dict[int, tuple[str, float]] = {}
@@ -53,9 +55,18 @@ class Watchdog:
         self.note, self.patience, self.deadline = note, patience, deadline
         self._all: set[Watched] = set()
 
-    def watch(self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None]) -> Watched:
-        """Watch a process until it is stopped, killed or gone; `kill` makes its waiting calls fail."""
-        watched = Watched(name, ping, kill)
+    def watch(
+        self,
+        name: str,
+        ping: Callable[[], Awaitable[Any]],
+        kill: Callable[[], None],
+        gone: Callable[[], None] = lambda: None,
+    ) -> Watched:
+        """Watch a process until it is killed, which makes its waiting calls fail, or answers pings with an error.
+
+        Then it is `gone`.
+        """
+        watched = Watched(name, ping, kill, gone)
         watched.task = asyncio.get_running_loop().create_task(self._follow(watched))
         self._all.add(watched)
         watched.task.add_done_callback(lambda _: self._all.discard(watched))
@@ -78,7 +89,8 @@ class Watchdog:
             except TimeoutError:
                 self._end(watched, f"gives no sign of life for {self.patience:g} s")
                 return
-            except Exception:  # noqa: BLE001 it is gone, which those who wait for it are told
+            except Exception:  # noqa: BLE001 whatever it is, it is gone
+                watched.gone()
                 return
             what, waited = watched.longest()
             if waited >= self.deadline:

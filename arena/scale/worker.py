@@ -20,8 +20,9 @@ class WorkerDied(Exception):
 class Worker:
     """An actor whose methods are coroutines; one of them is `ping`, which tells node and process."""
 
-    def __init__(self, name: str, actor: Any, watchdog: Watchdog) -> None:
-        self.name, self.actor, self._watchdog = name, actor, watchdog
+    def __init__(self, name: str, actor: Any, watchdog: Watchdog, lost: Callable[[WorkerDied], None]) -> None:
+        """`lost` is called when the watchdog finds it dead or ends it, whether anybody waits for it or not."""
+        self.name, self.actor, self._watchdog, self._lost = name, actor, watchdog, lost
         self.alive = True
         self._watched: Watched | None = None
         self._handle: int | None = None
@@ -40,7 +41,7 @@ class Worker:
         if node == ray.get_runtime_context().get_node_id():
             with suppress(OSError):
                 self._handle = os.pidfd_open(pid)
-        self._watched = self._watchdog.watch(self.name, lambda: self.actor.ping.remote(), self.kill)
+        self._watched = self._watchdog.watch(self.name, lambda: self.actor.ping.remote(), self._end, self._end)
 
     async def call(self, method: str, *given: Any, what: str = "") -> Any:
         """Call a method; WorkerDied where the process is gone, else what the method raised, as it raised it."""
@@ -56,6 +57,12 @@ class Worker:
             except RayError as error:
                 self.kill()
                 raise WorkerDied(f"{self.name} died in {what or method} ({type(error).__name__})") from None
+
+    def _end(self) -> None:
+        if self.alive and self._watched:
+            doing, _ = self._watched.longest()
+            self.kill()
+            self._lost(WorkerDied(f"{self.name} died in {doing}" if doing else f"{self.name} died"))
 
     def kill(self) -> None:
         """End the process at once, however it is; every call that waits for it fails."""

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agents.errors import EngineDied, EnginesLost
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import SCRIPTED
 from arena.errors import PlayError
@@ -116,6 +118,43 @@ def test_a_failure_changes_nothing_for_the_others() -> None:
     stormy, _ = run(20, Flaky({"0001-0003": 2}).play)
     for i in set(range(20)) - {3}:
         assert untimed(calm[i]) == untimed(stormy[i])
+
+
+class Dying(ScriptedPlayer):
+    """A player whose engine is lost in each of its first turns."""
+
+    waits = True
+
+    def __init__(self, script: Any, errors: list[Exception]) -> None:
+        super().__init__(script)
+        self.errors = errors
+
+    async def act(self, view: View) -> Act:
+        if self.errors:
+            raise self.errors.pop()
+        return await super().act(view)
+
+
+def dying(errors: list[Exception]) -> Callable[[MatchPlan], Awaitable[MatchRecord]]:
+    async def play(plan: MatchPlan) -> MatchRecord:
+        players = {seat: Dying(SCRIPTED["random"](plan.seed + i), errors) for i, seat in enumerate(SEATS)}
+        return await play_match(plan, Negotiation(max_turns=6), players, Limits())
+
+    return play
+
+
+def test_an_engines_death_uses_no_attempt_up() -> None:
+    deaths: list[Exception] = [EngineDied("engine 0 died in 3 replies") for _ in range(5)]
+    (record,), heard = run(1, dying(deaths), attempts=2)
+    assert record.id == "0001-0000-r5" and len(heard) == 6
+    assert {(r.failure.kind, r.reason) for r in heard if r.failure} == {
+        ("endpoint", "EngineDied: engine 0 died in 3 replies")
+    }
+
+
+def test_without_any_engine_the_play_ends_at_once() -> None:
+    with pytest.raises(EnginesLost, match="none of 2 engines is left"):
+        run(4, dying([EnginesLost("none of 2 engines is left")]), in_flight=1)
 
 
 def test_a_match_that_keeps_failing_is_given_up_and_the_others_go_on() -> None:

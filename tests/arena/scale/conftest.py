@@ -19,6 +19,7 @@ os.environ |= {  # Ray reads them when it is imported, which tests of this room 
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(16),
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
     "RAY_worker_niceness": "0",  # else workers starve beside whatever else the machine does
 }
 

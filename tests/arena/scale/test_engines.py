@@ -107,10 +107,10 @@ def test_two_engines_sample_and_score_what_one_does(served: Served) -> None:
         local = InProcessEngine()
         await local.publish("p", 3, ModuleWeights(served.module))
         temperatures = [0.5 + 0.2 * i for i in range(7)]
-        for one, other in zip(
+        for scored, other in zip(
             await engine.score("p", streams, temperatures), await local.score("p", streams, temperatures), strict=True
         ):
-            np.testing.assert_allclose(one, other, atol=1e-4)
+            np.testing.assert_allclose(scored, other, atol=1e-4)
 
         new = NewAdapter(AdapterSpec(rank=4), 5, "nano")
         adapter = Policy.load("a", resolve("nano"), resolve("nano"), True, new, Bases())

@@ -8,12 +8,12 @@ from arena.scale.watchdog import Watchdog
 
 
 def watched(ping: Callable[[], Any], patience: float, deadline: float, seconds: float) -> tuple[list[str], list[str]]:
-    """The notes on `engine 0`, which is in a call, after some seconds; and when it was ended."""
+    """The notes on `engine 0`, which is in a call, after some seconds; and what became of it."""
     notes, ended = list[str](), list[str]()
 
     async def watch() -> None:
         watchdog = Watchdog(notes.append, patience, deadline)
-        one = watchdog.watch("engine 0", ping, lambda: ended.append("now"))
+        one = watchdog.watch("engine 0", ping, lambda: ended.append("now"), lambda: ended.append("gone"))
         with one.calling("3 replies"):
             await asyncio.sleep(seconds)
         await watchdog.close()
@@ -47,6 +47,6 @@ def test_a_call_that_takes_too_long_is_named_first_and_ended_then() -> None:
     assert notes[0].startswith("engine 0 is at 3 replies for") and "does not answer" in notes[1]
 
 
-def test_what_lives_is_left_alone_and_so_is_what_has_ended() -> None:
+def test_what_lives_is_left_alone_and_what_has_ended_is_reported_once() -> None:
     assert watched(lives, patience=0.1, deadline=99, seconds=0.4) == ([], [])
-    assert watched(gone, patience=0.1, deadline=99, seconds=0.4) == ([], [])
+    assert watched(gone, patience=0.1, deadline=99, seconds=0.4) == ([], ["gone"])

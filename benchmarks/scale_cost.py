@@ -1,0 +1,157 @@
+"""What Ray costs: runs of a nano recipe in one process, and with one trainer and one engine in processes of their own.
+
+    python benchmarks/scale_cost.py               # minutes
+    python benchmarks/scale_cost.py --quick       # does it still work?
+
+The arms take turns, each run in a new process with one thread; per iteration the medians of wall time, without the
+first one, of all processes together CPU time and the most memory (proportional shares, twice a second), and the bytes
+of replies and of weights that went from process to process. Writes results/scale-cost.json.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+
+from agents.engines.base import Completion, Request
+from agents.published import ModuleWeights, as_arrays
+from agents.weights import load_model, resolve
+from arena.doctor import environment
+
+HERE = Path(__file__).resolve().parent
+MARK = "ARENA_SCALE_COST"
+SETTINGS = ("threads=1", "policies.shared.imitate=null", "checkpoint.every=100")
+ARMS = {"one process": (), "one trainer, one engine": ("--scale", "trainers=1,engines=1")}
+Found = dict[str, Any]
+
+
+def run_of(arm: str, matches: int, iterations: int) -> Found:
+    """One run: seconds of its iterations, and what all of its processes took."""
+    sizes = (*SETTINGS, f"play.matches={matches}", f"iterations={iterations}")
+    words = [word for setting in sizes for word in ("--set", setting)]
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        command = [sys.executable, "-m", "arena", "run", "selfplay", "--recipe", "negotiation-nano", *words, *ARMS[arm]]
+        environ = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", MARK: str(out)}
+        begun = time.perf_counter()
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen([*command, "--json", "--out", str(out)], env=environ, stdout=quiet, stderr=quiet)
+        spent, most, first = dict[int, float](), 0, 0.0
+        while process.poll() is None:
+            held = _look(str(out), spent)
+            most = max(most, held)
+            if not first and (out / "log" / "0001.jsonl").exists():
+                first = time.perf_counter() - begun
+            time.sleep(0.5)
+        if process.returncode:
+            raise SystemExit(f"{arm}: the run ended with {process.returncode}")
+        rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    later = [row["seconds"] for row in rows[1:]]
+    return {
+        "until the first match": first,
+        "whole run": time.perf_counter() - begun,
+        "cpu seconds": sum(spent.values()),
+        "memory (MB)": most / 1e6,
+        **{f"{phase} per iteration": median(row[phase] for row in later) for phase in ("play", "learn")},
+        "play per match": median(row["play"] for row in later) / matches,
+    }
+
+
+def _look(out: str, spent: dict[int, float]) -> int:
+    """Bytes that all processes of a run hold; notes the CPU time of each."""
+    held = 0
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == out:
+                used = process.cpu_times()
+                spent[process.pid] = used.user + used.system
+                held += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return held
+
+
+def shipped() -> Found:
+    """Bytes of a turn's request and reply, and of a version of the weights; seconds of packing the latter."""
+    request = Request("shared", tuple(range(150)), "i0001-d0001/opener/0", 12, 1.0, 1.0, 0, frozenset({1}), (1, 2, 3))
+    reply = Completion(tuple(range(8)), (-1.5,) * 8, "stop", 3)
+    module = load_model(resolve("nano"))
+    began = time.perf_counter()
+    weights = as_arrays(ModuleWeights(module))
+    packing = time.perf_counter() - began
+    return {
+        "bytes of a request of 150 tokens": len(pickle.dumps(request)),
+        "bytes of a reply of 8 tokens": len(pickle.dumps(reply)),
+        "bytes of a version of nano": len(pickle.dumps(weights)),
+        "seconds to copy a version of nano to arrays": packing,
+        "turns": asyncio.run(_turns()),
+    }
+
+
+async def _turns() -> Found:
+    """Milliseconds of an empty call to an engine's process, one after the other, and of one among 32 at once."""
+    from arena.scale.cluster import placed
+    from arena.scale.engines import ScaledEngine
+    from arena.scale.settings import ScaleSpec
+
+    async with placed(ScaleSpec(), lambda line: None) as cluster:
+        from agents.engines.spec import EngineSpec
+
+        engine = ScaledEngine(cluster, EngineSpec())
+        await engine.open()
+        worker = engine._places[0].worker
+        assert worker is not None
+        alone, many = [], []
+        for _ in range(100):
+            began = time.perf_counter()
+            await worker.call("ping")
+            alone.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            await asyncio.gather(*(worker.call("ping") for _ in range(32)))
+            many.append((time.perf_counter() - began) / 32)
+        await engine.close()
+    return {"ms of a call alone": 1000 * median(alone), "ms of one among 32": 1000 * median(many)}
+
+
+def main() -> None:
+    """Measure both arms in turns and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--matches", type=int, default=32)
+    parser.add_argument("--iterations", type=int, default=6)
+    asked = parser.parse_args()
+    rounds, matches, iterations = (1, 4, 2) if asked.quick else (asked.rounds, asked.matches, asked.iterations)
+    result: Found = {"command": " ".join(["python", "benchmarks/scale_cost.py", *sys.argv[1:]])}
+    result |= {"machine": environment(), "load_at_start": os.getloadavg()}
+    result |= {"recipe": "negotiation-nano", "settings": SETTINGS, "matches": matches, "iterations": iterations}
+    found: dict[str, list[Found]] = {arm: [] for arm in ARMS}
+    for _ in range(rounds):
+        for arm in ARMS:
+            found[arm].append(run_of(arm, matches, iterations))
+    one, scaled = found.values()
+    result["rounds"] = found
+    result["medians"] = {
+        arm: {name: median(run[name] for run in runs) for name in runs[0]} for arm, runs in found.items()
+    }
+    result["ratios"] = {name: median(b[name] / a[name] for a, b in zip(one, scaled, strict=True)) for name in one[0]}
+    result["shipped"] = shipped()
+    result["load_at_end"] = os.getloadavg()
+    name = "scale-cost-quick.json" if asked.quick else "scale-cost.json"
+    (HERE / "results" / name).write_text(json.dumps(result, indent=1) + "\n")
+    for name, ratio in result["ratios"].items():
+        print(f"{name:24}", *(f"{medians[name]:10.3f}" for medians in result["medians"].values()), f"{ratio:8.2f} ×")
+
+
+if __name__ == "__main__":
+    main()
