@@ -16,6 +16,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -364,7 +365,12 @@ def _inside(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> di
     for room in ("/tmp", "/dev/shm"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", room], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    return torment(asked, out, before)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    try:
+        return torment(asked, out, before)
+    finally:
+        for process in processes():
+            process.kill()
 
 
 if __name__ == "__main__":
