@@ -25,7 +25,7 @@ async def compute(work: Callable[Given, Result], /, *given: Given.args, **named:
     Cancelling the waiting task ends the work at its next line of Python, as Ctrl-C would. Work must not wait
     for other work: it would wait for itself.
     """
-    job = _Job(lambda: work(*given, **named))
+    job = Job(lambda: work(*given, **named))
     try:
         return await asyncio.wrap_future(_THREAD.submit(job.run))
     except asyncio.CancelledError:
@@ -37,7 +37,7 @@ class _Interrupt(BaseException):
     """Ends work that nobody waits for any more."""
 
 
-class _Job(Generic[Result]):
+class Job(Generic[Result]):
     """Work that can be ended while it runs."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
@@ -47,6 +47,7 @@ class _Job(Generic[Result]):
         """Id of the thread that runs it just now."""
 
     def run(self) -> Result:
+        """Do the work in this thread; once."""
         with self._lock:
             self._thread = threading.get_ident()
         try:
@@ -57,6 +58,7 @@ class _Job(Generic[Result]):
                 self._thread = None
 
     def interrupt(self) -> None:
+        """End the work at its next line of Python, where it runs."""
         with self._lock:
             if self._thread is not None:
                 _raise_in(self._thread, _Interrupt)

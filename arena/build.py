@@ -3,12 +3,13 @@
 Each part is given what it needs when it is made, so the order below is the only one there is.
 """
 
+from asyncio import to_thread
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agents.computing import compute
 from agents.engines.base import Engine
@@ -39,6 +40,7 @@ from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits
 from arena.play.source import Play, Source
+from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
 from arena.policies import Policies
@@ -48,6 +50,9 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
 from arena.store.warm_start import Imitated
+
+if TYPE_CHECKING:
+    from arena.scale.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -72,12 +77,25 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
         from arena.scale.ranks import Ranks  # these load Ray, which reads its settings then
         from arena.scale.trainer import ScaledTrainer
 
+        stepping_there = await _slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(each, experiment.scale.deadline, START)
         try:
-            yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
+            with stepping_there:
+                yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
         finally:
             await ranks.close()
+
+
+async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
+    """A context whose matches have their slow calls computed as the cluster's tasks, where it has any."""
+    from arena.scale.tasks import RayCalls
+
+    if not cluster.spec.tasks:
+        return nullcontext()
+    calls = RayCalls(cluster.task())
+    await to_thread(calls.check)
+    return stepping(Steps(cluster.spec.tasks, calls))
 
 
 @dataclass(frozen=True)

@@ -57,5 +57,9 @@ class DivergedError(Exception):
     """An update went to numbers that are not finite; the message says whose, where, and what to try."""
 
 
+class WorkerLost(_OneLine):
+    """A process or a machine that computed for this one is gone; the message says which."""
+
+
 class OutOfMemory(_OneLine):
     """The accelerator's memory was not enough; the message says what makes a run need less."""

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE")
+"""Variables by which launchers say how many processes they started; not SLURM_NTASKS, which batch scripts have, too."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _PR_SET_PDEATHSIG = 1
 
@@ -41,11 +43,8 @@ def waiting() -> str:
 
 
 def ranks() -> tuple[str, int]:
-    """Return how many processes a launcher started as one job, this one among them, and the variable that says so.
-
-    Not SLURM_NTASKS: a batch script has that, too, before anything is started with srun.
-    """
-    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"):
+    """Return how many processes a launcher started as one job, this one among them, and the variable that says so."""
+    for name in LAUNCHERS:
         told = os.environ.get(name, "").strip()
         if told.isdecimal() and len(told) < 10 and int(told) > 1:
             return name, int(told)

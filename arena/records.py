@@ -134,8 +134,8 @@ class Seating:
 
 
 Kind = Literal["limit", "endpoint", "game", "bug"]
-"""Whose trouble it was: turns, tokens, seconds or memory were used up; what serves tokens, or a person, was not there;
-the game's or a player's own file, or another library's game; Arena's own code."""
+"""Whose trouble it was: turns, tokens, seconds or memory were used up; what serves tokens or computes, or a person, was
+not there; the game's or a player's own file, or another library's game; Arena's own code."""
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ class Ability(Game, Protocol, metaclass=_Ability):
 
 @runtime_checkable
 class Blocks(Ability, Protocol):
-    """A game whose steps may wait for something outside of this process, such as code that runs.
+    """A game whose deal and steps may wait for something outside of this process, such as code that runs.
 
-    While `blocks` is true they are taken off the event loop, so that other matches go on. What is played does not
-    depend on it.
+    Where `blocks` is true a match has them in a thread, so that other matches go on. What is played does not depend on
+    it; `games/slow.py` lets what takes long be computed elsewhere.
     """
 
     blocks: bool

@@ -55,7 +55,7 @@ def named_pages() -> set[str]:
 
 
 def test_every_page_that_a_message_names_is_installed() -> None:
-    (globs,) = PROJECT["tool"]["setuptools"]["data-files"].values()
+    globs = PROJECT["tool"]["setuptools"]["data-files"]["share/doc/arena-selfplay"]
     pages = named_pages()
     assert len(pages) > 5
     for page in pages:
@@ -83,5 +83,6 @@ def test_the_wheel_holds_what_the_repository_has(tmp_path: Path) -> None:
     assert not wanted - held, "in the repository and not in the wheel"
     inside = {name.partition("/share/doc/arena-selfplay/")[2] for name in held}
     assert named_pages() <= inside and {path.name for path in (ROOT / "docs").glob("*.md")} <= inside
+    assert {f"examples/{path.name}" for path in (ROOT / "docs/examples").iterdir()} <= inside, "pages link to them"
     strays = {name for name in held - wanted if ".dist-info/" not in name and ".data/" not in name}
     assert not strays, "in the wheel and not in the repository"

@@ -22,16 +22,22 @@ if TYPE_CHECKING:
 
     from arena.config.experiment import Experiment
     from arena.evaluate.study.plan import Run
-    from arena.evaluate.study.runs import Runner
+    from arena.evaluate.study.runs import Begin, Runner
 
 Jobs = Annotated[int | None, typer.Option(min=1, max=1024, help="How many runs at once; default one for each core.")]
+OnRay = Annotated[
+    str | None,
+    typer.Option("--on-ray", metavar="ADDRESS", help="Run them on the Ray cluster at auto or host:port, not here."),
+]
 NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
 FRESH = 3.0
 """Seconds for which an estimate is good."""
 
 
-def begin_line(what: str, runs: int, jobs: int | None, minutes: float | None) -> str:
+def begin_line(what: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
     """Return what is to come, said before anything that takes time."""
+    if on_ray and not jobs:
+        return f"{what}: {runs} runs, as many at a time as the cluster has processors"
     many = min(jobs or cores(), runs)
     took = f", about {lasting(60 * minutes * runs / many)} by the recipe" if minutes else ""
     return f"{what}: {runs} runs, {many} at a time{took}"
@@ -46,10 +52,12 @@ def carry_out(
     quiet: bool,
     redraw: bool = False,
     name: str = "study.json",
+    on_ray: str | None = None,
 ) -> Runner:
     """Plan the runs in their folder and run what is due, with progress; with `redraw` nothing is run.
 
-    `name` is the file of the record. ConfigError or StoreError, one line, before anything is run.
+    `name` is the file of the record, `on_ray` the address of a cluster that runs them.
+    ConfigError or StoreError, one line, before anything is run.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
@@ -62,11 +70,26 @@ def carry_out(
     if not redraw:
         check_alone()
     planned = plan(experiment, folder, arms, seeds, _fit_for(arms, quiet), note, name)
-    runner = Runner(planned, jobs or cores())
-    if not redraw:
-        with locked(folder):
-            _run_all(runner, quiet)
+    if redraw:
+        return Runner(planned, jobs or cores())
+    with locked(folder), _place(on_ray, folder) as (begin, processors):
+        runner = Runner(planned, jobs or processors, begin)
+        _run_all(runner, quiet)
     return runner
+
+
+@contextmanager
+def _place(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
+    """What begins a run, here or on a cluster, and how many at a time it has room for."""
+    if on_ray is None:
+        from arena.evaluate.study.runs import as_child
+
+        yield as_child, cores()
+        return
+    from arena.evaluate.study import on_ray as cluster
+
+    with cluster.on_ray(on_ray, folder) as place:
+        yield place
 
 
 def _fit_for(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:

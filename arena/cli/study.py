@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.names import nearest
-from arena.cli.batch import NO_PICTURE, Jobs, about, begin_line, carry_out, folder_of
+from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, begin_line, carry_out, folder_of
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json, listed
 from arena.cli.progress import lasting
@@ -45,6 +45,7 @@ def study(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="The study's folder; default runs/study-NAME.")] = None,
     jobs: Jobs = None,
+    on_ray: OnRay = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Sum up what is there, without running.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -68,14 +69,14 @@ def study(
             note(line)
     folder = folder_of("study", experiment.name, out)
     if rehearse:
-        return _rehearse(experiment, folder, chosen, seeds, jobs, as_json)
+        return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
     what = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
-    _say(experiment, what, len(chosen) * seeds, jobs, quiet=as_json or redraw)
+    _say(experiment, what, len(chosen) * seeds, jobs, as_json or redraw, on_ray)
 
     from arena.evaluate.study import results as found
     from arena.evaluate.study.plot import plot
 
-    runner = carry_out(experiment, folder, chosen, seeds, jobs, as_json, redraw)
+    runner = carry_out(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
     planned = runner.plan
     results = found.collected(planned)
     data = found.write(planned, results, about())
@@ -87,19 +88,26 @@ def study(
 
 
 def _rehearse(
-    experiment: Experiment, folder: Path, arms: list[str], seeds: int, jobs: int | None, as_json: bool
+    experiment: Experiment,
+    folder: Path,
+    arms: list[str],
+    seeds: int,
+    jobs: int | None,
+    as_json: bool,
+    on_ray: str | None,
 ) -> None:
     """Run two iterations of each arm in a folder of its own, and say how long the whole would take."""
     from arena.config.arms import with_arm
     from arena.evaluate.study.overrides import REHEARSED, rehearsal
 
     short, own = rehearsal(experiment), rehearsed_in(folder)
-    _say(short, f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms", len(arms), jobs, as_json)
+    what = f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms"
+    _say(short, what, len(arms), jobs, as_json, on_ray)
 
     from arena.evaluate.study.remaining import Estimate
     from arena.evaluate.study.results import collected
 
-    runner = carry_out(short, own, arms, 1, jobs, as_json)
+    runner = carry_out(short, own, arms, 1, jobs, as_json, on_ray=on_ray)
     collected(runner.plan)  # which refuses a figure of an evaluation that there is none of
     estimate, many = Estimate(runner.plan), runner.jobs
     took = {arm: estimate.whole(arm, with_arm(experiment, arm)) for arm in arms}
@@ -127,10 +135,10 @@ def _lasting(seconds: float | None) -> str:
     return "an unknown time" if seconds is None else lasting(seconds)
 
 
-def _say(experiment: Experiment, what: str, runs: int, jobs: int | None, quiet: bool) -> None:
+def _say(experiment: Experiment, what: str, runs: int, jobs: int | None, quiet: bool, on_ray: str | None) -> None:
     """Say at once what is to come: to load and to check takes a while."""
     if not quiet:
-        note(begin_line(what, runs, jobs, experiment.study.minutes if experiment.study else None))
+        note(begin_line(what, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
 
 
 def _chosen(experiment: Experiment, arms: str) -> list[str]:

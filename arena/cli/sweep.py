@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.batch import NO_PICTURE, Jobs, about, begin_line, carry_out, folder_of
+from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, begin_line, carry_out, folder_of
 from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json
 from arena.errors import ConfigError
@@ -46,6 +46,7 @@ def sweep(
     most: Annotated[int, typer.Option(min=1, max=10**4, help="How many runs may be begun by this.")] = 200,
     out: Annotated[Path | None, typer.Option(help="The sweep's folder; default runs/sweep-NAME.")] = None,
     jobs: Jobs = None,
+    on_ray: OnRay = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Sum up what is there, without running.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -71,13 +72,13 @@ def sweep(
     check_arms(experiment)
     names = list(study_of(experiment).arms)
     if not (as_json or redraw):
-        note(begin_line(f"sweep of {experiment.name}: {what}", runs, jobs, study_of(experiment).minutes))
+        note(begin_line(f"sweep of {experiment.name}: {what}", runs, jobs, study_of(experiment).minutes, on_ray))
 
     from arena.evaluate.study import ranking
     from arena.evaluate.study import results as found
 
     folder = folder_of("sweep", experiment.name, out)
-    runner = carry_out(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD)
+    runner = carry_out(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD, on_ray)
     results = found.collected(runner.plan)
     ranked = ranking.ranking(runner.plan, results)
     told = {"grid": swept_axes, "ranking": ranking.as_json(ranked)}

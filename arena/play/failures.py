@@ -22,7 +22,7 @@ from agents.errors import (
     WeightsError,
 )
 from agents.players.human import HumanLeft
-from arena.errors import BugError
+from arena.errors import BugError, WorkerLost
 from arena.plain import bounded, without_secrets
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
@@ -38,7 +38,7 @@ _ROOT = Path(games.__file__).resolve().parents[1]
 _ROOMS = tuple(f"{_ROOT / room}/" for room in ("arena", "agents", "games", "simulators"))
 _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
-_OUTSIDE = (EndpointError, EngineError, HumanLeft)
+_OUTSIDE = (EndpointError, EngineError, HumanLeft, WorkerLost)
 _OF_FILES = (RoleError, ChatError, ScriptedPolicyError, WeightsError)
 """Errors in a role's or a model's own files, reported in one line."""
 

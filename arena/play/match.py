@@ -1,9 +1,9 @@
 """One match: a coroutine that walks a game from its deal to its end and keeps the record."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from agents.player import Player
 from agents.stream import Stream
 from arena.play.branches import Branch
 from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
+from arena.play.steps import current, in_time
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verified
 from games.abilities import Blocks, Pictures, Situated
@@ -191,9 +192,10 @@ async def _walk(
 ) -> None:
     """Play the match to its end; `now` and `turns` are updated as it goes."""
     count = tokens = 0
-    blocks = isinstance(game, Blocks) and game.blocks
+    steps = current() if isinstance(game, Blocks) and game.blocks else None
     situation_of = game.situation if turns and isinstance(game, Situated) else None
-    game.reset(seed=plan.seed)
+    deal = partial(game.reset, seed=plan.seed)
+    await steps.take(deal, "the deal", limits.turn_seconds) if steps else deal()
     while game.agents:
         seat = now.seat = game.agent_selection
         if game.terminations[seat] or game.truncations[seat]:
@@ -207,12 +209,12 @@ async def _walk(
         situation = situation_of(seat) if situation_of else ""
         player = players[seat]
         if getattr(player, "waits", True):
-            act = await _in_time(player, view, limits.turn_seconds)
+            act = await in_time(player.act(view), seat, limits.turn_seconds)
         else:
             act = await player.act(view)
         now.act = act.action
-        if blocks:
-            await asyncio.to_thread(game.step, act.action)
+        if steps:
+            await steps.take(partial(game.step, act.action), f"the step of {seat}", limits.turn_seconds)
         else:
             game.step(act.action)
         now.act = None
@@ -225,17 +227,6 @@ async def _walk(
         for other in plan.seats:
             if parts := infos[other]["rewards"]:
                 turns.reward(other, parts)
-
-
-async def _in_time(player: SeatedPlayer, view: View, seconds: float | None) -> Act:
-    """The player's act; LimitReached when it takes longer than `seconds`."""
-    try:
-        async with asyncio.timeout(seconds) as watch:
-            return await player.act(view)
-    except TimeoutError:
-        if watch.expired():
-            raise LimitReached(f"turn time limit: {view.seat} took over {seconds:g} s") from None
-        raise
 
 
 def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:

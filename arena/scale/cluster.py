@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def _started(cpus: float) -> Iterator[None]:
     watching = reaper.watch(folder)
     os.environ |= _SETTINGS | {"RAY_AUTH_TOKEN": _token()}
     try:
-        _init(num_cpus=max(1, cpus), _temp_dir=str(folder), **_QUIET)
+        _init(num_cpus=max(1, ceil(cpus)), _temp_dir=str(folder), **_QUIET)
         # our own children, such as those that run what a model wrote, get neither the token nor the mark
         _restore(before)
         yield

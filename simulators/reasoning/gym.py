@@ -15,10 +15,12 @@ import io
 import math
 import random
 import re
+import sys
+import threading
 import typing
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -117,19 +119,36 @@ class Task:
 
 @contextlib.contextmanager
 def isolated(seed: int) -> Iterator[None]:
-    """The global generators begin at this seed inside, and are outside as they were; prints and warnings are lost."""
-    before = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    try:
-        with contextlib.ExitStack() as quiet:
-            quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            quiet.enter_context(contextlib.redirect_stderr(io.StringIO()))
-            quiet.enter_context(warnings.catch_warnings(action="ignore"))
-            yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
+    """The global generators begin at this seed inside, and are outside as they were; prints and warnings are lost.
+
+    One thread at a time; what other threads print meanwhile is not lost.
+    """
+    with _ALONE, contextlib.ExitStack() as quiet:
+        before = random.getstate(), np.random.get_state()
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        quiet.callback(random.setstate, before[0])
+        quiet.callback(np.random.set_state, before[1])
+        quiet.enter_context(contextlib.redirect_stdout(_Hushed(sys.stdout)))
+        quiet.enter_context(contextlib.redirect_stderr(_Hushed(sys.stderr)))
+        quiet.enter_context(warnings.catch_warnings(action="ignore"))
+        yield
+
+
+_ALONE = threading.RLock()
+
+
+class _Hushed(io.TextIOBase):
+    """A stream that loses what the thread that made it writes; the others' goes where it went."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._thread = stream, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._thread else self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def configured(given: object) -> dict[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ import numpy as np
 from games.base import IllegalAct, flag, number, whole_number
 from games.contracts import View
 from games.families.book import fold
+from games.slow import slowly
 from simulators.base import Answer, Simulator
 from simulators.confine.code import available, run_python
 from simulators.reasoning import gym, replies
@@ -68,7 +69,7 @@ class Reasoning(Simulator):
         **options: Any,
     ) -> None:
         self.protocol = one_of("protocol", protocol, get_args(Protocol))
-        with_code = protocol == "code"
+        with_code = self.blocks = protocol == "code"  # which runs elsewhere
         if max_turns is not None and protocol not in ("retry", "code"):
             raise ValueError(f'max_turns goes with protocol "retry" or "code", not with "{protocol}"')
         self.max_turns = whole_number("max_turns", TURNS[protocol] if max_turns is None else max_turns, least=1)
@@ -162,8 +163,8 @@ class Reasoning(Simulator):
 
     def python(self, code: str) -> str:
         """Runs Python code and returns what it prints."""
-        outcome = run_python(
-            code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes, stdin=""
+        outcome = slowly(
+            run_python, code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes
         )
         self._failed_runs += bool(outcome.reason or outcome.stderr)
         return _plain(outcome.observation())

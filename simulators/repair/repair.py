@@ -12,6 +12,7 @@ import numpy as np
 
 from games.base import IllegalAct, whole_number
 from games.contracts import View
+from games.slow import slowly
 from simulators.base import Answer, Simulator
 from simulators.confine.code import available, run_python
 
@@ -180,9 +181,8 @@ class Repair(Simulator):
 
     def _tried(self) -> str:
         lines = [f"print('{n}{case} is', {n}{case}, 'and should be', {_value(n, case)})" for n, case in self._cases()]
-        return _printed(
-            run_python("\n".join([self.source(), *lines]), seconds=SECONDS, output_bytes=2000).observation()
-        )
+        code = "\n".join([self.source(), *lines])
+        return _printed(slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation())
 
     def _cases(self) -> list[tuple[str, Case]]:
         return [(name, case) for name in self.names for case in self.tests[name]]
@@ -201,9 +201,8 @@ class Repair(Simulator):
         if known := WORKED.get(self.bodies[name]):  # ours: what a cell would say is known
             return all(known(*case) == _value(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
-        return (
-            run_python(code, seconds=SECONDS, output_bytes=2000).stdout == f"{[_value(name, case) for case in cases]}\n"
-        )
+        outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
+        return outcome.stdout == f"{[_value(name, case) for case in cases]}\n"
 
     def payoffs(self) -> dict[str, float]:
         """As of every game; marks for credit are none."""

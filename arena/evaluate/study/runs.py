@@ -146,11 +146,16 @@ class Runner:
 
 def command(plan: Plan, run: Run, warm: Sequence[str]) -> list[str]:
     """The `arena` command line that starts or resumes a run."""
-    if (run.path / CONFIG).exists():
-        return ["resume", str(run.path), "--json"]
+    if words := resumed(run):
+        return words
     config = str(plan.folder / EXPERIMENT)
     chosen = ["--config", config, "--arm", run.arm, "--seed", str(run.seed), "--out", str(run.path), "--json"]
     return ["run", "selfplay", *chosen, *(part for setting in warm for part in ("--set", setting))]
+
+
+def resumed(run: Run) -> list[str]:
+    """The `arena` command line that resumes a run; empty where none has begun."""
+    return ["resume", str(run.path), "--json"] if (run.path / CONFIG).exists() else []
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:

@@ -55,6 +55,15 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
         pass
 
 
+def test_a_cluster_of_our_own_has_whole_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray starts with no others, and one task asks for half of one."""
+    pytest.importorskip("ray")
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(clusters, "_init", lambda **settings: asked.update(settings))
+    with clusters.connected(None, 4.5):
+        assert asked["num_cpus"] == 5 and isinstance(asked["num_cpus"], int)
+
+
 def test_without_ray_the_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'arena-selfplay\[scale\]'"):

@@ -1,0 +1,232 @@
+"""How many engines are of use? A simulated run on 8 to 512 with 7B-sized steps; the model against real runs.
+
+    python benchmarks/simulated_scale.py             # some minutes; real runs of nano first, then the simulation
+    python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept
+    python benchmarks/simulated_scale.py --redraw    # the picture of what is kept
+
+Real runs: `arena run selfplay --recipe negotiation-nano` by CPU time, with few and with many matches in flight. Two of
+them tell the model's times (a decoding step, the driver's share of a turn); it then has to foretell the others, from
+the turns and tokens that they really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from scale_model import Simulation, Turn, World, figures
+from scipy.optimize import minimize
+
+from analysis.panels import colours, legend, sheet, written
+from arena.doctor import environment
+from arena.process import cores
+from arena.store.reader import RunReader
+
+RESULTS = Path(__file__).parent / "results"
+NAME = "simulated_scale"
+SKIPPED = 1
+"""First iterations of real runs that are left out: they warm up."""
+REAL = {
+    "4 in flight": ["play.matches=32", "play.in_flight=4"],
+    "64 in flight": ["play.matches=64", "play.in_flight=64"],
+    "8 in flight": ["play.matches=64", "play.in_flight=8"],
+    "32 in flight": ["play.matches=96", "play.in_flight=32"],
+    "128 in flight": ["play.matches=128", "play.in_flight=128"],
+}
+TOLD = ("4 in flight", "64 in flight")
+"""Real runs that the model's times are taken from; it foretells the others."""
+SHORT = [
+    *("threads=1", "iterations=4", "evaluate=null", "play.limits.turns=12"),
+    *("policies.shared.imitate.matches=48", "policies.shared.imitate.minibatches=6"),
+]
+
+SOURCES = {
+    "step": "Llama 3.1 8B in bf16 on one H100: 6.48 ms a token alone (InferenceBench, yobitelcomm.github.io/bench, "
+    "vLLM 0.21), 8,088 tokens/s with 256 rows (LambdaLabsML/vllm-benchmark, benchmark_v0.md, vLLM 0.6.0); a line "
+    "through both",
+    "learn": "MPT-7B in bf16, fully sharded, 8 H100, 2,048 tokens a sequence: 10,643 tokens/s and GPU "
+    "(mosaicml/llm-foundry, scripts/train/benchmarking/README.md)",
+    "driver": "benchmarks/results/throughput.json: ms_a_turn outside of the model, desk (1.70) and clinic (0.35)",
+    "ship": "7B in float32 are 26.6 GB; 0.6 to 1.1 GB/s into Ray's store and out of it were measured with 0.54 GB "
+    "here; a network of 100 Gbit/s, each copy passed on (a hop for every doubling of the nodes of 8 GPUs), and 5 GB/s "
+    "into the GPU are assumed",
+}
+STEP = (0.00638, 0.0000987)
+DRIVER, LIGHT_DRIVER = 0.00170, 0.00035
+LEARN = 10643.0
+BYTES, STORE, NETWORK, GPU = 26.6, 0.8, 12.5, 5.0
+"""GB of the weights, and GB a second."""
+SIZES = (8, 16, 32, 64, 128, 256, 512)
+ARMS: dict[str, dict[str, Any]] = {
+    "in turns": {},
+    "ahead 1": {"ahead": 1},
+    "ahead 2": {"ahead": 2},
+    "ahead 1, enough 0.95": {"ahead": 1, "enough": 0.95},
+    "the same, 8 matches an engine": {"ahead": 1, "enough": 0.95, "each": 8},
+    "the same, a driver as light as the clinic's": {"ahead": 1, "enough": 0.95, "each": 8, "driver": LIGHT_DRIVER},
+}
+MATCHES = 1024
+PANELS = {
+    "tokens_a_second": "tokens learned a second, thousands",
+    "engines_idle": "engines idle",
+    "ranks_idle": "ranks idle",
+    "driver_busy": "driver busy",
+    "staleness": "mean age of replies, versions",
+    "seconds_an_iteration": "seconds an iteration",
+}
+
+
+RUN = """
+import sys, time
+import agents.engines.in_process, arena.lab
+arena.lab.perf_counter = agents.engines.in_process.perf_counter = time.process_time
+from arena.cli.main import run_cli
+raise SystemExit(run_cli())
+"""
+"""A run by the processor's clock: one process with one thread, so that other work on the machine does not count."""
+
+
+def real(settings: list[str]) -> dict[str, Any]:
+    """Run nano: CPU seconds of play and learning by iteration, and the turns that were really played."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        chosen = [part for setting in (*SHORT, *settings) for part in ("--set", setting)]
+        command = [sys.executable, "-P", "-c", RUN, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
+        environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run([*command, "--out", str(out)], env=environ, check=True, capture_output=True)
+        reader = RunReader(out)
+        rows = reader.metrics()[SKIPPED:]
+        matches: dict[int, list[str]] = {row["iteration"]: [] for row in rows}
+        for match in reader.matches(streams=False):
+            if match["iteration"] in matches:
+                matches[match["iteration"]].append(" ".join(str(turn["tokens"]) for turn in match["turns"]))
+    kept = ("play", "play_model", "learn")
+    seconds = {name: [row["seconds"][name] for row in rows] for name in kept}
+    return {
+        "settings": settings,
+        "seconds": seconds,
+        "tokens": [",".join(each) for each in matches.values()],
+        "load": os.getloadavg()[0],
+    }
+
+
+def played_in(run: dict[str, Any]) -> list[list[list[Turn]]]:
+    """The matches of a real run, by iteration."""
+    return [[[Turn(int(n)) for n in match.split()] for match in each.split(",")] for each in run["tokens"]]
+
+
+def world_of(run: dict[str, Any], step: tuple[float, float], driver: float) -> tuple[World, list[list[list[Turn]]]]:
+    """The model of a real run in one process, and its matches."""
+    played = played_in(run)
+    in_flight = int(next(each for each in run["settings"] if "in_flight" in each).split("=")[1])
+    alone = World(1, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
+    return alone, played
+
+
+def play_seconds(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:
+    """Return the mean seconds that the model plays an iteration of a real run."""
+    world, played = world_of(run, step, driver)
+    return Simulation(world, played).run()[-1]["end"] / len(played)
+
+
+def check(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Take the model's times from some real runs, and hold what it foretells against the others."""
+    told = [runs[name] for name in TOLD]
+    outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in told]
+    driver = sum(outside) / sum(len(match) for run in told for matches in played_in(run) for match in matches)
+    really = {name: sum(run["seconds"]["play"]) / len(run["seconds"]["play"]) for name, run in runs.items()}
+
+    def miss(logs: Any) -> float:
+        step = (math.exp(logs[0]), math.exp(logs[1]))
+        return sum(math.log(play_seconds(runs[name], step, driver) / really[name]) ** 2 for name in TOLD)
+
+    found = minimize(miss, [math.log(0.003), math.log(0.0003)], method="Nelder-Mead", options={"maxiter": 80})
+    step = (math.exp(found.x[0]), math.exp(found.x[1]))
+    rows = {}
+    for name, run in runs.items():
+        foretold = play_seconds(run, step, driver)
+        used = "for its times" if name in TOLD else "to check it"
+        rows[name] = {"used": used, "seconds": really[name], "simulated": foretold, "ratio": foretold / really[name]}
+    return {"step": step, "driver": driver, "play": rows}
+
+
+def machine_room(engines: int, each: int = 0, driver: float = DRIVER, **rule: Any) -> World:
+    """A run of a 7B model: as many ranks as engines, nodes of 8 GPUs, a third of the turns call a tool of a second."""
+    matches = each * engines or MATCHES
+    nodes = math.ceil(engines / 8)
+    ship = BYTES / STORE + BYTES / NETWORK * math.ceil(math.log2(nodes + 1))
+    return World(
+        engines=engines, ranks=engines, matches=matches, in_flight=matches * (1 + rule.get("ahead", 0)), step=STEP,
+        rows=256, driver=driver, learn=LEARN, around=1.0, stream=2.0, ship=ship, load=BYTES / GPU, tools=(0.3, 1.0),
+        **rule,
+    )  # fmt: skip
+
+
+def simulate() -> dict[str, dict[str, dict[str, float]]]:
+    """All arms at all sizes."""
+    found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in ARMS}
+    pairs = [(arm, engines) for arm in ARMS for engines in SIZES]
+    with ProcessPoolExecutor(cores()) as pool:
+        worlds = [machine_room(engines, **ARMS[arm]) for arm, engines in pairs]
+        for (arm, engines), row in zip(pairs, pool.map(figures, worlds), strict=True):
+            found[arm][str(engines)] = row
+            print(f"{arm}, {engines} engines:", {name: round(value, 3) for name, value in row.items()}, flush=True)
+    return found
+
+
+def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
+    """Panels of figures over the number of engines."""
+    figure, axes = sheet(list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", along="engines")
+    for axis, name in zip(axes, PANELS, strict=True):
+        for arm, colour in colours(arms).items():
+            values = [arms[arm][str(size)][name] / (1000 if name == "tokens_a_second" else 1) for size in SIZES]
+            axis.plot(SIZES, values, color=colour, label=arm, marker=".")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(SIZES, [str(size) for size in SIZES])
+        axis.set_ylim(0, 1.02 if name.endswith(("idle", "busy")) else None)
+    legend(figure, 44)
+    return figure
+
+
+def main() -> None:
+    """Run and report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--again", action="store_true", help="The simulation alone; real runs as they are kept.")
+    parser.add_argument("--redraw", action="store_true", help="The picture of what is kept.")
+    parser.add_argument("--quick", action="store_true", help="Does it still work? Writes nothing.")
+    options = parser.parse_args()
+    place = RESULTS / f"{NAME}.json"
+    if options.quick:
+        runs = {name: real([*REAL[name], "iterations=2", "play.matches=8"]) for name in TOLD}
+        print(json.dumps(check(runs)["play"], indent=1))
+        print(figures(replace(machine_room(8, each=4, ahead=1), iterations=2), skip=1))
+        return
+    if options.redraw:
+        written(draw(json.loads(place.read_text())["simulated"]), RESULTS / f"{NAME}.png")
+        return
+    if options.again:
+        kept = json.loads(place.read_text())
+        about, runs = kept["environment"], kept["real"]
+    else:
+        about = environment() | {"command": ["benchmarks/simulated_scale.py"]}
+        runs = {name: real(settings) for name, settings in REAL.items()}
+    checked = check(runs)
+    print(json.dumps(checked, indent=1), flush=True)
+    arms = simulate()
+    assumed = {"sources": SOURCES, "step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES, "seed": 0}
+    result = {"environment": about, "check": checked, "assumed": assumed, "simulated": arms, "real": runs}
+    place.write_text(json.dumps(result, indent=1) + "\n")
+    written(draw(arms), RESULTS / f"{NAME}.png")
+
+
+if __name__ == "__main__":
+    main()

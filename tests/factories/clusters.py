@@ -1,0 +1,82 @@
+"""Ray clusters of a test's own, on loopback, of as many nodes as are started on this machine."""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+RAY = Path(sys.executable).with_name("ray")
+
+
+class Nodes:
+    """A head and what joins it; their processes are children, which `stop` ends."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback alone
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",  # Ray's own 15 starves beside other work
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+        }
+        self._folder = folder
+        self._blocking: list[subprocess.Popen[bytes]] = []
+
+    def start(self, cpus: int) -> None:
+        """One more node, the head first; it is up when this returns."""
+        head = ["--head", f"--port={self.address.partition(':')[2]}", "--include-dashboard=false"]
+        first = [*head, f"--temp-dir={self._folder}"] if not self._blocking else [f"--address={self.address}"]
+        command = [str(RAY), "start", *first, f"--num-cpus={cpus}", "--object-store-memory=100000000", "--block"]
+        with (self._folder / f"node-{len(self._blocking)}.log").open("wb") as log:
+            self._blocking.append(subprocess.Popen(command, env=self.environ, stdout=log, stderr=log))
+        deadline = time.monotonic() + 400
+        while "Ray runtime started" not in (text := Path(log.name).read_text()):
+            assert self._blocking[-1].poll() is None and time.monotonic() < deadline, text
+            time.sleep(0.2)
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of all nodes."""
+        return [each for node in self._blocking if node.poll() is None for each in _below(node.pid)]
+
+    def stop(self) -> None:
+        """End all of them."""
+        left = self.processes()
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, 30)
+        for node in self._blocking:
+            node.wait(30)
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    try:
+        node = psutil.Process(pid)
+        return [node, *node.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+@contextmanager
+def nodes() -> Iterator[Nodes]:
+    """A cluster without nodes yet; its socket paths are short."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        cluster = Nodes(Path(folder))
+        try:
+            yield cluster
+        finally:
+            cluster.stop()

@@ -1,0 +1,146 @@
+"""The examples of docs/examples: the SLURM script on two nodes of this machine, and what the KubeRay manifest says."""
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from typer.main import get_command
+
+from arena.cli.app import app
+from tests.factories.clusters import ROOT
+
+EXAMPLES = ROOT / "docs" / "examples"
+SCRIPT = EXAMPLES / "slurm.sh"
+COUNTED = "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR'); print(len(ray.nodes()), 'nodes')"
+
+
+@pytest.fixture(scope="module")
+def job() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((EXAMPLES / "kuberay.yaml").read_text())
+    return found
+
+
+def test_the_manifest_runs_a_command_that_there_is(job: dict[str, Any]) -> None:
+    words = shlex.split(job["spec"]["entrypoint"])
+    assert words[:3] == ["arena", "run", "selfplay"]
+    command: Any = get_command(app)
+    for word in words[1:3]:
+        command = command.commands[word]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} - known <= {"--scale"}
+
+
+def test_the_manifest_has_the_gpus_that_its_command_asks_for(job: dict[str, Any]) -> None:
+    asked = dict(re.findall(r"(trainers|engines)=(\d+)", job["spec"]["entrypoint"]))
+    assert job["spec"]["entrypoint"].count(".gpus=1") == len(asked) == 2
+    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = group["template"]["spec"]["containers"]
+    limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+    assert limits == requests
+    assert group["replicas"] * int(limits["nvidia.com/gpu"]) >= sum(map(int, asked.values()))
+    assert int(limits["cpu"]) >= int(limits["nvidia.com/gpu"]), "a processor for each of them at least"
+
+
+def test_all_pods_of_the_manifest_share_the_runs_and_the_token(job: dict[str, Any]) -> None:
+    cluster = job["spec"]["rayClusterSpec"]
+    pods = [group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
+    for pod in pods:
+        (container,) = pod["containers"]
+        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+        assert container["volumeMounts"][0] == {"name": "runs", "mountPath": "/runs"}
+        environ = {each["name"]: each for each in container["env"]}
+        assert environ["RAY_AUTH_MODE"]["value"] == "token" and "secretKeyRef" in environ["RAY_AUTH_TOKEN"]["valueFrom"]
+    assert len({pod["containers"][0]["image"] for pod in pods}) == 1
+
+
+def test_the_script_reads_as_bash() -> None:
+    subprocess.run(["bash", "-n", SCRIPT], check=True)
+    if shellcheck := shutil.which("shellcheck"):
+        subprocess.run([shellcheck, SCRIPT], check=True)
+
+
+def test_the_script_without_a_command_says_how(tmp_path: Path) -> None:
+    done = subprocess.run(["bash", SCRIPT], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: sbatch slurm.sh arena ...\n")
+
+
+class Job:
+    """The script as SLURM would start it: two nodes, both of them here; `srun` runs what it is given."""
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        for name, text in (
+            ("scontrol", "echo here; echo there"),
+            ("srun", 'while [[ $1 == --* ]]; do shift; done; [ "$1" = hostname ] && exec echo 127.0.0.1; exec "$@"'),
+        ):
+            tool = folder / name
+            tool.write_text(f"#!/bin/bash\n{text}\n")
+            tool.chmod(0o755)
+        path = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SLURM_"))}
+        self._number = secrets.randbelow(10**9)
+        slurm = {"SLURM_JOB_ID": str(self._number), "SLURM_JOB_NODELIST": "here,there", "SLURM_CPUS_PER_TASK": "1"}
+        environ = {**kept, **slurm, "PATH": path, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            ["bash", SCRIPT, *command], env=environ, cwd=folder, text=True, start_new_session=True,
+            stdout=(folder / "out").open("w"), stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._folder = folder
+
+    def said(self) -> str:
+        return (self._folder / "out").read_text()
+
+    def end(self) -> int:
+        """Its exit code; nothing that it started is left a minute later."""
+        code = self.process.wait(900)
+        _, left = psutil.wait_procs(list(_of(self._number)), 60)
+        for process in left:
+            process.kill()
+        assert not left, f"{left} go on after the job"
+        return code
+
+
+def _of(number: int) -> Iterator[psutil.Process]:
+    """The processes of a job, by their environment."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("SLURM_JOB_ID") == str(number):
+                yield process
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    pytest.importorskip("ray")
+    yield tmp_path
+
+
+@pytest.mark.slow
+def test_a_job_has_all_nodes_and_ends_as_its_command_does(folder: Path) -> None:
+    job = Job(folder, sys.executable, "-c", f"{COUNTED}; raise SystemExit(7)")
+    assert job.end() == 7, job.said()
+    assert "2 nodes" in job.said()
+
+
+@pytest.mark.slow
+def test_a_job_whose_time_is_up_lets_its_command_end(folder: Path) -> None:
+    waits = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('ended well') or 130))"
+    job = Job(folder, sys.executable, "-c", f"{waits}; print('begun', flush=True); time.sleep(3600)")
+    deadline = time.monotonic() + 900
+    while "begun" not in job.said():
+        assert job.process.poll() is None and time.monotonic() < deadline, job.said()
+        time.sleep(0.1)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end() == 130, job.said()
+    assert "ended well" in job.said()
