@@ -39,7 +39,6 @@ REAL = {
     "64 in flight": ["play.matches=64", "play.in_flight=64"],
     "8 in flight": ["play.matches=64", "play.in_flight=8"],
     "32 in flight": ["play.matches=96", "play.in_flight=32"],
-    "128 in flight": ["play.matches=128", "play.in_flight=128"],
 }
 TOLD = ("4 in flight", "64 in flight")
 """Real runs that the model's times are taken from; it foretells the others."""
