@@ -248,20 +248,20 @@ class Simulation:
             own.learned.succeed()
 
 
-def figures(world: World, skip: int = 1, played: Sequence[Sequence[list[Turn]]] | None = None) -> dict[str, float]:
-    """Rates and shares of a simulated run after its first `skip` iterations."""
-    rows = Simulation(world, played).run()
-    first, last = rows[skip - 1], rows[-1]
-    span, count = last["end"] - first["end"], len(rows) - skip
+def figures(world: World) -> dict[str, float]:
+    """Rates and shares of a simulated run in its midst: two iterations at both ends are left out."""
+    rows = Simulation(world).run()[1:-2]
+    first, last, counted = rows[0], rows[-1], rows[1:]
+    span, count = last["end"] - first["end"], len(counted)
     gained = {name: last[name] - first[name] for name in ("busy", "row_seconds", "driver", "learning", "shipping")}
     return {
         "seconds_an_iteration": span / count,
-        "tokens_a_second": sum(row["tokens"] for row in rows[skip:]) / span,
+        "tokens_a_second": sum(row["tokens"] for row in counted) / span,
         "engines_idle": 1 - gained["busy"] / span / world.engines,
         "rows_an_engine": gained["row_seconds"] / span / world.engines,
         "ranks_idle": 1 - gained["learning"] / span,
         "driver_busy": gained["driver"] / span,
         "shipping": gained["shipping"] / span,
-        "staleness": float(np.mean([row["staleness"] for row in rows[skip:]])),
-        "stalest": max(row["stalest"] for row in rows[skip:]),
+        "staleness": float(np.mean([row["staleness"] for row in counted])),
+        "stalest": max(row["stalest"] for row in counted),
     }

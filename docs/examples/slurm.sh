@@ -42,11 +42,11 @@ sys.exit(sum(node['Alive'] for node in ray.nodes()) < $1)" 2>/dev/null
 }
 
 wait_for() {
-    for _ in $(seq 60); do
+    for _ in $(seq 150); do
         if ready "$1"; then return; fi
         sleep 2
     done
-    echo "slurm.sh: $1 of ${#nodes[@]} Ray nodes are not up after two minutes" >&2
+    echo "slurm.sh: $1 of ${#nodes[@]} Ray nodes are not up after five minutes or more" >&2
     exit 1
 }
 

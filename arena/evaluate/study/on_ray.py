@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import sleep
 from typing import Any
 
-from arena.doctor import versions
 from arena.errors import ConfigError
 from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resumed
@@ -127,7 +127,14 @@ def run_command(words: Sequence[str], log: str, folder: str, environ: Mapping[st
 
 def seen_from_here(folder: str) -> tuple[str, bool]:
     """Return a node's version of Arena, and whether it sees a folder."""
-    return versions()["arena-selfplay"], Path(folder).is_dir()
+    return _own_version(), Path(folder).is_dir()
+
+
+def _own_version() -> str:
+    try:
+        return version("arena-selfplay")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "not installed"
 
 
 def _processors(address: str, folder: Path) -> int:
@@ -149,15 +156,15 @@ def _processors(address: str, folder: Path) -> int:
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
     if silent:
         raise ConfigError(f"--on-ray: node {asked[silent[0]]} does not answer in {PATIENCE:g} s: remove or restart it")
-    own = versions()["arena-selfplay"]
+    own = _own_version()
     for answer in answered:
         try:
-            version, sees = ray.get(answer)
+            theirs, sees = ray.get(answer)
         except ray.exceptions.RayError as error:
             why = str(error).strip().splitlines()[-1][:200]
             raise ConfigError(f"--on-ray: node {asked[answer]} cannot run Arena ({why}): install it there") from None
-        if version != own:
-            raise ConfigError(f"--on-ray: node {asked[answer]} has arena {version}, this machine {own}: install one")
+        if theirs != own:
+            raise ConfigError(f"--on-ray: node {asked[answer]} has arena {theirs}, this machine {own}: install one")
         if not sees:
             raise ConfigError(f"--on-ray: node {asked[answer]} does not see {there}: --out must be on shared files")
     return int(sum(node["Resources"]["CPU"] for node in nodes)) or 1
