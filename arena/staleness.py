@@ -21,8 +21,8 @@ from arena.learn.ranks import Tally
 
 ENOUGH = 64
 """Tokens by the present weights with which the gate is content."""
-REPLIES = 8
-"""Number of replies that are written for it otherwise."""
+REPLIES = 32
+"""Number of replies that are written for it otherwise, at most one to a trajectory."""
 
 
 def lags(credited: Sequence[Credited], version: int, most: int) -> dict[str, float]:

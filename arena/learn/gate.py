@@ -4,6 +4,8 @@ Only tokens of the very weights that are about to learn can be compared. Of repl
 `play.ahead`) the present weights rightly say something else: those are weighed by a `correction` and not judged here.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from arena.errors import GateError
@@ -17,11 +19,10 @@ def tolerance(rule: UpdateSpec, bf16: bool) -> float:
     return rule.gate_tolerance or (0.05 if bf16 else 1e-4)
 
 
-def judged(sample: Sample, gap: Floats) -> np.ndarray:
-    """The part of a sample's differences, one per sampled token, that the gate compares."""
-    if sample.source != "played":
-        return gap[:0]
-    return gap if sample.fresh is None else gap[sample.fresh]
+def judged(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
+    """What the gate compares of samples' differences, one per sampled token; samples of which it is nothing left out."""
+    played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
+    return [own for fresh, gap in played if len(own := gap if fresh is None else gap[fresh])]
 
 
 def require_alike(policy: str, gaps: Tally, highest: float) -> None:

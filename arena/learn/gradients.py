@@ -43,7 +43,9 @@ class Gradients:
             return Tally()
         scores = self._scored(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
-        return Tally.of([judged(s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores])
+        return Tally.of(
+            judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores)
+        )
 
     def add(self, step: Step) -> Generator[None, None, Tally]:
         """Add a step's gradient, pausing after every micro-batch.
@@ -65,7 +67,7 @@ class Gradients:
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_rows(batch, tokens.logprobs - tokens.behaviour)
-            gaps += [judged(samples[i], gap) for i, gap in played]
+            gaps += judged((samples[i], gap) for i, gap in played)
             weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
             token = self.rule.loss(tokens)
             objective = token.loss

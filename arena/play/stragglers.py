@@ -43,11 +43,11 @@ class Stragglers:
         late = await before.rest() if before else ([], [])
         share = self.rule.enough if k < self.iterations else 1.0
         records, failures = await own.taken(k, share)
-        self._rounds = {j: one for j, one in self._rounds.items() if j >= k}
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
-        """The plans of iteration `k` that its update did not wait for."""
+        """The plans of iteration `k`, which is committed now, that its update did not wait for."""
+        self._rounds = {j: one for j, one in self._rounds.items() if j >= k}
         return self._rounds[k].late if k in self._rounds else []
 
     async def close(self) -> None:
