@@ -43,9 +43,7 @@ class Gradients:
             return Tally()
         scores = self._scored(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
-        return Tally.of(
-            judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores)
-        )
+        return Tally.of(judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores))
 
     def add(self, step: Step) -> Generator[None, None, Tally]:
         """Add a step's gradient, pausing after every micro-batch.

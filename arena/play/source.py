@@ -73,9 +73,7 @@ class Play:
                 self.watcher.phase(k, "play")
             plans = self._plans(k, due, deals)
             played, failed = await self.played(plans)
-            branched, failed_too = await self.played(
-                branch_plans(self.rule, self.lineup.seed, k, plans, played)
-            )
+            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, played))
             records, deals = [*records, *played, *branched], deals + due
             failures += [*failed, *failed_too]
         return Played(records, failures)

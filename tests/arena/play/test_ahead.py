@@ -1,12 +1,9 @@
-"""Play ahead: replies are older by so many versions at most, and nothing is lost, doubled or judged by the wrong weights."""
+"""Play ahead: replies are so many versions older at most; nothing is lost, doubled or judged by the wrong weights."""
 
 import asyncio
-import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from agents.engines.base import Completion, Request
@@ -27,7 +24,8 @@ def given(warm: str, *assignments: str) -> Experiment:
 
 def lags(folder: Path) -> list[int]:
     """Of every turn, how many versions it is older than the weights that learn from it."""
-    return [row["iteration"] - 1 - turn["version"] for row in RunFolder.open(folder).log.rows() for turn in row["turns"]]
+    rows = RunFolder.open(folder).log.rows()
+    return [row["iteration"] - 1 - turn["version"] for row in rows for turn in row["turns"]]
 
 
 def whole(folder: Path, iterations: int = 3, matches: int = 8, everything: bool = True) -> None:
@@ -64,9 +62,7 @@ def test_deals_are_those_of_a_run_that_plays_in_turns(warm: str, tmp_path: Path)
     assert seeds[0] == seeds[1]
 
 
-@pytest.mark.parametrize(
-    ("what", "value"), [("match", "0002-0003"), ("phase", (2, "learn")), ("phase", (2, "commit"))]
-)
+@pytest.mark.parametrize(("what", "value"), [("match", "0002-0003"), ("phase", (2, "learn")), ("phase", (2, "commit"))])
 def test_a_run_killed_anywhere_goes_on_with_nothing_lost_or_doubled(
     warm: str, tmp_path: Path, what: str, value: Any
 ) -> None:
@@ -75,7 +71,7 @@ def test_a_run_killed_anywhere_goes_on_with_nothing_lost_or_doubled(
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
     again = wait(Lab.open(RunFolder.open(folder), setting, Quiet()))
-    assert max(RunFolder.open(folder).log.iterations(), default=0) <= again.done, "what was played ahead is played again"
+    assert max(RunFolder.open(folder).log.iterations(), default=0) <= again.done, "the rest is played again"
     wait(again.run())
     whole(folder)
     assert max(lags(folder)) <= 1
@@ -112,7 +108,7 @@ def test_the_gate_stops_a_wrong_engine_though_replies_are_old(
 ) -> None:
     wrong_from(monkeypatch, version)
     lab = start(tmp_path / "run", given(warm, "play.ahead=1"))
-    with pytest.raises(GateError, match="differ by 0.5"):
+    with pytest.raises(GateError, match=r"differ by 0\.5"):
         wait(lab.run())
     assert lab.done == version, "in the first update of the weights that it serves wrongly"
 

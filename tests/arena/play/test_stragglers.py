@@ -47,12 +47,11 @@ class Game:
                     await asyncio.sleep(0)
                 identity = replace(plan.identity, attempt=attempt)
                 failed = str(identity) in self.fails
-                self.log += logged(
-                    MatchRecord(
-                        identity, "game", {}, plan.seed, SEATS, "failed" if failed else "finished", "broke" * failed,
-                        {"one": self.pays(plan)}, {}, (), {}, "", 0.0, group=plan.group,
-                    )  # fmt: skip
-                )
+                record = MatchRecord(
+                    identity, "game", {}, plan.seed, SEATS, "failed" if failed else "finished", "broke" * failed,
+                    {"one": self.pays(plan)}, {}, (), {}, "", 0.0, group=plan.group,
+                )  # fmt: skip
+                self.log += logged(record)
                 if not failed:
                     return
 
@@ -74,14 +73,14 @@ async def learned(game: Game, rule: PlaySpec, iterations: int) -> list[list[Matc
 
 def test_long_matches_are_learned_as_much_as_short_ones() -> None:
     """The mean payoff of what is learned is that of all that was played, exactly; without the stragglers it is not."""
-    rule, iterations = PlaySpec(matches=20, enough=0.6, attempts=2), 40
-    taken = asyncio.run(learned(Game(), rule, iterations))
-    everything = [float(Game().pays(p)) for k in range(1, iterations + 1) for p in plans(k, 20)]
+    rule, iterations = PlaySpec(matches=128, enough=0.95, attempts=2), 20
+    taken = asyncio.run(learned(Game(0.05), rule, iterations))
+    everything = [float(Game(0.05).pays(p)) for k in range(1, iterations + 1) for p in plans(k, 128)]
     assert np.mean([r.payoffs["one"] for update in taken for r in update]) == np.mean(everything)
-    own = [r.payoffs["one"] for k, update in enumerate(taken, 1) for r in update if r.identity.deal < 20]
-    assert np.mean(own) < np.mean(everything) - 0.1, "whoever drops the stragglers learns from short matches"
-    middle = [np.mean([r.payoffs["one"] for r in update]) for update in taken[1:-1]]
-    assert abs(np.mean(middle) - np.mean(everything)) < 0.03, "updates between the first and the last lean to neither"
+    own = [r.payoffs["one"] for k, update in enumerate(taken, 1) for r in update if r.identity.deal < 128]
+    assert np.mean(own) < 0.6 * np.mean(everything), "whoever drops the stragglers learns from short matches"
+    means = [np.mean([r.payoffs["one"] for r in update]) for update in taken]
+    assert np.mean(means) > 0.95 * np.mean(everything), "nor do updates of unequal sizes hide it"
 
 
 def test_every_match_is_learned_from_once_and_one_update_later_at_most() -> None:
@@ -109,7 +108,7 @@ def test_the_matches_of_a_deal_go_together() -> None:
             groups.setdefault(record.group, []).append(record.seed)
         assert all(len(seeds) == 4 and len(set(seeds)) == 1 for seeds in groups.values())
     assert sum(len(update) for update in taken) == 200
-    assert any(record.group >= 10 for update in taken for record in update), "some came over, under a number of their own"
+    assert any(record.group >= 10 for update in taken for record in update), "some came over, as groups of their own"
 
 
 def test_a_failed_match_is_played_again_and_one_given_up_holds_nobody_up() -> None:
