@@ -135,12 +135,9 @@ async def build(
     play = Play(
         run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher, experiment.iterations, *kept_play
     )
-    source = _logged(run, experiment, watcher) or play
-    if experiment.overlaps:
-        source = Ahead(source, experiment.play.ahead, experiment.iterations, watcher)
     return Parts(
         done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
-        critic, crediting, lineup, demonstrations, play, source,
+        critic, crediting, lineup, demonstrations, play, _matches(run, experiment, watcher, play),
     )  # fmt: skip
 
 
@@ -206,10 +203,11 @@ async def _critic(
     return critic
 
 
-def _logged(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Source | None:
-    """The log that the run learns from instead of playing; None where it plays."""
+def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
+    """Where the run's matches come from: another run's log, or play, ahead of what is learned where that is asked."""
     if experiment.source is None:
-        return None
+        ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
+        return ahead if experiment.overlaps else play
     learners = frozenset(name for name, policy in experiment.policies.items() if policy.train)
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
 

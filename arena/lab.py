@@ -34,9 +34,9 @@ from arena.metrics import iteration_metrics
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
 from arena.play.source import Played
+from arena.play.staleness import ENOUGH, gate_replies, lags
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.records import MatchRecord
-from arena.staleness import ENOUGH, gate_replies, lags
 from arena.store import checkpoints, warm_start
 from arena.store.run import RunFolder
 from arena.store.state import STATE
