@@ -64,7 +64,10 @@ class Play:
     async def matches(self, k: int) -> Played:
         """All matches and their branches; with `play.resample`, others in place of what selection drops."""
         if self.rule.enough < 1:
-            return Played(*await self._stragglers.matches(k, self._plans(k)))
+            taken = await self._stragglers.matches(k, self._plans(k))
+            self._batch.flush()  # others of the same rounds go on
+            self.run.failures.flush()
+            return Played(*taken)
         records, failures, deals = list[MatchRecord](), list[MatchRecord](), 0
         for _ in range(1 + self.rule.resample):
             if not (due := await self.crediting.due(k, records, deals)):
@@ -86,7 +89,8 @@ class Play:
 
     async def played(self, plans: list[MatchPlan], logged: Logged = lambda record: [record]) -> Played:
         """The matches of these plans; each is in the log within a second of its end, or when `logged` says so."""
-        spec, log, failures = self.rule, MatchBatch(self.run.log), list[MatchRecord]()
+        spec, failures = self.rule, list[MatchRecord]()
+        log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
         on_turn = self.watcher.turn if isinstance(self.watcher, TurnWatcher) else None
 
@@ -140,6 +144,10 @@ class Play:
         return self._stragglers.late(k) if self.rule.enough < 1 else []
 
     # -- what matches of several iterations share where they are played at the same time ---------------------
+
+    @cached_property
+    def _batch(self) -> MatchBatch:
+        return MatchBatch(self.run.log)
 
     @cached_property
     def _room(self) -> Room:

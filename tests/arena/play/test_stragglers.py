@@ -137,6 +137,20 @@ def test_a_plan_survives_the_checkpoint() -> None:
     assert plan_of(plan_row(plan)) == plan
 
 
+def test_what_an_update_takes_is_logged_before_it_is_handed_out(warm: str, tmp_path: Path) -> None:
+    """Though the matches that go on share its batch: the iteration is sealed soon."""
+    lab = start(tmp_path / "run", given(warm))
+
+    async def first() -> tuple[list[str], list[str]]:
+        records, _ = await lab.parts.source.matches(1)
+        logged = [row["id"] for row in RunFolder.open(tmp_path / "run").log.read(1)]
+        await lab.close()
+        return sorted(record.id for record in records), sorted(logged)
+
+    taken, logged = wait(first())
+    assert taken == logged and 4 <= len(taken) < 8
+
+
 # -- in a run ----------------------------------------------------------------------------------------------
 
 
