@@ -87,8 +87,12 @@ class Play:
             self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, history=self.history
         )
 
-    async def played(self, plans: list[MatchPlan], logged: Logged = lambda record: [record]) -> Played:
-        """The matches of these plans; each is in the log within a second of its end, or when `logged` says so."""
+    async def played(self, plans: list[MatchPlan]) -> Played:
+        """The matches of these plans; each is in the log within a second of its end."""
+        return await self._played(plans, lambda record: [record])
+
+    async def _played(self, plans: list[MatchPlan], logged: Logged) -> Played:
+        """The matches of these plans; of one that ends, what `logged` says is in the log within a second."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -159,7 +163,7 @@ class Play:
 
     @cached_property
     def _stragglers(self) -> Stragglers:
-        return Stragglers(self.rule, self.iterations, self.played, self.late)
+        return Stragglers(self.rule, self.iterations, self._played, self.late)
 
 
 def play_state(rule: PlaySpec, state: Mapping[str, Any]) -> tuple[list[MatchPlan], History | None]:
