@@ -7,9 +7,9 @@
 Worlds: the service desk whose agent waits 200 ms for every act, as for a tool, and negotiation, which does not wait;
 both with nano weights, in one process with one thread. The arms (`play.ahead` 0 and 1) take turns round by round. The
 first two iterations of each run are left out, in which the optimiser is made and play gets ahead, and so is the last,
-in which nothing is played ahead any more. Then a world without a model whose long matches pay 1 and whose short ones pay
-0: what updates learn with `play.enough`, beside what is left where stragglers are dropped. Writes results/overlap.json.
-The learning curves by staleness are the study benchmarks/overlap.yaml.
+in which nothing is played ahead any more. Then a world without a model whose long matches pay 1 and whose short ones
+pay 0: what updates learn with `play.enough`, beside what is left where stragglers are dropped. Writes
+results/overlap.json. The learning curves by staleness are the study benchmarks/overlap.yaml.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Play ahead: the matches of the next iterations run while one is learned.
 
 Iteration j's first match begins when iteration j - N is handed out to be learned, under the version of that moment.
-So a reply is never more than N versions older than the weights that learn from it, whatever the clock does.
+So a reply is never more than N versions older than the weights that learn from it, however long
+matches and updates take.
 """
 
 import asyncio

@@ -144,7 +144,7 @@ def test_a_league_is_met_ahead_too(warm: str, tmp_path: Path) -> None:
 
 
 def test_iterations_begin_when_the_one_before_is_handed_out() -> None:
-    """Never earlier: that is the bound, whatever the clock does."""
+    """Never earlier: that is the bound, however long updates take."""
     begun: list[int] = []
 
     class Recorded:

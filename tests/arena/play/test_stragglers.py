@@ -78,7 +78,7 @@ def test_long_matches_are_learned_as_much_as_short_ones() -> None:
     everything = [float(Game(0.05).pays(p)) for k in range(1, iterations + 1) for p in plans(k, 128)]
     assert np.mean([r.payoffs["one"] for update in taken for r in update]) == np.mean(everything)
     own = [r.payoffs["one"] for k, update in enumerate(taken, 1) for r in update if r.identity.deal < 128]
-    assert np.mean(own) < 0.6 * np.mean(everything), "whoever drops the stragglers learns from short matches"
+    assert np.mean(own) < 0.6 * np.mean(everything), "without the stragglers short matches would be learned"
     means = [np.mean([r.payoffs["one"] for r in update]) for update in taken]
     assert np.mean(means) > 0.95 * np.mean(everything), "nor do updates of unequal sizes hide it"
 
