@@ -22,8 +22,10 @@ class History:
     """How each deal went so far: attempts, successes, and the turns of its longest success."""
 
     def __init__(self, rule: AdaptiveSpec, state: Mapping[str, Sequence[int]]) -> None:
-        """As a checkpoint's `state` has it, or {}."""
+        """As a checkpoint's `state` has it, or {}; ValueError where that has more successes than attempts."""
         self.rule = rule
+        if wrong := [deal for deal, row in state.items() if row[SUCCESSES] > row[ATTEMPTS]]:
+            raise ValueError(f"deal {wrong[0]} was solved more often than it was played")
         self._deals: dict[str, list[int]] = {deal: list(row) for deal, row in state.items()}
 
     def add(self, records: Iterable[MatchRecord]) -> None:

@@ -15,7 +15,7 @@ from arena.play.orchestrator import play_all
 from arena.play.plans import branch_plans, iteration_plans
 from arena.play.room import Room, past_versions
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import Logged, Stragglers, plan_of, plan_row
+from arena.play.stragglers import Logged, Stragglers, over, plan_of, plan_row
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -68,7 +68,8 @@ class Play:
             self._batch.flush()  # others of the same rounds go on
             self.run.failures.flush()
             return Played(*taken)
-        records, failures, deals = list[MatchRecord](), list[MatchRecord](), 0
+        late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
+        (records, failures), deals = await self.played(late) if late else Played([], []), 0
         for _ in range(1 + self.rule.resample):
             if not (due := await self.crediting.due(k, records, deals)):
                 break

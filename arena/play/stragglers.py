@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 
+Match = TypeVar("Match", MatchPlan, MatchRecord)
 Logged = Callable[[MatchRecord], Iterable[MatchRecord]]
 """From a match that has just ended to those that are to be logged now, under the identities that they then have."""
 
@@ -127,14 +128,13 @@ class _Round:
     def _renamed(self, record: MatchRecord) -> MatchRecord:
         if self._next is None:
             return record
-        identity = MatchId(self._next, self.rule.matches + record.identity.deal, record.attempt)
-        return replace(record, identity=identity, group=record.group + self.rule.deals if record.group >= 0 else -1)
+        return over(record, self._next, self.rule)
 
     def _out(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Everything of the deals that are over, in the order of their plans; it is handed out once."""
-        over = [deal for deal in self._ended if deal not in self._open and self._ended[deal]]
-        records = sorted((r for deal in over for r in self._ended[deal]), key=lambda r: r.identity.deal)
-        for deal in over:
+        ended = [deal for deal in self._ended if deal not in self._open and self._ended[deal]]
+        records = sorted((r for deal in ended for r in self._ended[deal]), key=lambda r: r.identity.deal)
+        for deal in ended:
             self._ended[deal] = []
         failures, self._failed = self._failed, []
         return records, failures
@@ -153,6 +153,12 @@ class _Round:
 def _deal(identity: MatchId, group: int) -> int:
     """What of an iteration's deals a match is of: its group's number, or its own where it is alone."""
     return group if group >= 0 else identity.deal
+
+
+def over(match: Match, k: int, rule: PlaySpec) -> Match:
+    """A match, or the plan of one, of the iteration before as one of iteration `k`."""
+    identity = MatchId(k, rule.matches + match.identity.deal, match.identity.attempt)
+    return replace(match, identity=identity, group=match.group + rule.deals if match.group >= 0 else -1)
 
 
 def plan_row(plan: MatchPlan) -> dict[str, Any]:

@@ -175,13 +175,14 @@ def test_a_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> No
     assert max(row["learn"]["shared"]["most_lag"] for row in watcher.rows) <= 1
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_a_killed_run_plays_its_stragglers_again(warm: str, tmp_path: Path, ahead: int) -> None:
+@pytest.mark.parametrize(("ahead", "then"), [(0, 0.5), (1, 0.5), (1, 1.0)])
+def test_a_killed_run_plays_its_stragglers_again(warm: str, tmp_path: Path, ahead: int, then: float) -> None:
+    """Also one that is resumed to wait for all."""
     folder, setting = tmp_path / "run", given(warm, f"play.ahead={ahead}")
     lab = start(folder, setting, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), setting, Quiet()))
-    assert again.done == 1 and len(again.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
+    again = wait(Lab.open(RunFolder.open(folder), given(warm, f"play.ahead={ahead}", f"play.enough={then}"), Quiet()))
+    assert again.done == 1 and 0 < len(again.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
     wait(again.run())
     counted(folder)
