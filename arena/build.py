@@ -204,7 +204,7 @@ async def _critic(
 
 
 def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
-    """Where the run's matches come from: another run's log, or play, ahead of what is learned where that is asked."""
+    """Source of the run's matches: another run's log, or play, ahead of what is learned where that is asked."""
     if experiment.source is None:
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play

@@ -141,12 +141,12 @@ SEATS = {"one": Seating("role", "policy", 0, True, "model")}
 
 
 def long(plan: MatchPlan, share: float) -> bool:
-    """Whether a match is one of the long ones, by its deal."""
+    """Return True if a match is one of the long ones, by its deal."""
     return bool(np.random.default_rng(plan.seed).random() < share)
 
 
 async def updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
-    """What each update learns from: a long match lasts for many passes of the event loop and pays 1."""
+    """The matches that each update learns from: a long one lasts for many passes of the event loop and pays 1."""
 
     async def play(plans: list[MatchPlan], logged: Logged) -> None:
         async def one(plan: MatchPlan) -> None:

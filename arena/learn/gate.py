@@ -20,7 +20,7 @@ def tolerance(rule: UpdateSpec, bf16: bool) -> float:
 
 
 def judged(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
-    """What the gate compares of samples' differences, one per sampled token; samples without any are left out."""
+    """The differences that the gate compares, of those of each sampled token; samples without any are left out."""
     played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
     return [own for fresh, gap in played if len(own := gap if fresh is None else gap[fresh])]
 

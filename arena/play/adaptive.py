@@ -19,7 +19,7 @@ ATTEMPTS, SUCCESSES, LONGEST = range(3)
 
 
 class History:
-    """How each deal went so far: attempts, successes, and the turns of its longest success."""
+    """The outcomes of each deal so far: attempts, successes, and the turns of its longest success."""
 
     def __init__(self, rule: AdaptiveSpec, state: Mapping[str, Sequence[int]]) -> None:
         """As a checkpoint's `state` has it, or {}; ValueError where that has more successes than attempts."""
@@ -38,7 +38,7 @@ class History:
                 row[LONGEST] = max(row[LONGEST], len(record.turns))
 
     def attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
-        """How many of `total` attempts each of these deals, game and seed, gets."""
+        """The share of each of these deals, game and seed, in `total` attempts."""
         shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
         more = apportion(total - self.rule.least * len(deals), shares)
         return [self.rule.least + count for count in more]

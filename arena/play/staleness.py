@@ -26,7 +26,7 @@ REPLIES = 32
 
 
 def lags(credited: Sequence[Credited], version: int, most: int) -> dict[str, float]:
-    """How many versions older than `version` the replies were: mean over tokens, highest, and tokens that are not.
+    """Versions by which replies are older than `version`: mean over tokens, highest; and the tokens that are not.
 
     `across`: the share of trajectories whose turns are of several versions. GateError where a reply is older than by
     `most`, or newer than the weights.

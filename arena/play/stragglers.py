@@ -41,7 +41,7 @@ class Stragglers:
         """The matches that iteration `k` learns from, and the attempts that failed among them."""
         before, self._late = self._before(k), ()
         own = self._rounds[k] = _Round(plans, self.rule, self._play)
-        late = await before.rest() if before else ([], [])
+        late = await before.remainder() if before else ([], [])
         share = self.rule.enough if k < self.iterations else 1.0
         records, failures = await own.taken(k, share)
         return [*late[0], *records], [*late[1], *failures]
@@ -81,7 +81,7 @@ class _Round:
         self.task = asyncio.create_task(self._played(play))
 
     async def taken(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """What has ended once that share of the deals has; the others go over to the next iteration."""
+        """The matches that have ended once that share of the deals has; the others go over to the next iteration."""
         least = ceil(share * len(self._ended) - 1e-9)
         await self._until(lambda: len(self._ended) - len(self._open) >= least)
         if not self._open:
@@ -90,8 +90,8 @@ class _Round:
         self.hand_over(k + 1)
         return records, failures
 
-    async def rest(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """What has gone over to the next iteration, once all of it has ended."""
+    async def remainder(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
+        """The matches that have gone over to the next iteration, once all of them have ended."""
         await self._until(lambda: self._next is not None and not self._open)
         await self.task
         return self._out()
@@ -151,7 +151,7 @@ class _Round:
 
 
 def _deal(identity: MatchId, group: int) -> int:
-    """What of an iteration's deals a match is of: its group's number, or its own where it is alone."""
+    """The deal of a match within its iteration: its group's number, or its own where it is alone."""
     return group if group >= 0 else identity.deal
 
 
