@@ -20,6 +20,8 @@ class ModuleWeights:
     """Base that an adapter stands on."""
     whole: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Within its context every parameter is whole, also where ranks share them."""
+    copied: bool = False
+    """Whether an engine in this process serves a copy: the module learns while it is played."""
 
     def served(self) -> Any:
         """The weights for an engine: the module, an adapter with its base."""

@@ -35,11 +35,12 @@ from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
 from arena.learn.make import local_trainer
 from arena.learn.settings import PolicySpec, UpdateSpec
+from arena.play.ahead import Ahead
 from arena.play.demonstrations import Demonstrations
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits
-from arena.play.source import Play, Source
+from arena.play.source import Play, Source, play_state
 from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
@@ -121,7 +122,9 @@ class Parts:
     crediting: Crediting
     lineup: Lineup
     demonstrations: Demonstrations
+    play: Play
     source: Source
+    """Where the run's matches come from: that play, another run's log, or play ahead of what is learned."""
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -140,7 +143,7 @@ async def build(
 
     The engine is open. The watcher is notified why a newer checkpoint is not taken, and of slow steps.
     """
-    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every)
+    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     done = checkpoint.iteration if checkpoint else 0
     run.discard_after(done if checkpoint else -1)
     state = read_state(checkpoint) if checkpoint else {}
@@ -169,11 +172,14 @@ async def build(
     lineup = Lineup(tables, policies, engine, experiment.seed, limits, Endpoints(experiment.servers()))
     demonstrations = Demonstrations(experiment.learn.demonstrations, lineup, policies.trainers)
     await policies.set_references(reference_weights(run, experiment, policies))
-    play = Play(run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher)
-    source = _logged(run, experiment, watcher) or play
+    with restoring(checkpoint):
+        kept_play = play_state(experiment.play, state.get("play", {}))
+    play = Play(
+        run, experiment.play, policies, pool, matchmaker, lineup, crediting, watcher, experiment.iterations, *kept_play
+    )
     return Parts(
         done, checkpoint is not None, imitated, tables, roles, engine, policies, pool, win_rates, ratings, matchmaker,
-        critic, crediting, lineup, demonstrations, source,
+        critic, crediting, lineup, demonstrations, play, _matches(run, experiment, watcher, play),
     )  # fmt: skip
 
 
@@ -196,7 +202,7 @@ def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer)
     return Policies(
         _used(experiment), _rule(experiment), engine, make_trainer,
         seed=experiment.seed, precision=experiment.settled_precision,
-        scores_reference="reference" in experiment.credit.needs,
+        scores_reference="reference" in experiment.credit.needs, learn_in_play=experiment.overlaps,
     )  # fmt: skip
 
 
@@ -239,10 +245,11 @@ async def _critic(
     return critic
 
 
-def _logged(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Source | None:
-    """The log that the run learns from instead of playing; None where it plays."""
+def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
+    """Source of the run's matches: another run's log, or play, ahead of what is learned where that is asked."""
     if experiment.source is None:
-        return None
+        ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
+        return ahead if experiment.overlaps else play
     learners = frozenset(name for name, policy in experiment.policies.items() if policy.train)
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
 

@@ -27,12 +27,14 @@ from arena.credit.iteration import Credit
 from arena.credit.samples import samples_of
 from arena.errors import DivergedError, StoreError
 from arena.league.pool import version_name
+from arena.learn.gate import tolerance
 from arena.learn.plan import Plan
 from arena.learn.samples import Sample
 from arena.metrics import iteration_metrics
-from arena.parts.chance import generator
+from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
 from arena.play.source import Played
+from arena.play.staleness import ENOUGH, gate_replies, lags
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.records import MatchRecord
 from arena.store import checkpoints, warm_start
@@ -91,7 +93,8 @@ class Lab:
         return cls(run, experiment, watcher, parts, examiner)
 
     async def close(self) -> None:
-        """Release the engine, the trainers and their weights."""
+        """End what is being played; release the engine, the trainers and their weights."""
+        await self.parts.source.close()
         for trainer in self.trainers.values():
             await trainer.close()
         await self.engine.close()
@@ -121,6 +124,9 @@ class Lab:
         await self.admit(k)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
+        if self.experiment.overlaps:  # matches are played all the while
+            seconds |= {"play": ended - started, "waited": played - started}
+            seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds)
         row |= {"critic": foreseen} if foreseen else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
@@ -160,17 +166,33 @@ class Lab:
         self.watcher.phase(k, "learn")
         credited, learned, tokens = list(credited), {}, TokenFigures()
         for name in self.trainers:
-            await self.engine.release(name)
             own = [c for c in credited if c.trajectory.policy == name and c.trajectory.source != "recalled"]
+            gated = await self._judge(k, name, own) if self.experiment.overlaps else {}
+            if not self.experiment.overlaps:
+                await self.engine.release(name)
             before = await self._scores(name, own)
             demonstrations = await self.parts.demonstrations.samples(name, self._clock(k))
             learned[name] = await self._update(k, name, credited, "learn", demonstrations)
             replay_stats = await self._update(k, name, recalled, "replay")
-            learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()}
+            learned[name] |= {f"replay_{what}": value for what, value in replay_stats.items()} | gated
             tokens |= token_figures(own, before, await self._scores(name, own)) if before else {}
         if tokens:
             self._keep_credit(k, credited, tokens)
         return learned
+
+    async def _judge(self, k: int, name: str, own: Sequence[Credited]) -> dict[str, float]:
+        """Figures of how old the replies are; where hardly any are by the present weights the gate gets some that are.
+
+        `gated` is how many tokens the gate compares.
+        """
+        policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
+        found = lags(own, policy.version, self.experiment.play.lag)
+        gated = found.pop("fresh")
+        if gated < ENOUGH:
+            highest = tolerance(rule, self.policies.precision.bf16_products)
+            seed = (self.experiment.seed, k, number("gate"))
+            gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
+        return found | {"gated": gated}
 
     async def _scores(self, name: str, credited: Sequence[Credited]) -> list[StreamScores]:
         """Score the sampled tokens by the policy as it is now, where `learn.keep_tokens` asks for that; else empty."""
@@ -183,7 +205,9 @@ class Lab:
         self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
     ) -> dict[str, float]:
         """Update a policy from its own samples among these and its demonstrations; nothing happens without any."""
-        samples = samples_of([c for c in credited if c.trajectory.policy == name], self.parts.temperatures)
+        own = [c for c in credited if c.trajectory.policy == name]
+        version = self.policies[name].version if self.experiment.overlaps else None
+        samples = samples_of(own, self.parts.temperatures, version=version)
         samples = [*await self.policies.with_references(name, samples), *demonstrations]
         if not samples:
             return {}
@@ -195,10 +219,11 @@ class Lab:
         await self.policies.publish()
 
     def rate(self, records: Sequence[MatchRecord]) -> None:
-        """Update the ratings of all players of the iteration, and the learners' win rates against each opponent."""
+        """Update the ratings of all players, the learners' win rates against each opponent, and how deals went."""
         own = [record for record in records if record.source != "replayed"]
         self.parts.ratings.update(own)
         self.parts.win_rates.update(own)
+        self.parts.play.learned(own)
 
     async def admit(self, k: int) -> None:
         """Add the weights after iteration `k` to the league's pool, where there is a league and it is due."""
@@ -226,6 +251,7 @@ class Lab:
         """Seal the log, write the metrics, and when due the checkpoint: the step that commits the iteration."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
+        self.parts.pool.held = self.parts.play.past_versions(k)
         row["seconds"]["commit"] = self.commit_seconds
         self.run_folder.log.seal(k)
         self.run_folder.metrics.append(row)
@@ -304,6 +330,8 @@ class Lab:
             state = {"iteration": k, "policies": self.policies.save(folder / "policies", kept)}
             state |= {"ratings": self.parts.ratings.state(), "credit": self.parts.crediting.state()}
             state |= {"league": {"pool": self.parts.pool.state(), "win_rates": self.parts.win_rates.state()}}
+            if self.experiment.overlaps or self.experiment.play.adaptive:
+                state |= {"play": self.parts.play.state(k)}
             (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
             if self.parts.critic and k:
                 (folder / "critic").mkdir()

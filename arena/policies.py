@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from agents.computing import compute
 from agents.engines.base import Engine
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
-from agents.published import FolderWeights, Weights
+from agents.published import FolderWeights, ModuleWeights, Weights
 from agents.stream import Stream
 from agents.weights import resolve
 from arena.league.pool import Pool, version_of
@@ -51,8 +52,13 @@ class Policies(Mapping[str, Policy]):
         seed: int,
         precision: Precision = Precision.FP32,
         scores_reference: bool = False,
+        learn_in_play: bool = False,
     ) -> None:
-        """None of them is loaded yet; `scores_reference`: credit, besides the rule, needs their reference's scores."""
+        """None of them is loaded yet; `scores_reference`: credit, besides the rule, needs their reference's scores.
+
+        `learn_in_play`: they are played while they learn, so that what is served must be a copy.
+        """
+        self._learn_in_play = learn_in_play
         self.engine, self.rule, self._make_trainer = engine, rule, make_trainer
         self.precision, self._seed = precision, seed
         self.uses_reference = rule.uses_reference or scores_reference
@@ -89,12 +95,16 @@ class Policies(Mapping[str, Policy]):
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
-        await self.serve(*self)
+        await self.serve(*(self.trainers if self._learn_in_play else self))
 
     async def serve(self, *names: str) -> None:
         """Serve these policies with their present weights and versions; an engine rebuilds its caches of them."""
         for name in names:
+            if name not in self:
+                continue  # a past version that matches played meanwhile have made room for
             weights = await self.weights(name)
+            if self._learn_in_play and isinstance(weights, ModuleWeights):
+                weights = replace(weights, copied=True)
             with weights.whole():
                 await self.engine.publish(name, self[name].version, weights)
 

@@ -33,6 +33,7 @@ from arena.errors import ConfigError
 from arena.evaluate.examination import asked, settled
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
+from arena.learn.corrections import CORRECTION
 from arena.learn.machine import fastest_precision, fastest_threads
 from arena.panels.settings import RUN_WEIGHTS
 from arena.parts.paths import anchored
@@ -89,6 +90,7 @@ async def preflight(
     if played.scale:
         check_scale(played.scale, played.engine)
     notes = [*await check_endpoints(played, doing), *_check_weights(played, doing), *_unseen(tables)]
+    notes += _uncorrected(played)
     ready = experiment if begun else _with_iterations(settled(anchored(experiment)))
     return Prepared(await compute(fitted, ready), role_hashes(experiment, tables), notes)
 
@@ -252,6 +254,18 @@ def _unseen(tables: Sequence[Table]) -> list[str]:
     names = dict.fromkeys(table.game.name for table in tables if isinstance(table.make_game(), Pictures))
     placeholder = Image("0" * 64, "image/png", 64, 48).text
     return [f"{name} shows images, which no policy sees: each reads {placeholder} in its place" for name in names]
+
+
+def _uncorrected(experiment: Experiment) -> list[str]:
+    """A note where replies of older versions are learned as if the present weights had written them."""
+    corrections = [part.name for part in experiment.learn.loss.parts if part.kind is CORRECTION]
+    if not experiment.overlaps or corrections != ["uncorrected"]:
+        return []
+    loss, lag = experiment.learn.loss.name, experiment.play.lag
+    return [
+        f"replies may be {lag} version{'s' * (lag > 1)} old when they are learned, and nothing weighs that: "
+        f"learn.loss.{loss}.correction=truncated does"
+    ]
 
 
 _TRIAL = Limits(turns=1000, seconds=10.0)

@@ -6,6 +6,7 @@ on the matches alone and never on the clock, so that a run on the CPU can be rep
 """
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from agents.half import half, refresh
 from agents.packing import common_prefix, families
 from agents.policy import OnBase, load_module
 from agents.precision import Precision
-from agents.published import Weights
+from agents.published import ModuleWeights, Weights
 from agents.scoring import StreamScorer, score_streams, start_cost
 from agents.stream import Stream
 from agents.weights import resolve
@@ -128,20 +129,21 @@ class InProcessEngine:
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a folder's weights, or a module by reference, but with bfloat16 its linear layers, which are copied.
 
-        Of an adapter, a folder's or one that is trained, only the low-rank matrices are its own.
+        Of an adapter, a folder's or one that is trained, only the low-rank matrices are its own. A module or adapter
+        that is to be `copied` is so once, and later versions are written into that copy.
         """
         await self._do(self._publish, policy, version, weights)
 
     def _publish(self, policy: str, version: int, weights: Weights) -> None:
         budget, before, module, halved, lanes = self.cache_bytes, self._served.get(policy), None, None, None
-        served = weights.served()
+        served, copied = weights.served(), isinstance(weights, ModuleWeights) and weights.copied
         if isinstance(served, Path):
             lanes = self._from_folder(policy, served)
         elif isinstance(served, OnBase):
             lanes = self._shared(served.folder, served.base)
-            lanes.put(policy, served.model)
+            lanes.put(policy, served.model, copied)
         else:
-            module = served
+            module = _copied(served, before and before.weights) if copied else served
             if before and before.weights is module and before.halved is not None:
                 halved = before.halved
                 refresh(halved, module)
@@ -394,6 +396,15 @@ class InProcessEngine:
 
 _COMPACT_AT = 0.75
 """Finished rows leave the batch once no more than this share still runs: moving the rest costs a copy."""
+
+
+def _copied(module: Any, before: Any) -> Any:
+    """A copy of a module's present weights, written over that of the version before where there is one."""
+    if before is None:
+        return copy.deepcopy(module).requires_grad_(False).eval()
+    for own, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):
+        own.copy_(new)
+    return before
 
 
 def _sample(logits: torch.Tensor, rows: list[_Row]) -> torch.Tensor:

@@ -41,11 +41,16 @@ class Lanes:
         self._layers: dict[str, _Routed] = {}
         self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
-    def put(self, name: str, adapted: Any) -> None:
-        """Serve the adapter of a model on this base under a name; what it learns later needs another `put`."""
+    def put(self, name: str, adapted: Any, copied: bool = False) -> None:
+        """Serve the adapter of a model on this base under a name; what it learns later needs another `put`.
+
+        While it learns its matrices change here, too, unless they are `copied`.
+        """
         self.drop(name)
         for place, layer in low_rank_layers(adapted):
             a, b = layer.a.detach(), layer.b.detach()
+            if copied:
+                a, b = a.clone(), b.clone()
             wide = (a.bfloat16(), b.bfloat16()) if self.bf16 else (a, b)
             self._routed(place).put(name, _Matrices(a, b, layer.scale, *wide))
 

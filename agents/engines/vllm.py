@@ -69,6 +69,8 @@ class _Served:
     """vLLM's name for the adapter, once it is loaded."""
     due: bool = True
     """Whether it is still to be loaded."""
+    writing: int = 0
+    """Number of its replies that are being written."""
 
 
 class VLLMEngine:
@@ -120,8 +122,9 @@ class VLLMEngine:
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a version: of what is trained as it is now, a folder's once it is asked to write."""
         started = perf_counter()
-        await self.retire(policy)
-        self._served[policy] = await compute(self._written, policy, version, weights)
+        served, before = await compute(self._written, policy, version, weights), self._served.get(policy)
+        self._served[policy] = served  # at no moment is there none: matches may go on meanwhile
+        await self._drop(policy, before)
         if not isinstance(weights, FolderWeights):
             await self._settle([policy])
         self._figures["publish_seconds"] += perf_counter() - started
@@ -208,7 +211,7 @@ class VLLMEngine:
         """Unload adapters that are served no more."""
         now = {id(served) for served in self._served.values()}
         for number, served in [*server.adapters.items()]:
-            if id(served) not in now:
+            if id(served) not in now and not served.writing:
                 del server.adapters[number]
                 await server.llm.remove_lora(number)
                 if self._scratch in served.folder.parents:
@@ -221,7 +224,10 @@ class VLLMEngine:
 
     async def retire(self, policy: str) -> None:
         """Serve nothing under that name any more."""
-        served = self._served.pop(policy, None)
+        await self._drop(policy, self._served.pop(policy, None))
+
+    async def _drop(self, policy: str, served: _Served | None) -> None:
+        """Remove what there is of a version that is not served any more, but for an adapter that still writes."""
         self._scored.discard(policy)
         await self._scorer.retire(policy)
         if served and served.due and self._scratch in served.folder.parents:
@@ -276,8 +282,12 @@ class VLLMEngine:
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         output: Any = None
         llm = self._servers[served.server].llm
-        async for so_far in llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
-            output = so_far
+        served.writing += 1
+        try:
+            async for so_far in llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
+                output = so_far
+        finally:
+            served.writing -= 1
         (reply,) = output.outputs
         self._figures["prompt_tokens"] += len(request.ids)
         self._figures["cached_tokens"] += output.num_cached_tokens or 0

@@ -93,6 +93,11 @@ class Experiment(Spec):
             raise ValueError("precision is still auto: take what arena.preflight.fitted makes of the experiment")
         return Precision(self.precision)
 
+    @property
+    def overlaps(self) -> bool:
+        """Return True if matches are played while policies learn."""
+        return self.source is None and self.play.overlaps
+
     def all_tables(self) -> list[TableSpec]:
         """Every game of the run with who sits at it, one or several."""
         if self.tables is not None:
@@ -132,6 +137,28 @@ class Experiment(Spec):
                 f"tables[{counts.index(0)}].share: none of the {self.play.matches} matches of an iteration "
                 "would be played there: raise it, or play.matches"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _can_overlap(self) -> Self:
+        """Check that weights which are played while they learn can be copied: ZeRO-3 takes them apart."""
+        if self.overlaps and self.learn.zero_stage == 3 and self.engine.kind == "in_process" and not self.scale:
+            raise ConfigError(
+                "play: ahead and enough have the engine serve a copy of weights that learn, which zero_stage 3 takes "
+                "apart: set learn.zero_stage to 2, or play.ahead to 0 and play.enough to 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_cap(self) -> Self:
+        """Check that the option by which adaptive play shortens matches is there to be lowered."""
+        cap = self.play.adaptive.cap if self.play.adaptive else None
+        for table in self.all_tables() if cap else ():
+            if not isinstance(table.game.options.get(cap or ""), int):
+                raise ConfigError(
+                    f"play.adaptive.cap: {cap} is lowered from what the game's options say: set {cap} there, "
+                    f"to a number, for {table.game.name}"
+                )
         return self
 
     @model_validator(mode="after")

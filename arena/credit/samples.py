@@ -20,9 +20,14 @@ IMITATED: tuple[TurnSource, ...] = ("demonstration",)
 
 
 def samples_of(
-    credited: Sequence[Credited], temperatures: Mapping[str, float], sources: Collection[TurnSource] = OWN
+    credited: Sequence[Credited],
+    temperatures: Mapping[str, float],
+    sources: Collection[TurnSource] = OWN,
+    version: int | None = None,
 ) -> list[Sample]:
     """One sample per stream with a token to learn from; temperatures are by role.
+
+    Given the `version` of the weights that are about to learn, a sample says which tokens those sampled.
 
     Turns of other `sources` are context: neither in the loss, nor compared with the sampler by the gate. Where a match
     and its branch part, their turns are numbered as a pair. Boundaries of turns come from the stream's turn ids alone.
@@ -33,6 +38,7 @@ def samples_of(
         indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
         learned = np.ones(len(indices), bool) if item.learned is None else item.learned
         context = [turn.index for turn in item.trajectory.turns if turn.source not in sources]
+        fresh = None if version is None else np.array([t.version == version for t in item.trajectory.turns], bool)
         offset = 0
         for stream in item.trajectory.streams:
             own = np.asarray(stream.mask, bool)
@@ -54,6 +60,7 @@ def samples_of(
                         learned[places],
                         pairs=paired[number][places] if number in paired else None,
                         source=_source(item.trajectory),
+                        fresh=None if fresh is None else fresh[places],
                     )
                 )
     return samples

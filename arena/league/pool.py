@@ -44,6 +44,8 @@ class Pool:
         self.recent: list[int] = list(state["recent"]) if state else []
         self.sealed: list[int] = list(state.get("sealed", [])) if state else []
         """Those of them that have a manifest: all but an older Arena's."""
+        self.held: set[int] = set()
+        """Those that matches which go on still meet, whether they are in the pool or not any more."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
         """Admit the policies as they are after iteration `k` if it is due; return whether it was."""
@@ -81,13 +83,14 @@ class Pool:
 
     def state(self) -> dict[str, list[int]]:
         """State for the checkpoint."""
-        return {"members": self.members, "recent": self.recent, "sealed": self.sealed}
+        held = {"held": sorted(self.held)} if self.held else {}
+        return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
 
     def sweep(self) -> None:
         """Remove all weights that neither this pool nor any checkpoint still lists: a torn one may need them."""
         if not self.folder.is_dir():
             return
-        listed = self.versions | _listed(self.run)
+        listed = self.versions | self.held | _listed(self.run)
         for folder in sorted(self.folder.iterdir()):
             parsed = version_of(folder.name)
             if folder.name.endswith(TEMPORARY) or (parsed and parsed[1] not in listed):

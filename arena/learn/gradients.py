@@ -1,6 +1,6 @@
 """One rank's share of an update's gradients: the steps of a plan, computed micro-batch by micro-batch."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 
 from agents.scoring import StreamScores, batch_of, scan, split_rows
 from arena.learn.batches import token_batch
+from arena.learn.gate import judged
 from arena.learn.pairs import rival_changes
 from arena.learn.plan import Plan, Shares, Step
 from arena.learn.ranks import Tally, over_ranks
@@ -53,16 +54,18 @@ class Gradients:
             return Tally()
         scores = self._scored(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
-        played = [(i, s) for i, s in enumerate(self.plan.samples) if i in scores and s.source == "played"]
-        return Tally.of([self.old[i] - s.behaviour for i, s in played])
+        return Tally.of(judged((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores))
 
-    def add(self, step: Step) -> Tally:
-        """Add a step's gradient. How far the sampler's log-probabilities are from the present ones, over all ranks."""
-        gaps = self._add_played(step) if step.played[self.rank] else []
+    def add(self, step: Step) -> Generator[None, None, Tally]:
+        """Add a step's gradient, pausing after every micro-batch.
+
+        Returns how far the sampler's log-probabilities are from the present ones, over all ranks.
+        """
+        gaps = (yield from self._add_played(step)) if step.played[self.rank] else []
         self._add_demonstrations(step)
         return over_ranks(Tally.of(gaps), Tally.plus)
 
-    def _add_played(self, step: Step) -> list[np.ndarray]:
+    def _add_played(self, step: Step) -> Generator[None, None, list[np.ndarray]]:
         """The loss of what was played; the gaps of what the present weights have played."""
         gaps, samples, rivals = [], self.plan.samples, self._rivals(step)
         for one in step.played[self.rank]:
@@ -73,7 +76,7 @@ class Gradients:
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_rows(batch, tokens.logprobs - tokens.behaviour)
-            gaps += [gap for i, gap in played if samples[i].source == "played"]
+            gaps += judged((samples[i], gap) for i, gap in played)
             weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
             token = self.rule.loss(tokens)
             objective = token.loss
@@ -88,6 +91,7 @@ class Gradients:
             if self.rule.gradient_checkpointing:
                 trim_memory()
             self.watch.step(tokens, objective, token)
+            yield
         return gaps
 
     def _add_demonstrations(self, step: Step) -> None:

@@ -31,6 +31,8 @@ class Sample:
     """The number of the pair of answers that the token's turn is in, -1 where it is in none; None is nowhere."""
     source: Source = "played"
     """Origin: the current weights, older ones, another run's log, or a demonstration to imitate."""
+    fresh: NDArray[np.bool_] | None = None
+    """Whether the weights that are about to learn sampled the token, where older ones may have; None is all of them."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
         """The same sample with the reference's log-probabilities."""

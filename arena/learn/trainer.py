@@ -1,7 +1,6 @@
 """The trainer of this process: one policy's weights, its optimiser, and the carrying out of its plans."""
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from agents.policy import OnBase, trainable
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, StreamScores, scan_streams, start_cost
 from agents.stream import Stream
-from arena.errors import GateError
+from arena.learn import gate
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.gradients import Gradients, updated_memory
 from arena.learn.optimiser import Optimiser, gathered
@@ -36,7 +35,7 @@ class PolicyTrainer:
     ) -> None:
         """`base` is that of an adapter."""
         self.name, self.rule, self._base = name, rule, base
-        self.tolerance = rule.gate_tolerance or (0.05 if bf16 else 1e-4)
+        self.tolerance = gate.tolerance(rule, bf16)
         """The gate's, as a mean over tokens."""
         self.model: Any = model
         self.steps = 0
@@ -67,14 +66,16 @@ class PolicyTrainer:
         """Carry a plan out; return metrics, means over tokens. `stepped` is called in the event loop after each step.
 
         Raises GateError, before any weight has changed, if the samples' behaviour log-probabilities are not
-        those of the current weights.
+        those of the current weights. What else waits for the computing thread, such as replies that are to be sampled
+        meanwhile, has its turn after every micro-batch.
         """
-        loop = asyncio.get_running_loop()
-
-        def heard() -> None:
-            loop.call_soon_threadsafe(stepped)
-
-        return await compute(self.carry_out, plan, heard)
+        work = self._carried_out(plan)
+        while True:
+            at = await compute(_next, work)
+            if isinstance(at, dict):
+                return at
+            if at:
+                stepped()
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
@@ -102,18 +103,26 @@ class PolicyTrainer:
     # -- how it is done --------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """`update`, in the thread that computes."""
+        """`update` in one go, in the thread that computes."""
+        work = self._carried_out(plan)
+        while not isinstance(at := _next(work), dict):
+            if at:
+                stepped()
+        return at
+
+    def _carried_out(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
+        """Carry a plan out, pausing after every micro-batch and step; yields True after a step. Returns the metrics."""
         engine, watch, taken, rank = self.optimiser.engine, Watch(), 0, this_rank()
         gradients = Gradients(engine, self.rule, plan, self.memory, watch, rank.number, rank.count)
         self._gate(gradients.score_old())
         engine.train()
         for number, step in enumerate(plan.steps):
-            gaps = gradients.add(step)
+            gaps = yield from _paused(gradients.add(step))
             if step.gated:
                 self._gate(gaps)
             watch.gap(gaps)
             taken += self._optimise(step, plan, plan.rates[taken if plan.counted else number], watch)
-            stepped()
+            yield True
         engine.eval()
         self._require_finite(plan)
         self.memory = updated_memory(self.memory, plan, over_ranks(gradients.seen, _both))
@@ -155,12 +164,7 @@ class PolicyTrainer:
         return gathered(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:
-        if not gaps.mean <= self.tolerance:  # also stops at NaN
-            raise GateError(
-                f"policy '{self.name}': the sampler's and the trainer's log-probabilities differ by "
-                f"{gaps.mean:.4g} on average ({gaps.maximum:.4g} at most) over {gaps.count} tokens; "
-                f"learn.gate_tolerance is {self.tolerance:g}"
-            )
+        gate.require_alike(self.name, gaps, self.tolerance)
 
     def _optimise(self, step: Step, plan: Plan, lr: float, watch: Watch) -> bool:
         """One step of the optimiser; whether it was taken. DivergedError, with where and advice, stops the run."""
@@ -179,6 +183,26 @@ class PolicyTrainer:
         said = [torch.from_numpy(s.logprobs) for s in self.compute_scores([shortest.stream], [shortest.temperature])]
         what = "log-probabilities under the new weights are not finite"
         require_finite(said, plan.where, what, plan.advice)
+
+
+def _paused(work: Generator[None, None, Tally]) -> Generator[bool, None, Tally]:
+    """The same pauses, none of which is the end of a step."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            tally: Tally = end.value
+            return tally
+        yield False
+
+
+def _next(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, float]:
+    """Go on to the next pause: what it yields there, or what it returns at its end."""
+    try:
+        return next(work)
+    except StopIteration as end:
+        metrics: dict[str, float] = end.value
+        return metrics
 
 
 def _both(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ from agents.engines.base import Engine
 from agents.player import PREFIXES
 from agents.players.servers import Endpoints
 from agents.policy import Policy
+from arena.errors import ConfigError
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
 from arena.play.match import Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
@@ -46,8 +47,14 @@ class Lineup:
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn)
 
     def table(self, plan: MatchPlan) -> Table:
-        """The table that a plan is of."""
-        return next(table for table in self.tables if table.fits(plan))
+        """The table that a plan is of; ConfigError where a match that goes on is of none any more."""
+        for table in self.tables:
+            if table.fits(plan):
+                return table
+        raise ConfigError(
+            f"match {plan.id}, which was not finished, is of {plan.game} with {plan.options}, and no table is: "
+            "set the game and its options back"
+        )
 
 
 def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:

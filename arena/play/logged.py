@@ -47,6 +47,9 @@ class LogSource:
         log.flush()
         return Played(records, [])
 
+    async def close(self) -> None:
+        """Do nothing: nothing is being played."""
+
     def _taken_over(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._seated(record.game, seat, seating) for seat, seating in record.seats.items()}
         return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")

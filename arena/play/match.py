@@ -59,6 +59,8 @@ class MatchPlan:
     stage: str = ""
     """Purpose of the match, such as `train`."""
     source: MatchSource = "played"
+    capped: str = ""
+    """Option of the game that is not the table's, but lower: see `arena.play.adaptive`."""
 
     @property
     def id(self) -> str:

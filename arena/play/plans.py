@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
 from agents.policy import Policy
 from arena.league.matchmaking import Matchmaker
 from arena.parts.chance import generator, number
+from arena.play.adaptive import History
 from arena.play.branches import Branch
 from arena.play.lineup import seatings
 from arena.play.match import MatchPlan
@@ -26,10 +28,12 @@ def iteration_plans(
     matchmaker: Matchmaker | None,
     deals: int | None = None,
     before: int = 0,
+    history: History | None = None,
 ) -> list[MatchPlan]:
     """The matches of iteration `k`, table by table, each table's by its share; the league's opponents among them.
 
-    Or as many more `deals` as are due when `before` have been planned already.
+    Or as many more `deals` as are due when `before` have been planned already. With a `history` a deal has as many
+    attempts, and is as long, as that says.
     """
     rng = generator(seed, k, "league", *([f"{before}"] if before else []))
 
@@ -42,7 +46,7 @@ def iteration_plans(
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
     dealt = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
     seeds = _from_pool(rule, seed, k, before, len(dealt)) if rule.pool else None
-    return _plans(seed, k, dealt, rule.group, before, seeds)
+    return _plans(seed, k, dealt, rule.group, before, seeds, history=history)
 
 
 def branch_plans(
@@ -94,24 +98,34 @@ def _plans(
     pool: Sequence[int] | None = None,
     stage: str = "train",
     source: MatchSource = "played",
+    history: History | None = None,
 ) -> list[MatchPlan]:
     """A plan for each match, numbered: `group` of them for each deal, each with draws of its own.
 
-    `pool` are the deals' seeds where those may come again: then an iteration has draws of its own, too.
+    `pool` are the deals' seeds where those may come again: then an iteration has draws of its own, too, and `history`
+    may say of each how many attempts it has, of as many altogether, and by which options.
     """
     place = (seed, k, number("deals"), *([before] if before else []))
     seeds = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist() if pool is None else pool
+    dealt = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
+    sizes, options = [group] * len(dealt), [(dict(t.game.options), "") for t, _, _ in dealt]
+    if history:
+        sizes = history.attempts([(t.game.name, one) for t, _, one in dealt], group * len(dealt))
+        options = [history.options(t.game.name, one, t.game.options) for t, _, one in dealt]
+    numbers = count(before * group)
     return [
         MatchPlan(
-            MatchId(k, before * group + i),
+            MatchId(k, next(numbers)),
             t.game.name,
-            dict(t.game.options),
-            seeds[i // group],
+            dict(options[i][0]),
+            one,
             dict(seats),
-            draws=(*((i % group,) if group > 1 else ()), *((k,) if pool else ())),
-            group=before + i // group if group > 1 else -1,
+            draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ())),
+            group=before + i if group > 1 else -1,
             stage=stage,
             source=source,
+            capped=options[i][1],
         )
-        for i, (t, seats) in enumerate(deal for deal in deals for _ in range(group))
+        for i, (t, seats, one) in enumerate(dealt)
+        for attempt in range(sizes[i])
     ]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from arena.parts.paths import Folder, GameName, OptionValue, PolicyName, RoleName
-from arena.parts.spec import Matches, Positive, Spec
+from arena.parts.spec import Matches, Name, Positive, Spec
 
 
 class GameSpec(Spec):
@@ -52,6 +52,18 @@ class LimitsSpec(Spec):
     """Wall time of one turn."""
 
 
+class AdaptiveSpec(Spec):
+    """Attempts by how a deal went before, for deals that come again (`play.pool`)."""
+
+    above: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
+    """A match in which the trained seats were paid more than that on average is a success."""
+    least: Annotated[int, Field(ge=1, le=10**6)] = 2
+    """Number of attempts that every deal of an iteration gets; the others go where outcomes differ."""
+    cap: Name | None = None
+    """Option of the game, such as `max_turns`, that limits a match's turns: of a deal that was solved before it becomes
+    what its longest success needed; null is no cap."""
+
+
 class PlaySpec(Spec):
     """Settings of play: the matches of an iteration."""
 
@@ -68,6 +80,14 @@ class PlaySpec(Spec):
     """Number of further matches that part from each one, at turns of its learners drawn at random; they come on top."""
     branch_at: Literal["any", "last"] = "any"
     """At which of these turns: `last` is each match's last one alone, so there is one branch at most."""
+    adaptive: AdaptiveSpec | None = None
+    """More attempts for deals whose outcomes differ, fewer for solved ones; null is `group` attempts for each."""
+    ahead: Annotated[int, Field(ge=0, le=16)] = 0
+    """Number of iterations whose matches are played while one is learned, by versions that are older by so many at
+    most; 0 plays and learns in turns."""
+    enough: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of an iteration's deals after whose end it learns; the matches of the others go on and count for the next.
+    """
     in_flight: Positive = 64
     """Number of matches that run at once."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -80,6 +100,16 @@ class PlaySpec(Spec):
         """Return the number of deals of an iteration."""
         return self.matches // self.group
 
+    @property
+    def overlaps(self) -> bool:
+        """Return True if matches are played while policies learn."""
+        return self.ahead > 0 or self.enough < 1
+
+    @property
+    def lag(self) -> int:
+        """Number of versions that a reply may be older than the weights that learn from it."""
+        return self.ahead + (self.enough < 1)
+
     @model_validator(mode="after")
     def _comes_out_even(self) -> Self:
         if self.matches % self.group:
@@ -90,6 +120,29 @@ class PlaySpec(Spec):
             raise ValueError(f"{self.matches:,} `matches` with {self.branch:,} branches each are more than a million")
         if self.branch_at == "last" and self.branch != 1:
             raise ValueError(f"branch_at: last is one branch of each match: set `branch` to 1, not {self.branch}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_overlap(self) -> Self:
+        if self.overlaps and self.resample:
+            raise ValueError(
+                "`resample` waits for what credit drops, which the weights decide that are then learning: "
+                "set it to 0, or ahead to 0 and enough to 1"
+            )
+        if self.enough < 1 and self.branch:
+            raise ValueError("a match that goes on while others are learned has no branches: set enough to 1")
+        return self
+
+    @model_validator(mode="after")
+    def _can_adapt(self) -> Self:
+        if self.adaptive is None:
+            return self
+        if not self.pool:
+            raise ValueError("`adaptive` goes by how a deal went before: set `pool`, so that deals come again")
+        if self.adaptive.least > self.group:
+            raise ValueError(f"adaptive.least is {self.adaptive.least}, more than the {self.group} of a `group`")
+        if self.resample or self.branch:
+            raise ValueError("`adaptive` plays groups of different sizes: set resample and branch to 0")
         return self
 
 

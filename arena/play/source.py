@@ -1,17 +1,21 @@
 """Sources of matches: what gives an iteration the matches that credit and learning work on."""
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 from arena.credit.iteration import Crediting
 from arena.league.matchmaking import Matchmaker
 from arena.league.pool import Pool
+from arena.play.adaptive import History
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.plans import branch_plans, iteration_plans
+from arena.play.room import Room, past_versions
 from arena.play.settings import PlaySpec
+from arena.play.stragglers import Logged, Stragglers, over, plan_of, plan_row
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -34,6 +38,9 @@ class Source(Protocol):
     async def matches(self, k: int) -> Played:
         """The matches of iteration `k`; the same ones if it is called again."""
 
+    async def close(self) -> None:
+        """End what is still being played."""
+
 
 @dataclass(frozen=True)
 class Play:
@@ -47,40 +54,120 @@ class Play:
     lineup: Lineup
     crediting: Crediting
     watcher: Watcher
+    iterations: int = 0
+    """The run's."""
+    late: list[MatchPlan] = field(default_factory=list)
+    """Plans of matches that an update did not wait for and that no process finished."""
+    history: History | None = None
+    """How deals went, where play goes by that."""
 
     async def matches(self, k: int) -> Played:
         """All matches and their branches; with `play.resample`, others in place of what selection drops."""
-        records, failures, deals = list[MatchRecord](), list[MatchRecord](), 0
+        if self.rule.enough < 1:
+            taken = await self._stragglers.matches(k, self._plans(k))
+            self._batch.flush()  # others of the same rounds go on
+            self.run.failures.flush()
+            return Played(*taken)
+        late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
+        (records, failures), deals = await self.played(late) if late else Played([], []), 0
         for _ in range(1 + self.rule.resample):
             if not (due := await self.crediting.due(k, records, deals)):
                 break
-            self.watcher.phase(k, "play")
-            tables, seed = self.lineup.tables, self.lineup.seed
-            plans = iteration_plans(self.rule, seed, k, tables, self.policies, self.matchmaker, due, deals)
+            if not self.rule.overlaps:
+                self.watcher.phase(k, "play")
+            plans = self._plans(k, due, deals)
             played, failed = await self.played(plans)
-            branched, failed_too = await self.played(branch_plans(self.rule, seed, k, plans, played))
+            branched, failed_too = await self.played(branch_plans(self.rule, self.lineup.seed, k, plans, played))
             records, deals = [*records, *played, *branched], deals + due
             failures += [*failed, *failed_too]
         return Played(records, failures)
 
+    def _plans(self, k: int, due: int | None = None, before: int = 0) -> list[MatchPlan]:
+        tables, seed = self.lineup.tables, self.lineup.seed
+        return iteration_plans(
+            self.rule, seed, k, tables, self.policies, self.matchmaker, due, before, history=self.history
+        )
+
     async def played(self, plans: list[MatchPlan]) -> Played:
         """The matches of these plans; each is in the log within a second of its end."""
-        spec, log, failures = self.rule, MatchBatch(self.run.log), list[MatchRecord]()
-        past = PastVersions(self.policies, self.pool)
+        return await self._played(plans, lambda record: [record])
+
+    async def _played(self, plans: list[MatchPlan], logged: Logged) -> Played:
+        """The matches of these plans; of one that ends, what `logged` says is in the log within a second."""
+        spec, failures = self.rule, list[MatchRecord]()
+        log = self._batch if spec.overlaps else MatchBatch(self.run.log)
+        past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
         on_turn = self.watcher.turn if isinstance(self.watcher, TurnWatcher) else None
 
         def play(plan: MatchPlan) -> Awaitable[MatchRecord]:
             return self.lineup.play(plan, past, on_turn)
 
+        async def in_room(plan: MatchPlan) -> MatchRecord:
+            async with self._room.place(plan):
+                return await play(plan)
+
         def ended(record: MatchRecord) -> None:
-            log.add(record)
-            if record.status == "failed":
-                failures.append(record)
-                self.run.failures.add(record)
-            self.watcher.match(record)
+            for one in logged(record):
+                log.add(one)
+                if one.status == "failed":
+                    failures.append(one)
+                    self.run.failures.add(one)
+                self.watcher.match(one)
 
         try:
+            if spec.overlaps:
+                return Played(await play_all(plans, in_room, ended, len(plans), spec.attempts), failures)
             return Played(await play_all(plans, play, ended, spec.in_flight, spec.attempts), failures)
         finally:
             log.flush()
             self.run.failures.flush()
+
+    def past_versions(self, k: int) -> set[int]:
+        """Numbers of the past versions whose weights matches still need after iteration `k`."""
+        if not self.rule.overlaps:
+            return set()
+        return self._room.past_versions() | past_versions(self._late(k))
+
+    def learned(self, records: Iterable[MatchRecord]) -> None:
+        """Remember how the deals of these matches went, where play goes by that."""
+        if self.history:
+            self.history.add(records)
+
+    def state(self, k: int) -> dict[str, Any]:
+        """State for the checkpoint of iteration `k`, as JSON."""
+        return {
+            "late": [plan_row(plan) for plan in self._late(k)],
+            "deals": self.history.state() if self.history else {},
+        }
+
+    async def close(self) -> None:
+        """End matches that no update has waited for."""
+        if self.rule.enough < 1:
+            await self._stragglers.close()
+
+    def _late(self, k: int) -> list[MatchPlan]:
+        return self._stragglers.late(k) if self.rule.enough < 1 else []
+
+    # -- what matches of several iterations share where they are played at the same time ---------------------
+
+    @cached_property
+    def _batch(self) -> MatchBatch:
+        return MatchBatch(self.run.log)
+
+    @cached_property
+    def _room(self) -> Room:
+        return Room(self.rule.in_flight)
+
+    @cached_property
+    def _past(self) -> PastVersions:
+        return PastVersions(self.policies, self.pool)
+
+    @cached_property
+    def _stragglers(self) -> Stragglers:
+        return Stragglers(self.rule, self.iterations, self._played, self.late)
+
+
+def play_state(rule: PlaySpec, state: Mapping[str, Any]) -> tuple[list[MatchPlan], History | None]:
+    """The plans of unfinished matches, and the history of deals, that a checkpoint's `Play.state` has, or {}."""
+    late = [plan_of(row) for row in state.get("late", [])]
+    return late, History(rule.adaptive, state.get("deals", {})) if rule.adaptive else None

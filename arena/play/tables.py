@@ -31,9 +31,12 @@ class Table:
 
     def fits(self, plan: MatchPlan) -> bool:
         """Return True if the plan is of this game, with these options, for these roles."""
-        return (plan.game, plan.options, {seat: s.role for seat, s in plan.seats.items()}) == (
+        own, options = self.game.options, dict(plan.options)
+        if plan.capped in own:
+            options[plan.capped] = own[plan.capped]
+        return (plan.game, options, {seat: s.role for seat, s in plan.seats.items()}) == (
             self.game.name,
-            self.game.options,
+            own,
             {seat: role.role for seat, role in self.roles.items()},
         )
 

@@ -98,11 +98,12 @@ class RunFolder:
 
         return checkpoints.newest_valid(self.path, skipped, counted)
 
-    def resume_point(self, note: Callable[[str], None], every: int = 1) -> Checkpoint | None:
+    def resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
         """The newest valid checkpoint, None before the first; `note` is called for newer ones that are not.
 
-        StoreError when there are checkpoints and none is whole, or when a run that commits `every` so many iterations
-        has played more of them than can be without: nothing is played over what they belong to.
+        StoreError when there are checkpoints and none is whole, or when a run that commits `every` so many iterations,
+        and plays so many `ahead`, has played more of them than can be without: nothing is played over what they belong
+        to.
         """
         torn: list[str] = []
         newest = self.newest_valid(torn.append)
@@ -110,7 +111,7 @@ class RunFolder:
             folder = self.path / "checkpoints"
             raise StoreError(f"no checkpoint is whole ({torn[0]}): restore one, or remove {folder} to begin again")
         done, logged = newest.iteration if newest else 0, max(self.log.iterations(), default=0)
-        if done == 0 and logged > 2 * every:
+        if done == 0 and logged > 2 * every + ahead:
             why = f"whole ({torn[0]})" if torn else "there"
             raise StoreError(
                 f"{self.path} has played {logged} iterations, and none of their checkpoints is {why}: "

@@ -6,7 +6,7 @@ Its hash says that it is as it was written, not by whom.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -73,6 +73,39 @@ class PoolState(_Part):
     members: list[Count]
     recent: list[Count]
     sealed: list[Count] = []
+    held: list[Count] = []
+
+
+class SeatState(_Part):
+    """A seat of a planned match."""
+
+    role: str
+    policy: str
+    version: Count
+    trained: bool
+    kind: Literal["model", "brain", "endpoint", "human"]
+
+
+class LateState(_Part):
+    """A planned match that an update did not wait for."""
+
+    iteration: Count
+    deal: Count
+    draws: list[Count]
+    game: str
+    options: dict[str, Any]
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    group: Annotated[int, Field(ge=-1, le=2**53)]
+    stage: str
+    capped: str
+    seats: dict[str, SeatState]
+
+
+class PlayState(_Part):
+    """State of play: matches that go on, and how deals went."""
+
+    late: list[LateState] = []
+    deals: dict[str, Annotated[list[Count], Field(min_length=3, max_length=3)]] = {}
 
 
 class LeagueState(_Part):
@@ -90,6 +123,7 @@ class State(_Part):
     ratings: dict[str, Annotated[tuple[Figure, Deviation], Field(strict=False)]] = {}
     credit: CreditState = CreditState()
     league: LeagueState = LeagueState()
+    play: PlayState = PlayState()
 
 
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What will be played: deals that come again, as often as each other, and with other chance."""
 
 from collections import Counter
+from typing import Any
 
 from arena.config.experiment import Experiment
 from arena.config.seating import set_tables
@@ -8,7 +9,7 @@ from arena.play.plans import iteration_plans
 from tests.factories.labs import experiment
 
 
-def seeds(given: Experiment, k: int, **more: int) -> list[int]:
+def seeds(given: Experiment, k: int, **more: Any) -> list[int]:
     return [plan.seed for plan in iteration_plans(given.play, given.seed, k, set_tables(given), {}, None, **more)]
 
 

@@ -1,0 +1,188 @@
+"""Enough: an update does not wait for the last matches, and yet nothing is lost, doubled or weighed by its length."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.cli.loop import wait
+from arena.lab import Lab
+from arena.play.match import MatchPlan
+from arena.play.settings import PlaySpec
+from arena.play.stragglers import Logged, Stragglers, plan_of, plan_row
+from arena.records import MatchRecord, Seating
+from arena.store.run import RunFolder
+from games.contracts import MatchId
+from tests.factories.labs import Quiet, finished, start, started_warm
+
+SEATS = {"one": Seating("role", "shared", 0, True, "model")}
+
+
+def plans(k: int, count: int, group: int = 1) -> list[MatchPlan]:
+    """A deal's number in the run is its seed."""
+    return [
+        MatchPlan(MatchId(k, i), "game", {}, 1000 * k + i // group, SEATS, (i,), group=i // group if group > 1 else -1)
+        for i in range(count)
+    ]
+
+
+class Game:
+    """Matches that last as many passes of the loop as they are long; the long ones pay 1, the short ones 0."""
+
+    def __init__(self, long: float = 0.3, fails: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        self.long, self.fails = long, fails
+        self.log: list[MatchRecord] = []
+        self.steps = 0
+
+    def pays(self, plan: MatchPlan) -> float:
+        return float(np.random.default_rng((plan.seed, *plan.draws)).random() < self.long)
+
+    async def play(self, plans: list[MatchPlan], logged: Logged) -> None:
+        async def one(plan: MatchPlan) -> None:
+            for attempt in range(2):
+                for _ in range(40 + 5 * plan.identity.deal if self.pays(plan) else 2):
+                    await asyncio.sleep(0)
+                identity = replace(plan.identity, attempt=attempt)
+                failed = str(identity) in self.fails
+                record = MatchRecord(
+                    identity, "game", {}, plan.seed, SEATS, "failed" if failed else "finished", "broke" * failed,
+                    {"one": self.pays(plan)}, {}, (), {}, "", 0.0, group=plan.group,
+                )  # fmt: skip
+                self.log += logged(record)
+                if not failed:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for plan in plans:
+                group.create_task(one(plan))
+
+
+async def learned(game: Game, rule: PlaySpec, iterations: int) -> list[list[MatchRecord]]:
+    """What each update learned from."""
+    stragglers = Stragglers(rule, iterations, game.play)
+    taken = []
+    for k in range(1, iterations + 1):
+        records, _ = await stragglers.matches(k, plans(k, rule.matches, rule.group))
+        taken.append(records)
+    await stragglers.close()
+    return taken
+
+
+def test_long_matches_are_learned_as_much_as_short_ones() -> None:
+    """The mean payoff of what is learned is that of all that was played, exactly; without the stragglers it is not."""
+    rule, iterations = PlaySpec(matches=128, enough=0.95, attempts=2), 20
+    taken = asyncio.run(learned(Game(0.05), rule, iterations))
+    everything = [float(Game(0.05).pays(p)) for k in range(1, iterations + 1) for p in plans(k, 128)]
+    assert np.mean([r.payoffs["one"] for update in taken for r in update]) == np.mean(everything)
+    own = [r.payoffs["one"] for k, update in enumerate(taken, 1) for r in update if r.identity.deal < 128]
+    assert np.mean(own) < 0.6 * np.mean(everything), "without the stragglers short matches would be learned"
+    means = [np.mean([r.payoffs["one"] for r in update]) for update in taken]
+    assert np.mean(means) > 0.95 * np.mean(everything), "nor do updates of unequal sizes hide it"
+
+
+def test_every_match_is_learned_from_once_and_one_update_later_at_most() -> None:
+    rule, iterations = PlaySpec(matches=20, enough=0.75, attempts=2), 6
+    game = Game()
+    taken = asyncio.run(learned(game, rule, iterations))
+    seeds = [r.seed for update in taken for r in update]
+    assert sorted(seeds) == sorted(p.seed for k in range(1, 7) for p in plans(k, 20))
+    for k, update in enumerate(taken, 1):
+        assert {r.seed // 1000 for r in update} <= {k - 1, k} and len(update) >= 15
+        assert all(r.iteration == k for r in update), "logged with the iteration that learns from it"
+        late = {r.identity.deal - 20: r.seed % 1000 for r in update if r.seed // 1000 == k - 1}
+        assert all(deal == seed for deal, seed in late.items())
+    assert any(r.seed // 1000 < k for k, update in enumerate(taken, 1) for r in update)
+    assert [r.id for r in game.log] and sorted(r.id for r in game.log) == sorted(r.id for u in taken for r in u)
+
+
+def test_the_matches_of_a_deal_go_together() -> None:
+    """Credit compares them: a deal with one long match waits for it as a whole."""
+    rule = PlaySpec(matches=40, group=4, enough=0.5, attempts=2)
+    taken = asyncio.run(learned(Game(long=0.15), rule, 5))
+    for update in taken:
+        groups: dict[int, list[int]] = {}
+        for record in update:
+            groups.setdefault(record.group, []).append(record.seed)
+        assert all(len(seeds) == 4 and len(set(seeds)) == 1 for seeds in groups.values())
+    assert sum(len(update) for update in taken) == 200
+    assert any(record.group >= 10 for update in taken for record in update), "some came over, as groups of their own"
+
+
+def test_a_failed_match_is_played_again_and_one_given_up_holds_nobody_up() -> None:
+    rule, game = PlaySpec(matches=20, enough=0.75, attempts=2), Game()
+    long, short = [p for p in plans(1, 20) if game.pays(p)][-1], next(p for p in plans(1, 20) if not game.pays(p))
+    over = f"0002-{20 + long.identity.deal:04d}"
+    game.fails = {long.id, short.id, f"{short.id}-r1"}
+    taken = asyncio.run(learned(game, rule, 3))
+    assert f"{over}-r1" in {r.id for r in taken[1]}
+    assert short.seed not in {r.seed for update in taken for r in update} and sum(map(len, taken)) == 59
+    failed = [r.id for r in game.log if r.status == "failed"]
+    assert {short.id, f"{short.id}-r1", over} == set(failed)
+
+
+def test_an_error_of_play_reaches_the_update_that_waits() -> None:
+    async def broken(plans: list[MatchPlan], logged: Logged) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError, match="disk"):
+        asyncio.run(Stragglers(PlaySpec(enough=0.5), 3, broken).matches(1, plans(1, 16)))
+
+
+def test_a_plan_survives_the_checkpoint() -> None:
+    (plan, *_) = plans(3, 4, 2)
+    assert plan_of(plan_row(plan)) == plan
+
+
+def test_what_an_update_takes_is_logged_before_it_is_handed_out(warm: str, tmp_path: Path) -> None:
+    """Though the matches that go on share its batch: the iteration is sealed soon."""
+    lab = start(tmp_path / "run", given(warm))
+
+    async def first() -> tuple[list[str], list[str]]:
+        records, _ = await lab.parts.source.matches(1)
+        logged = [row["id"] for row in RunFolder.open(tmp_path / "run").log.read(1)]
+        await lab.close()
+        return sorted(record.id for record in records), sorted(logged)
+
+    taken, logged = wait(first())
+    assert taken == logged and 4 <= len(taken) < 8
+
+
+# -- in a run ----------------------------------------------------------------------------------------------
+
+
+def given(warm: str, *more: str) -> Any:
+    return started_warm(warm, "iterations=3", "play.matches=8", "play.enough=0.5", "checkpoint.keep=9", *more)
+
+
+def counted(folder: Path) -> None:
+    """All deals of the run's three iterations are learned from, each once."""
+    run = RunFolder.open(folder)
+    rows = [row for row in run.log.rows() if row["status"] == "finished"]
+    assert len(rows) == len({row["id"] for row in rows}) == len({row["seed"] for row in rows}) == 24
+    credited = [m for k in (1, 2, 3) for m in dict.fromkeys(row.match for row in run.log.credit(k))]
+    assert sorted(credited) == sorted(row["id"] for row in rows)
+
+
+def test_a_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None:
+    watcher = Quiet()
+    finished(tmp_path / "run", given(warm), watcher)
+    counted(tmp_path / "run")
+    assert {row["matches"] for row in watcher.rows[:1]} != {8}, "the first update did not wait for all"
+    assert max(row["learn"]["shared"]["most_lag"] for row in watcher.rows) <= 1
+
+
+@pytest.mark.parametrize(("ahead", "then"), [(0, 0.5), (1, 0.5), (1, 1.0)])
+def test_a_killed_run_plays_its_stragglers_again(warm: str, tmp_path: Path, ahead: int, then: float) -> None:
+    """Also one that is resumed to wait for all."""
+    folder, setting = tmp_path / "run", given(warm, f"play.ahead={ahead}")
+    lab = start(folder, setting, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+    with pytest.raises(KeyboardInterrupt):
+        wait(lab.run())
+    again = wait(Lab.open(RunFolder.open(folder), given(warm, f"play.ahead={ahead}", f"play.enough={then}"), Quiet()))
+    assert again.done == 1 and 0 < len(again.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
+    wait(again.run())
+    counted(folder)
