@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from games.base import IllegalAct, one_line
+from simulators.search.programs import Program
+from simulators.search.questions import in_words
 from simulators.search.session import Session
 from simulators.tools import Call, Tool, read_calls, run
 
@@ -69,6 +71,11 @@ def write_call(kind: str, text: str, terse: bool) -> str:
 def write_answer(text: str, terse: bool) -> str:
     """The act that answers."""
     return f"={text}" if terse else f"ANSWER {text}"
+
+
+def write_question(program: Program, terse: bool) -> str:
+    """The act that asks what a program is, in the world's own words."""
+    return f"!{program.terse}" if terse else f"QUESTION {in_words(program)} PROGRAM {program}"
 
 
 def tools_of(session: Session) -> list[Tool]:

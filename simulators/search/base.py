@@ -115,6 +115,14 @@ class LibraryGame(Simulator):
         about = question.program.chains[0].start if question.program else question.text
         return held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
 
+    def findable(self, question: Question) -> bool:
+        """Return whether a search for the title of each page that an answer rests on finds it, within the budget."""
+        pages, titles = question.evidence, self.library.titles
+        if len(pages) > (self.budget.searches if self.whole else min(self.budget.searches, self.budget.opens)):
+            return False
+        found = (self.library.index.find(page, self.budget.results, self.retriever) for page in sorted(pages))
+        return all(page in [titles[hit] for hit in hits] for page, hits in zip(sorted(pages), found, strict=True))
+
     def session(self) -> Session:
         """A new seat's work, with nothing found yet."""
         return Session(self.library, self.budget, self.retriever, self.whole)

@@ -40,6 +40,11 @@ class Library:
     questions: tuple[Question, ...] = ()
     """Those that came with the texts."""
 
+    @property
+    def terse(self) -> bool:
+        """Return whether names and pages are terse."""
+        return self.world is not None and self.world.terse
+
     @functools.cached_property
     def titles(self) -> tuple[str, ...]:
         """Return all titles, in the index's order."""

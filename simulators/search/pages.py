@@ -64,9 +64,10 @@ class Notes:
         return frozenset(other for other, facts in self.told.items() if facts.get(relation) == name)
 
 
-def read(text: str) -> list[tuple[str, str, str]]:
+@functools.lru_cache(maxsize=4096)
+def read(text: str) -> tuple[tuple[str, str, str], ...]:
     """The facts that a text states: a thing, a relation (or "kind"), what it is."""
-    facts = []
+    facts: list[tuple[str, str, str]] = []
     for line in text.splitlines():
         if terse := TERSE.fullmatch(line.strip()):
             name, initial, rest = terse.groups()
@@ -75,7 +76,7 @@ def read(text: str) -> list[tuple[str, str, str]]:
             continue
         for sentence in re.findall(r"[^.]+\.", line):
             facts += _said(sentence.strip())
-    return facts
+    return tuple(facts)
 
 
 def _said(sentence: str) -> list[tuple[str, str, str]]:

@@ -50,7 +50,7 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
             for name in sorted(here):
-                query = _backwards(name, step[1:], terse)
+                query = backwards(name, step[1:], terse)
                 if query not in work.queries:
                     return "search", query
                 if unread := _unread(work, query):
@@ -64,7 +64,7 @@ def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool
     return None
 
 
-def _backwards(name: str, relation: str, terse: bool) -> str:
+def backwards(name: str, relation: str, terse: bool) -> str:
     """The words that stand on the pages of the things whose relation is this one."""
     if terse:
         return RELATIONS[relation].code + name

@@ -41,6 +41,10 @@ class Program:
     chains: tuple[Chain, ...]
     number: str = ""
 
+    def __deepcopy__(self, memo: object) -> Program:
+        """Itself: nothing in it changes."""
+        return self
+
     @property
     def hops(self) -> int:
         """Return how many facts in turn an answer takes, at least."""

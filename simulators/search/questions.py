@@ -34,6 +34,10 @@ class Question(NamedTuple):
     """Titles of the pages that the answer rests on."""
     program: Program | None = None
 
+    def __deepcopy__(self, memo: object) -> Question:
+        """Itself: nothing in it changes."""
+        return self
+
     @property
     def answer(self) -> str:
         """Return the first of the right answers."""
