@@ -13,7 +13,7 @@ from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
 from simulators.search.library import KEPT, Key, Library, library
 from simulators.search.programs import parse
-from simulators.search.questions import MOST_HOPS, NONE, SORTS, Question, draw
+from simulators.search.questions import MOST_HOPS, NONE, SORTS, Question, Sort, draw
 from simulators.search.retrieval import RETRIEVERS, Retriever
 from simulators.search.session import Budget, Session
 from simulators.search.world import LEAST, MOST
@@ -30,7 +30,8 @@ class LibraryGame(Simulator):
     pages: how many are generated, from 20 to 100,000, or a file of pages and questions (`simulators.search.corpus`);
     edition: the seed of a generated world; worlds: how many editions matches are dealt from, this one and the next.
     retriever "bm25", "dense" or "hybrid"; embedding "hashed" or "minilm", of the latter two.
-    sorts: of questions, of "chain", "compare", "count", "unanswerable"; hops: a number or [low, high], at most 4.
+    sorts: of questions, of "chain", "compare", "count", "unanswerable"; hops: a number or [low, high], at most 4;
+    backwards: whether they go from a thing to what names it, too (the book whose author is X).
     searches, opens, results: a seat's calls of each tool, and how many pages a search finds.
     show "titles" (a search shows how pages begin, and they are opened to be read) or "pages" (it shows them whole).
     cost: of each call. terse: names, pages and acts in as few tokens as can be, for tiny models; shows pages.
@@ -50,6 +51,7 @@ class LibraryGame(Simulator):
         embedding: Embedding = "hashed",
         sorts: Sequence[str] | str | None = None,
         hops: int | Sequence[int] = (1, 3),
+        backwards: bool = True,
         searches: int = 8,
         opens: int = 12,
         results: int | None = None,
@@ -67,6 +69,7 @@ class LibraryGame(Simulator):
         choice("embedding", embedding, *EMBEDDINGS)
         self.retriever = retriever
         self.sorts, self.hops = _sorts(self.SORTS if sorts is None else sorts), _range(hops)
+        self.backwards = flag("backwards", backwards)
         shown = 1 if self.terse else 5
         self.budget = Budget(
             whole_number("searches", searches, 0, 100),
@@ -106,7 +109,7 @@ class LibraryGame(Simulator):
     def _any_question(self, rng: np.random.Generator) -> Question:
         if self.library.world is None:
             return self.library.questions[rng.integers(len(self.library.questions))]
-        return draw(self.library.world, rng, self.sorts, self.hops)  # type: ignore[arg-type]  # checked in _sorts
+        return draw(self.library.world, rng, self.sorts, self.hops, self.backwards)
 
     def of_split(self, question: Question) -> bool:
         """Return whether a question may be asked in this split: by the thing that it begins at, or its own words."""
@@ -188,11 +191,11 @@ def as_record(question: Question) -> dict[str, Any]:
     }
 
 
-def _sorts(given: Sequence[str] | str) -> tuple[str, ...]:
-    sorts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple) else ()
-    if not sorts or any(sort not in SORTS for sort in sorts):
+def _sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
+    named = (given,) if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+    if not named or any(sort not in SORTS for sort in named):
         raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(given), 60)}")
-    return sorts
+    return tuple(sort for each in named for sort in SORTS if sort == each)
 
 
 def _range(hops: int | Sequence[int]) -> tuple[int, int]:

@@ -131,7 +131,7 @@ class SearchPlanner(Search):
         return {**super().figures(), "best": best, "regret": best - earned}
 
     def best(self) -> float:
-        """What the scripted reader's answer is worth, less the calls that it takes; or stopping at once, if that is more.
+        """What the scripted reader's answer is worth, less the calls that it takes; or stopping at once if that pays.
 
         Calls are those of the player `reader`, which makes one for each page, and one more to open it.
         """

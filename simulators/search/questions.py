@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulators.search.programs import Chain, Form, Program, answers, evidence
+from simulators.search.programs import Chain, Form, Program, answers, ends, evidence
 from simulators.search.relations import KINDS, NUMBERS, RELATIONS
 from simulators.search.world import World
 
@@ -112,12 +112,17 @@ def _read_noun(text: str, depth: int = 12) -> Chain | None:
     return Chain(inner.start, (*inner.steps, f"^{relation}" if kind else relation))
 
 
-def draw(world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int]) -> Question:
-    """A question of one of these sorts over so many hops, all equally likely; ValueError where the world has none."""
+def draw(
+    world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int], backwards: bool = True
+) -> Question:
+    """A question of one of these sorts over so many hops, all equally likely; ValueError where the world has none.
+
+    Without `backwards` no step goes from a thing to what names it, but the last of a count.
+    """
     sort = sorts[rng.integers(len(sorts))]
     wanted = int(rng.integers(hops[0], hops[1] + 1))
     for _ in range(TRIES):
-        program = _program(world, rng, sort, wanted)
+        program = _program(Walker(world, rng, backwards), sort, wanted)
         if program is not None and (question := checked(world, program, sort)) is not None:
             return question
     raise ValueError(f"this world has no question of sort {sort} over {wanted} hops: take more pages, or other hops")
@@ -138,63 +143,66 @@ def checked(world: World, program: Program, sort: Sort) -> Question | None:
     return Question(text, (answer,), sort, program.hops, pages, program) if right else None
 
 
-def _program(world: World, rng: np.random.Generator, sort: Sort, hops: int) -> Program | None:
-    start = world.names[rng.integers(len(world.names))]
-    if sort == "count":
-        chain = _walk(world, rng, start, hops - 1)
-        end = _end(chain, world)
-        last = _steps(world.kind(end), backwards=True)
-        if chain is None or not last:
-            return None
-        return Program("count", (Chain(start, (*chain.steps, last[rng.integers(len(last))])),))
+class Walker(NamedTuple):
+    """Who walks a world's graph by chance."""
+
+    world: World
+    rng: np.random.Generator
+    backwards: bool
+
+    def pick(self, choices: Sequence[str]) -> str:
+        """One of these, all equally likely."""
+        return choices[self.rng.integers(len(choices))]
+
+    def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
+        """A chain of so many steps and its end, each step to a single end that was not passed; None for a dead end."""
+        here, steps, passed = start, [], {start}
+        for left in range(hops, 0, -1):
+            possible = _steps(self.world.kind(here), None if self.backwards else False)
+            step = self.pick([step for step in possible if (numbers and left == 1) or step not in NUMBERS])
+            found = ends(Chain(here, (step,)), self.world)
+            if len(found) != 1 or passed & found:
+                return None
+            here = next(iter(found))
+            passed.add(here)
+            steps.append(step)
+        return Chain(start, tuple(steps)), here
+
+
+def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
+    start = walker.pick(walker.world.names)
     if sort == "compare":
-        return _comparison(world, rng, start, hops - 1)
-    chain = _walk(world, rng, start, hops - (sort == "unanswerable"))
-    if chain is None or sort == "chain":
-        return chain and Program("chain", (chain,))
-    last = _steps(world.kind(_end(chain, world)))  # of which some are not stated, or backwards nothing is there
-    return Program("chain", (Chain(start, (*chain.steps, last[rng.integers(len(last))])),)) if last else None
-
-
-def _comparison(world: World, rng: np.random.Generator, start: str, hops: int) -> Program | None:
-    """Two chains alike from two things of a kind, whose ends have a number."""
-    chain = _walk(world, rng, start, hops, numbers=False)
-    kind = world.kind(_end(chain, world))
-    numbers = [name for name in NUMBERS if RELATIONS[name].source == kind]
-    alike = world.of_kind[world.kind(start)]
-    other = alike[rng.integers(len(alike))]
-    if chain is None or not numbers or other == start:
+        return _comparison(walker, start, hops - 1)
+    walked = walker.walk(start, hops - (sort != "chain"))
+    if walked is None:
         return None
-    form: Form = "larger" if rng.random() < 0.5 else "smaller"
-    return Program(form, (chain, Chain(other, chain.steps)), numbers[rng.integers(len(numbers))])
+    chain, end = walked
+    if sort == "chain":
+        return Program("chain", (chain,))
+    # Of the last steps of what cannot be answered some are not stated, or nothing is there backwards.
+    way = True if sort == "count" else None if walker.backwards else False
+    last = _steps(walker.world.kind(end), way)
+    longer = (Chain(start, (*chain.steps, walker.pick(last))),) if last else None
+    return longer and Program("count" if sort == "count" else "chain", longer)
 
 
-def _walk(world: World, rng: np.random.Generator, start: str, hops: int, numbers: bool = True) -> Chain | None:
-    """A chain of so many steps from here, each to a single end that was not passed; None where a draw leads nowhere."""
-    here, steps, passed = start, [], {start}
-    for left in range(hops, 0, -1):
-        possible = [step for step in _steps(world.kind(here)) if (numbers and left == 1) or step not in NUMBERS]
-        step = possible[rng.integers(len(possible))]
-        found = world.subjects(here, step[1:]) if step[0] == "^" else frozenset([world.value(here, step)]) - {""}
-        if len(found) != 1 or passed & found:
-            return None
-        here = next(iter(found))
-        passed.add(here)
-        steps.append(step)
-    return Chain(start, tuple(steps))
-
-
-def _end(chain: Chain | None, world: World) -> str:
-    """Where a chain that was walked ends."""
-    here = chain.start if chain else ""
-    for step in chain.steps if chain else ():
-        here = next(iter(world.subjects(here, step[1:]))) if step[0] == "^" else world.value(here, step)
-    return here
+def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
+    """Two chains alike from two things of a kind, whose ends have a number."""
+    world, walked = walker.world, walker.walk(start, hops, numbers=False)
+    if walked is None:
+        return None
+    chain, end = walked
+    numbers = [name for name in NUMBERS if RELATIONS[name].source == world.kind(end)]
+    other = walker.pick(world.of_kind[world.kind(start)])
+    if not numbers or other == start:
+        return None
+    form: Form = "larger" if walker.rng.random() < 0.5 else "smaller"
+    return Program(form, (chain, Chain(other, chain.steps)), walker.pick(numbers))
 
 
 @functools.cache
 def _steps(kind: str, backwards: bool | None = None) -> tuple[str, ...]:
-    """All steps from a thing of this kind, or those backwards alone."""
-    ahead = [name for name, relation in RELATIONS.items() if relation.source == kind]
-    back = [f"^{name}" for name, relation in RELATIONS.items() if relation.target == kind and kind]
-    return tuple(back if backwards else ahead + back)
+    """All steps from a thing of this kind, or those backwards alone, or those ahead."""
+    ahead = [name for name, relation in RELATIONS.items() if relation.source == kind and backwards is not True]
+    back = [f"^{name}" for name, relation in RELATIONS.items() if relation.target == kind and backwards is not False]
+    return (*ahead, *(back if kind else ()))

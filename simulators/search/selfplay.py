@@ -106,8 +106,8 @@ class SearchSelfplay(LibraryGame):
             f"{self.budget.searches} searches each:\n{self.tools()}\n"
             "The proposer ends with QUESTION text PROGRAM program, such as: QUESTION What is the seat of the employer "
             "of NAME? PROGRAM NAME > employer > seat (^author goes backwards). It must rest on pages that it read, "
-            "have just the one answer, and not name it. A solver ends with ANSWER text, and is paid for the right one; the "
-            f"proposer is paid {paid}."
+            "have just the one answer, and not name it. A solver ends with ANSWER text, and is paid for the right one; "
+            f"the proposer is paid {paid}."
         )
 
     def public(self) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class SearchSelfplay(LibraryGame):
         if (world := self.library.world) is None:
             raise SimulatorFault("there are no facts to ask about")
         for _ in range(DEALS):
-            question = draw(world, self.chance, ["chain"], self.hops)
+            question = draw(world, self.chance, ["chain"], self.hops, self.backwards)
             if world.kind(question.answer) and self.of_split(question) and self.findable(question):
                 return question
         raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")

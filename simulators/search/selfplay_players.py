@@ -41,18 +41,20 @@ def _from_record(game: Any, seed: int) -> Answer:
 
 
 def _by_reading(game: Any, seed: int) -> Answer:
-    """Looks up the answer and who names it, then who names those, until some chain leads to it, and asks that."""
+    """Looks up the answer and who names it, then who names those, until a chain leads to it that goes ahead alone."""
 
     def act(seen: View) -> str:
         work = game.work
         possible = game.possible(work)
-        if possible:
+        if possible and "^" not in str(possible[0]):
             return write_question(possible[0], game.terse)
         unread = [title for title in work.found if title not in work.read]
         if unread and work.left.get("opens", 0) > 0:
             return write_call("open", unread[0], game.terse)
         query = next((query for query in _queries(game) if query not in work.queries), None)
-        return write_call("search", query, game.terse) if query and work.left["searches"] > 0 else ""
+        if query and work.left["searches"] > 0:
+            return write_call("search", query, game.terse)
+        return write_question(possible[0], game.terse) if possible else ""
 
     return act
 
