@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,24 +70,17 @@ def recall(pages: int, questions: int, retriever: Retriever, embedding: Embeddin
             for way, pairs in {"question": [(question.text, question.evidence)], "steps": steps}.items():
                 hits = [[shelf.titles[hit] for hit in shelf.index.find(q, max(DEPTHS), retriever)] for q, _ in pairs]
                 asked += len(pairs)
-                found[way].append(
-                    [
-                        float(
-                            np.mean(
-                                [
-                                    len(pages & {*each[:k]}) / len(pages)
-                                    for each, (_, pages) in zip(hits, pairs, strict=True)
-                                ]
-                            )
-                        )
-                        for k in DEPTHS
-                    ]
-                )
+                found[way].append([_mean_recall(hits, [pages for _, pages in pairs], k) for k in DEPTHS])
         rows[str(hops)] = {
             way: {f"at {k}": shown([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
             for way, by_question in found.items()
         }
     return {"by_hops": rows, "milliseconds_per_query": round(1000 * (time.perf_counter() - began) / asked, 2)}
+
+
+def _mean_recall(hits: list[list[str]], wanted: list[frozenset[str]], depth: int) -> float:
+    shares = [len(pages & {*found[:depth]}) / len(pages) for found, pages in zip(hits, wanted, strict=True)]
+    return float(np.mean(shares))
 
 
 def players(pages: int, matches: int) -> dict[str, Any]:
@@ -131,14 +125,26 @@ def _weigh(pages: int) -> dict[str, Any]:
         games.append(game)
     assert all(game.library is shelf for game in games)
     return {
-        "before_mb": before, "with_library_mb": loaded, f"with_{IN_FLIGHT}_matches_mb": _megabytes(),
-        "largest_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), "seconds_to_make": round(seconds, 1),
-    }  # fmt: skip
+        "before_mb": before,
+        "with_library_mb": loaded,
+        f"with_{IN_FLIGHT}_matches_mb": _megabytes(),
+        "largest_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "seconds_to_make": round(seconds, 1),
+    }
 
 
 def _megabytes() -> int:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return round(int(line.split()[1]) / 1024)
+
+
+def arms(pages: int, minilm: int) -> Iterator[tuple[Retriever, Embedding]]:
+    """Retrievers to compare over so many pages, with each embedding that is measured there."""
+    yield "bm25", "hashed"
+    for retriever in RETRIEVERS[1:]:
+        yield retriever, "hashed"
+        if pages <= minilm:
+            yield retriever, "minilm"
 
 
 def main() -> None:
@@ -151,24 +157,24 @@ def main() -> None:
     questions = 10 if args.quick else args.questions
     sizes = (100,) if args.quick else (1_000, 10_000)
     file = RESULTS / ("search-quick.json" if args.quick else "search.json")
-    told: dict[str, Any] = {
-        "environment": environment(),
-        "seed": 0,
-        "questions": questions,
-        "recall": {},
-        "players": {},
-    }
-    told["memory"] = {str(pages): memory(pages) for pages in (*sizes, *(() if args.quick else (100_000,)))}
+    told: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
+    told |= {"recall": {}, "players": {}, "memory": {}}
+
+    def keep() -> None:
+        file.write_text(json.dumps(told, indent=1) + "\n")
+
     for pages in sizes:
-        for retriever in RETRIEVERS:
-            for embedding in ("hashed", "minilm"):
-                if (retriever == "bm25" and embedding == "minilm") or (embedding == "minilm" and pages > args.minilm):
-                    continue
-                name = retriever if retriever == "bm25" else f"{retriever} ({embedding})"
-                told["recall"].setdefault(str(pages), {})[name] = recall(pages, questions, retriever, embedding)
-                file.write_text(json.dumps(told, indent=1) + "\n")
-    told["players"][str(sizes[0])] = players(sizes[0], questions // 2)
-    file.write_text(json.dumps(told, indent=1) + "\n")
+        for retriever, embedding in arms(pages, args.minilm):
+            name = retriever if retriever == "bm25" else f"{retriever} ({embedding})"
+            told["recall"].setdefault(str(pages), {})[name] = recall(pages, questions, retriever, embedding)
+            keep()
+        told["memory"][str(pages)] = memory(pages)
+        keep()
+    told["players"][str(sizes[0])] = players(sizes[0], questions)
+    keep()
+    if not args.quick:
+        told["memory"]["100000"] = memory(100_000)
+        keep()
     print(f"written: {file}")
 
 
