@@ -14,7 +14,6 @@ that each have searched once. Pages and questions are functions of the seed 0. W
 import argparse
 import json
 import multiprocessing
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,7 +127,6 @@ def _weigh(pages: int) -> dict[str, Any]:
         "before_mb": before,
         "with_library_mb": loaded,
         f"with_{IN_FLIGHT}_matches_mb": _megabytes(),
-        "largest_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "seconds_to_make": round(seconds, 1),
     }
 
