@@ -11,7 +11,7 @@ from games.base import choice, flag, number, one_line, whole_number
 from simulators.base import DRAWS, Simulator, SimulatorFault, held_out
 from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
-from simulators.search.library import KEPT, Key, Library, library
+from simulators.search.library import KEPT, SMALL, Key, Library, library
 from simulators.search.programs import parse
 from simulators.search.questions import MOST_HOPS, NONE, SORTS, Question, Sort, draw
 from simulators.search.retrieval import RETRIEVERS, Retriever
@@ -84,9 +84,10 @@ class LibraryGame(Simulator):
             raise ValueError("show must be pages where terse is true")
         self.cost = number("cost", cost, below=1.0 + 1e-9)
         first = whole_number("edition", edition, 0)
-        count = whole_number("worlds", worlds, 1, 1 if isinstance(source, str) else KEPT)
+        self.worlds = whole_number("worlds", worlds, 1, KEPT)
+        if self.worlds > 1 and (isinstance(source, str) or source > SMALL):
+            raise ValueError(f"worlds must be 1 where pages are a file's, or more than {SMALL:,}")
         self.key = Key(source, first, self.terse, embedding)
-        self.worlds = count
         self.library: Library = library(self.key)
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)

@@ -15,8 +15,9 @@ from simulators.search.questions import Question
 from simulators.search.retrieval import Index
 from simulators.search.world import World
 
-KEPT = 64
-"""Libraries that are kept in a process."""
+KEPT, KEPT_LARGE = 64, 2
+"""Libraries that are kept in a process: of up to 2,000 pages, and larger ones or corpora, which take up to 300 MB."""
+SMALL = 2_000
 
 
 class Key(NamedTuple):
@@ -66,9 +67,12 @@ class Library:
         return self
 
 
-@functools.lru_cache(maxsize=KEPT)
 def library(key: Key) -> Library:
     """The library of this key, of which the last ones are kept; ValueError for a broken file or a missing extra."""
+    return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
+
+
+def _made(key: Key) -> Library:
     if isinstance(key.source, str):
         pages, questions = load(key.source)
         return Library(pages, _index(pages, key), questions=questions)
@@ -81,3 +85,7 @@ def _index(pages: Mapping[str, str], key: Key) -> Index:
     """An index over titles and texts; a generated page says its title itself."""
     texts = [f"{title}. {text}" if isinstance(key.source, str) else text for title, text in pages.items()]
     return Index(texts, key.embedding, exact_words=key.terse)
+
+
+_small = functools.lru_cache(maxsize=KEPT)(_made)
+_large = functools.lru_cache(maxsize=KEPT_LARGE)(_made)

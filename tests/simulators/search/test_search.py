@@ -107,6 +107,7 @@ def test_what_an_act_cannot_be_is_said_once() -> None:
         ({"retriever": "grep"}, "retriever must be"),
         ({"terse": True, "show": "titles"}, "show must be pages"),
         ({"worlds": 65}, "worlds must be a whole number from 1 to 64"),
+        ({"worlds": 2, "pages": 5_000}, "worlds must be 1 where pages are a file's, or more than 2,000"),
         ({"pages": "nowhere.jsonl"}, "nowhere.jsonl: the corpus cannot be read"),
     ],
 )
