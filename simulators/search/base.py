@@ -109,7 +109,7 @@ class LibraryGame(Simulator):
 
     def _any_question(self, rng: np.random.Generator) -> Question:
         if self.library.world is None:
-            return self.library.questions[rng.integers(len(self.library.questions))]
+            return self.library.questions[int(rng.integers(len(self.library.questions)))]
         return draw(self.library.world, rng, self.sorts, self.hops, self.backwards)
 
     def of_split(self, question: Question) -> bool:
@@ -159,6 +159,11 @@ class LibraryGame(Simulator):
     def listed_answers(self, names: Sequence[str]) -> list[str]:
         """Answers with names that were read, the smallest counts, or that there is none."""
         return [write_answer(text, self.terse) for text in (*names, "1", "2", NONE)]
+
+    def candidates(self) -> tuple[str, ...]:
+        """Answers that the random player picks from: all titles or answers there are, small counts, none."""
+        given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
+        return given or (*self.library.titles, *"123456789", NONE)
 
     def names_read(self, session: Session, question: str) -> list[str]:
         """Names in the question and on the pages that were read, the last of them."""

@@ -15,8 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
+from games.base import one_line
 from games.families.book import fold
 from simulators.search.library import Library
+from simulators.search.pages import Notes, read
 from simulators.search.players import answer_from, read_asked
 from simulators.search.programs import Chain, Program, answers, evidence, parse, parse_terse
 from simulators.search.questions import Question
@@ -39,6 +43,13 @@ class Wish:
 
     answer: str
     hops: int
+
+
+def checks_of(given: Sequence[Check]) -> tuple[Check, ...]:
+    """The checks that an option names; ValueError for what is none."""
+    if not isinstance(given, list | tuple) or any(each not in CHECKS for each in given):
+        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(given), 60)}")
+    return tuple(given)
 
 
 def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
@@ -91,6 +102,25 @@ def _answers_so(text: str, program: Program, wish: Wish, library: Library) -> No
     asked = read_asked(text, library.terse)
     if asked is not None and asked != program:
         raise Rejected("it asks for something else than its program")
+
+
+def possible(work: Session, wish: Wish) -> list[Program]:
+    """Chains to the answer by the pages that were read, of as many hops as are wished for; first those ahead alone.
+
+    What goes backwards may have more ends on pages that were not read.
+    """
+    told = [fact for text in work.texts for fact in read(text)]
+    found = chains_to(wish.answer, Notes.of(work.texts), told, wish.hops)
+    found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
+    return [Program("chain", (chain,)) for chain in found]
+
+
+def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
+    """The texts that were read and so many others, in any order: what the gate's reader reads."""
+    titles = work.library.titles
+    others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
+    texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
+    return tuple(texts[int(n)] for n in rng.permutation(len(texts)))
 
 
 def chains_to(answer: str, notes: Facts, told: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:

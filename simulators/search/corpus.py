@@ -3,8 +3,8 @@
     {"title": "Aardvark", "text": "The aardvark is a mammal with hair. It eats ants."}
     {"question": "Which mammal eats ants?", "answer": "aardvark", "evidence": ["Aardvark"], "hops": 1}
 
-`answer` may be a list: any of them is right; evidence and hops may be left out. A run keeps no copy of the file, and its
-licence is for its user to keep.
+`answer` may be a list: any of them is right; evidence and hops may be left out. A run keeps no copy of the file,
+whose licence is for its user to keep.
 """
 
 from __future__ import annotations

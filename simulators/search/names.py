@@ -33,7 +33,9 @@ def _words(rng: np.random.Generator) -> Iterator[str]:
     seen = set(_taken())
     while True:
         parts = [
-            ONSETS[rng.integers(len(ONSETS))] + VOWELS[rng.integers(len(VOWELS))] + CODAS[rng.integers(len(CODAS))]
+            ONSETS[int(rng.integers(len(ONSETS)))]
+            + VOWELS[int(rng.integers(len(VOWELS)))]
+            + CODAS[int(rng.integers(len(CODAS)))]
             for _ in range(rng.integers(2, 4))
         ]
         word = "".join(parts)

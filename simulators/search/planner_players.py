@@ -55,7 +55,7 @@ def _random_plan(game: Any, seed: int) -> Callable[[], str]:
         left -= 1
         if left < 0 or not names or game.work.left["searches"] <= 0:
             return _stop(game)
-        return write_call("search", names[rng.integers(len(names))], game.terse)
+        return write_call("search", names[int(rng.integers(len(names)))], game.terse)
 
     return act
 

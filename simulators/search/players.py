@@ -92,9 +92,9 @@ def _random(game: Any, seed: int) -> Answer:
     def act(seen: View) -> str:
         names = game.names_read(game.work, game.question.text)
         if game.turns < calls and names and game.work.left["searches"] > 0:
-            return write_call("search", names[rng.integers(len(names))], game.terse)
+            return write_call("search", names[int(rng.integers(len(names)))], game.terse)
         candidates = game.candidates()
-        return write_answer(candidates[rng.integers(len(candidates))], game.terse)
+        return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
     return act
 
@@ -105,7 +105,7 @@ def _closed_book(game: Any, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         candidates = _plausible(read_asked(game.question.text, game.terse), game)
-        return write_answer(candidates[rng.integers(len(candidates))], game.terse)
+        return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
     return act
 

@@ -83,7 +83,7 @@ def read_question(text: str) -> Program | None:
     if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
         one, two, number = _read_noun(asked[3]), _read_noun(asked[4]), _by_noun().get(asked[2])
         form: Form = "larger" if asked[1] == "larger" else "smaller"
-        if one is not None and two is not None and number in NUMBERS:
+        if one is not None and two is not None and number is not None and number in NUMBERS:
             return Program(form, (one, two), number)
     return None
 
@@ -119,7 +119,7 @@ def draw(
 
     Without `backwards` no step goes from a thing to what names it, but the last of a count.
     """
-    sort = sorts[rng.integers(len(sorts))]
+    sort = sorts[int(rng.integers(len(sorts)))]
     wanted = int(rng.integers(hops[0], hops[1] + 1))
     for _ in range(TRIES):
         program = _program(Walker(world, rng, backwards), sort, wanted)
@@ -152,7 +152,7 @@ class Walker(NamedTuple):
 
     def pick(self, choices: Sequence[str]) -> str:
         """One of these, all equally likely."""
-        return choices[self.rng.integers(len(choices))]
+        return choices[int(self.rng.integers(len(choices)))]
 
     def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
         """A chain of so many steps and its end, each step to a single end that was not passed; None for a dead end."""

@@ -1,12 +1,14 @@
-"""Exact match and F1 of an answer, as SQuAD's script has them (Rajpurkar et al. 2016)."""
+"""Exact match and F1 of an answer, as SQuAD's script has them (Rajpurkar et al. 2016); what a question pays."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
+PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
+"""Reward of the proposer for a question that the share s of the solvers answered: SSP's, or most where s = 1/2."""
 LONGEST = 1_000
 """Characters of an answer that are compared."""
 

@@ -126,11 +126,6 @@ class Search(LibraryGame):
         record = as_record(self.question)
         return {"question": {**record, "answers": ["one"]}}, {"question": {**record, "answers": ["two"]}}
 
-    def candidates(self) -> tuple[str, ...]:
-        """Answers that the random player picks from: all titles or answers there are, small counts, none."""
-        given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
-        return given or (*self.library.titles, *"123456789", NONE)
-
     @property
     def floor(self) -> float:
         """Return the chance that a random candidate is right, over a few hundred deals."""

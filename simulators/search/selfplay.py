@@ -12,16 +12,13 @@ from simulators.base import Answer, SimulatorFault
 from simulators.search import checker, selfplay_players
 from simulators.search.acts import Done, Kind, must, read_act, write_question
 from simulators.search.base import LibraryGame, as_record, question_from
-from simulators.search.checker import CHECKS, Check, Rejected, Wish, chains_to, gate, sound
-from simulators.search.pages import Notes, read
+from simulators.search.checker import CHECKS, Check, Rejected, Wish, among_others, checks_of, gate, possible, sound
 from simulators.search.programs import Program
-from simulators.search.questions import NONE, Question, draw
-from simulators.search.scoring import exact
+from simulators.search.questions import Question, draw
+from simulators.search.scoring import PAYS, exact
 from simulators.search.session import Session
 
 PROPOSER, READER = "proposer", "reader"
-PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""Reward of the proposer for a question that the share s of the solvers answered: SSP's, or most where s = 1/2."""
 SPARE_TURNS = 4
 DEALS = 1_000
 MOST_LISTED = 4
@@ -69,7 +66,7 @@ class SearchSelfplay(LibraryGame):
         self.reads = choice("reader", reader, "script", "seat") == "seat"
         self.seats = (PROPOSER, *self.solvers, *([READER] if self.reads else []))
         self.pays = choice("pay", pay, *PAYS)
-        self.checks = _checks(checks)
+        self.checks = checks_of(checks)
         self.noise, self.fine = whole_number("noise", noise, 0, 20), number("rejected", rejected)
         self.rounds, self.reuse = whole_number("rounds", rounds, 1, 1000), flag("reuse", reuse)
         if isinstance(options.get("pages"), str):
@@ -237,7 +234,7 @@ class SearchSelfplay(LibraryGame):
         """Questions that the proposer may ask by what it has read, and that count."""
         key = (self._round, len(self.works[PROPOSER].read))
         if self._listed[0] != key:
-            self._listed = key, self._tried(self.possible(self.works[PROPOSER])[:MOST_LISTED])
+            self._listed = key, self._tried(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
         return list(self._listed[1])
 
     def _tried(self, programs: Sequence[Program]) -> list[str]:
@@ -251,20 +248,10 @@ class SearchSelfplay(LibraryGame):
             acts.append(write_question(program, self.terse))
         return acts
 
-    def possible(self, work: Session) -> list[Program]:
-        """Chains to the answer by the pages that were read, of as many hops as are asked for; first those ahead alone.
-
-        What goes backwards may have more ends on pages that were not read.
-        """
-        told = [fact for text in work.texts for fact in read(text)]
-        found = chains_to(self.wish.answer, Notes.of(work.texts), told, self.wish.hops)
-        found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
-        return [Program("chain", (chain,)) for chain in found]
-
     # The question.
 
     def _propose(self, done: Done) -> None:
-        noise = self._noise() if "gate" in self.checks else ()
+        noise = among_others(self.works[PROPOSER], self.noise, self.chance) if "gate" in self.checks else ()
         try:
             question = self._checked(done, noise)
         except Rejected as why:
@@ -294,13 +281,6 @@ class SearchSelfplay(LibraryGame):
             gate(question, list(noise or work.texts), self.terse)
         return question
 
-    def _noise(self) -> tuple[str, ...]:
-        """The pages that the proposer has read and others, in any order."""
-        work, titles = self.works[PROPOSER], self.library.titles
-        others = [titles[n] for n in self.chance.integers(len(titles), size=self.noise)]
-        texts = [*work.texts, *(self.library.pages[title] for title in others if title not in work.read)]
-        return tuple(texts[n] for n in self.chance.permutation(len(texts)))
-
     def _gated(self, right: bool) -> None:
         self.shown = ()
         if right:
@@ -319,7 +299,7 @@ class SearchSelfplay(LibraryGame):
         self.pay(PROPOSER, "rejected", -self.fine)
         self.question = None
         if self.reuse and self.pool:
-            self.question = self.pool[self.chance.integers(len(self.pool))]
+            self.question = self.pool[int(self.chance.integers(len(self.pool)))]
             self._reused += 1
             self._solve()
         else:
@@ -371,13 +351,3 @@ class SearchSelfplay(LibraryGame):
         else:
             self.tell(summary, PROPOSER)
             self._begin(self._example())
-
-    def candidates(self) -> tuple[str, ...]:
-        """Answers that the random player picks from."""
-        return (*self.library.titles, NONE)
-
-
-def _checks(given: Sequence[Check]) -> tuple[Check, ...]:
-    if not isinstance(given, list | tuple) or any(each not in CHECKS for each in given):
-        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(given), 60)}")
-    return tuple(given)

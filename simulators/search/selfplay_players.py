@@ -10,6 +10,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.search.acts import write_answer, write_call, write_question
+from simulators.search.checker import possible
 from simulators.search.pages import Notes
 from simulators.search.players import PLAYERS as SOLVERS
 from simulators.search.players import answer_from, backwards
@@ -34,7 +35,7 @@ def _from_record(game: Any, seed: int) -> Answer:
         for page in sorted(example.evidence - set(work.read)):
             return write_call("open" if page in work.found else "search", page, game.terse)
         asked = [question.text for question in game._accepted]
-        fresh = [program for program in game.possible(work) if write_question(program, game.terse) not in asked]
+        fresh = [program for program in possible(work, game.wish) if write_question(program, game.terse) not in asked]
         return write_question(example.program if example.text not in asked else fresh[0], game.terse)
 
     return act
@@ -45,16 +46,16 @@ def _by_reading(game: Any, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         work = game.work
-        possible = game.possible(work)
-        if possible and "^" not in str(possible[0]):
-            return write_question(possible[0], game.terse)
+        programs = possible(work, game.wish)
+        if programs and "^" not in str(programs[0]):
+            return write_question(programs[0], game.terse)
         unread = [title for title in work.found if title not in work.read]
         if unread and work.left.get("opens", 0) > 0:
             return write_call("open", unread[0], game.terse)
         query = next((query for query in _queries(game) if query not in work.queries), None)
         if query and work.left["searches"] > 0:
             return write_call("search", query, game.terse)
-        return write_question(possible[0], game.terse) if possible else ""
+        return write_question(programs[0], game.terse) if programs else ""
 
     return act
 
