@@ -20,6 +20,7 @@ from simulators.search.world import LEAST, MOST
 from simulators.tools import describe
 
 TOOL = "tool"
+SPARE_ACTS = 4
 LISTED = 12
 """Names of which acts are listed at most."""
 
@@ -132,6 +133,11 @@ class LibraryGame(Simulator):
         return Session(self.library, self.budget, self.retriever, self.whole)
 
     # A seat's turn.
+
+    @property
+    def most_acts(self) -> int:
+        """Acts of a seat after which it has no more: calls that fail cost no budget."""
+        return self.budget.searches + self.budget.opens + SPARE_ACTS
 
     def tools(self) -> str:
         """The tools, as rules tell them."""

@@ -14,7 +14,7 @@ from simulators.search.acts import must, read_act
 from simulators.search.players import answer_from
 from simulators.search.questions import Question
 from simulators.search.scoring import exact
-from simulators.search.search import FLOOR_DEALS, SPARE_TURNS, Search
+from simulators.search.search import FLOOR_DEALS, Search
 
 PLANNER, READER = "planner", "reader"
 
@@ -100,7 +100,7 @@ class SearchPlanner(Search):
         done = must(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
         if done.kind == "call":
             self._call(done)
-        if done.kind == "stop" or self.turns + 1 >= self.budget.searches + self.budget.opens + SPARE_TURNS:
+        if done.kind == "stop" or self.turns + 1 >= self.most_acts:
             self.stopped = True
             if not self.reads:
                 self._answered(answer_from(self.question.text, self.work.texts, self.terse))

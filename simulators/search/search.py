@@ -19,8 +19,6 @@ from simulators.search.scoring import exact, f1, normalise
 
 SOLVER = "solver"
 FLOOR_DEALS = 400
-SPARE_TURNS = 4
-"""Acts beyond all calls, after which a match ends unanswered: calls that fail cost no budget."""
 
 
 class Search(LibraryGame):
@@ -79,7 +77,7 @@ class Search(LibraryGame):
         done = must(read_act(act, self.terse), ("call", "answer"), usage)
         if done.kind == "call":
             self.call(seat, done, self.work)
-            if self.turns + 1 >= self.budget.searches + self.budget.opens + SPARE_TURNS:
+            if self.turns + 1 >= self.most_acts:
                 self.end("turns", "No turns are left, and nothing was answered.")
             return ""
         self._answered(done.text)

@@ -19,7 +19,6 @@ from simulators.search.scoring import PAYS, exact
 from simulators.search.session import Session
 
 PROPOSER, READER = "proposer", "reader"
-SPARE_TURNS = 4
 DEALS = 1_000
 MOST_LISTED = 4
 """Questions that are tried, to list those that count."""
@@ -143,7 +142,7 @@ class SearchSelfplay(LibraryGame):
         self._acts += 1
         if done.kind == "call":
             self.call(seat, done, self.work)
-            if self._acts >= self.budget.searches + self.budget.opens + SPARE_TURNS:
+            if self._acts >= self.most_acts:
                 self._give_up(seat)
         elif seat == PROPOSER:
             self._propose(done)
@@ -158,8 +157,7 @@ class SearchSelfplay(LibraryGame):
 
         `sound`: of the accepted, those whose words have just the answer that is claimed, by the graph; hops their mean.
         """
-        accepted = len(self._accepted)
-        score = sum(self._shares) / self.rounds
+        accepted, score = len(self._accepted), sum(self._shares) / self.rounds
         return {
             "score": score,
             "success": score == 1.0,
@@ -188,10 +186,7 @@ class SearchSelfplay(LibraryGame):
             other = self._example()
         return {"example": as_record(self.example)}, {"example": as_record(other)}
 
-    @property
-    def floor(self) -> float:
-        """A proposer at random has read nothing that a question could rest on."""
-        return 0.0
+    floor = 0.0  # a proposer at random has read nothing that a question could rest on
 
     # The seats.
 
@@ -212,7 +207,8 @@ class SearchSelfplay(LibraryGame):
             raise SimulatorFault("there are no facts to ask about")
         for _ in range(DEALS):
             question = draw(world, self.chance, ["chain"], self.hops, self.backwards)
-            if world.kind(question.answer) and self.of_split(question) and self.findable(question):
+            asked = question.text in {each.text for each in self._accepted}
+            if world.kind(question.answer) and not asked and self.of_split(question) and self.findable(question):
                 return question
         raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")
 
