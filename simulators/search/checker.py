@@ -60,7 +60,7 @@ def check(text: str, written: str, wish: Wish, work: Session, checks: Sequence[C
         _answers_so(text, program, wish, library)
     if "hops" in checks and program is not None and program.hops < wish.hops:
         raise Rejected(f"it takes {program.hops} hops, not {wish.hops}")
-    if "absent" in checks and names(text, wish.answer):
+    if "absent" in checks and names(text, wish.answer, library.terse):
         raise Rejected("its answer stands in it")
     pages = evidence(program, library.world) if program and library.world else frozenset()
     if "evidence" in checks and (missing := sorted(pages - {*work.read})):
@@ -80,9 +80,10 @@ def sound(question: Question, library: Library) -> bool:
     return program is not None and library.world is not None and answers(program, library.world) == {question.answer}
 
 
-def names(text: str, name: str) -> bool:
-    """Return whether a text names a thing, whatever its case and signs."""
-    return re.search(rf"\b{re.escape(fold(name))}\b", fold(text)) is not None
+def names(text: str, name: str, terse: bool) -> bool:
+    """Return whether a text names a thing, whatever its case and signs; terse names are not those of relations."""
+    words = (name, text) if terse else (fold(name), fold(text))
+    return re.search(rf"\b{re.escape(words[0])}\b", words[1]) is not None
 
 
 def _parsed(written: str, library: Library) -> Program:
@@ -97,7 +98,7 @@ def _answers_so(text: str, program: Program, wish: Wish, library: Library) -> No
     if found != {wish.answer}:
         how = "no answer" if not found else f"{len(found)} answers" if len(found) > 1 else "another answer"
         raise Rejected(f"its program has {how}")
-    if not all(names(text, chain.start) for chain in program.chains):
+    if not all(names(text, chain.start, library.terse) for chain in program.chains):
         raise Rejected("it does not name what its program begins with")
     asked = read_asked(text, library.terse)
     if asked is not None and asked != program:

@@ -67,8 +67,8 @@ def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[s
 
 
 def invent_terse(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """As `invent`, in consonants alone: two up to 400 names, else more."""
-    total, length = sum(counts.values()), 2
+    """As `invent`, in consonants alone: one for 20 names, two for up to 400, else more."""
+    total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1
     drawn = rng.permutation(len(CONSONANTS) ** length)[:total].tolist()

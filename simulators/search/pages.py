@@ -15,7 +15,7 @@ from simulators.search.relations import BY_CODE, KINDS, NUMBERS, RELATIONS
 from simulators.search.world import World
 
 IS = "{s} is a {o}."
-TERSE = re.compile(r"(\w+) ([a-z])((?: [A-Z]\w+)*)")
+TERSE = re.compile(r"(\w+) /([a-z])((?: [A-Z]\w+)*)")
 INITIALS = {kind[0]: kind for kind in KINDS}
 
 
@@ -23,7 +23,7 @@ def render(world: World, name: str) -> str:
     """The page on a thing: its kind, then its facts; which of the wordings is its name's chance."""
     facts, kind = world.facts(name), world.kind(name)
     if world.terse:
-        return " ".join([name, kind[0], *(RELATIONS[relation].code + value for relation, value in facts.items())])
+        return " ".join([name, f"/{kind[0]}", *(RELATIONS[relation].code + value for relation, value in facts.items())])
     said = [IS.format(s=name, o=kind)]
     for relation, value in facts.items():
         wordings = RELATIONS[relation].sentences

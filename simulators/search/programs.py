@@ -57,9 +57,9 @@ class Program:
 
     @property
     def terse(self) -> str:
-        """Return the program in few tokens: `gc M B`, `n gc ^A`, `+N gc , mx`."""
+        """Return the program in few tokens: `gc M B`, `#gc ^A`, `+N gc , mx`."""
         chains = [" ".join([chain.start, *(_coded(step) for step in chain.steps)]) for chain in self.chains]
-        mark = {"chain": "", "count": "n ", "larger": "+", "smaller": "-"}[self.form]
+        mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
         return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
 
 
@@ -90,8 +90,8 @@ def parse_terse(text: str) -> Program:
         if BY_CODE.get(code) not in NUMBERS:
             raise ValueError(f"{code} is no number")
         return Program("larger" if sign == "+" else "smaller", tuple(map(_terse_chain, sides)), BY_CODE[code])
-    if text.startswith("n "):
-        return _counted(_terse_chain(text[2:]))
+    if text.startswith("#"):
+        return _counted(_terse_chain(text[1:]))
     return Program("chain", (_terse_chain(text),))
 
 

@@ -114,6 +114,8 @@ class Search(LibraryGame):
         question, world = self.question, self.library.world
         if world is None or question.program is None or question.sort in ("compare", "count"):
             return {}
+        if self.terse and len(world.names[0]) == 1:  # letters, which stand in any text
+            return {}
         secrets = (question.evidence | {question.answer}) - {NONE}
         texts = tuple(sorted(text for text in secrets if text not in question.text and not self.work.has_shown(text)))
         program = () if self.terse else (str(question.program),)

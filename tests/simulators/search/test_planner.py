@@ -77,8 +77,8 @@ def test_no_player_without_the_record_earns_more_than_the_best_as_the_cost_rises
                 total, calls = total + game.payoffs()["planner"], calls + report["calls"]
             earned[cost, player] = total, calls
         assert all(earned[cost, "best"][0] >= earned[cost, player][0] for player in ("reader", "random"))
-    calls = [earned[cost, "best"][1] for cost in (0.0, 0.2, 0.4, 0.8)]
-    assert calls == sorted(calls, reverse=True) and calls[0] > calls[-1]
+    made = [earned[cost, "best"][1] for cost in (0.0, 0.2, 0.4, 0.8)]
+    assert made == sorted(made, reverse=True) and made[0] > made[-1]
 
 
 def test_a_baseline_pays_nothing_for_what_needed_no_search() -> None:

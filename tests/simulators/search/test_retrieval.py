@@ -45,7 +45,7 @@ def test_equal_scores_keep_the_order_of_the_pages() -> None:
 def test_a_query_that_cannot_be_searched_for_is_one_line(query: str, why: str) -> None:
     for retriever in ("bm25", "dense", "hybrid"):
         with pytest.raises(ValueError, match=re.escape(why)) as refused:
-            Index(TEXTS, "hashed").find(query, 3, retriever)  # type: ignore[arg-type]
+            Index(TEXTS, "hashed").find(query, 3, retriever)
         assert "\n" not in str(refused.value)
 
 

@@ -1,5 +1,7 @@
 """The game `search`: what simulators promise, tools as turns, and players to hold scores against."""
 
+from typing import Any
+
 import pytest
 
 from simulators.conformance import play, walk
@@ -15,6 +17,7 @@ OPTIONS = {
         "split": "train",
     },
     "terse": {"pages": 100, "terse": True, "cost": 0.1, "worlds": 3},
+    "letters": {"pages": 20, "terse": True, "worlds": 4, "backwards": False, "hops": [1, 2]},
     "dense": {"pages": 200, "retriever": "dense", "show": "pages", "pay": "f1", "illegal": "end"},
     "hybrid": {"pages": 200, "retriever": "hybrid", "searches": 2, "opens": 1, "split": "test"},
 }
@@ -57,7 +60,7 @@ def test_a_match_without_an_answer_ends() -> None:
 
 
 def test_terse_acts_are_a_mark_and_words() -> None:
-    game = Search(pages=100, terse=True)
+    game: Any = Search(pages=100, terse=True)
     game.reset(seed=0)
     start = game.question.program.chains[0].start
     game.step(f"?{start}")
@@ -69,18 +72,18 @@ def test_terse_acts_are_a_mark_and_words() -> None:
 def test_a_reader_needs_no_record_and_who_does_not_read_knows_nothing() -> None:
     game = Search(pages=300, hops=[1, 3], sorts=["chain", "count", "unanswerable"])
     score = {
-        player: sum(play(game, seed, player)["score"] for seed in range(60)) / 60
+        player: sum(float(play(game, seed, player)["score"]) for seed in range(60)) / 60
         for player in ("reader", "closed_book")
     }
     assert score["reader"] > 0.75 and score["closed_book"] < 0.3
     chains = Search(pages=300)
-    assert sum(play(chains, seed, "closed_book")["score"] for seed in range(60)) < 3
+    assert sum(float(play(chains, seed, "closed_book")["score"]) for seed in range(60)) < 3
 
 
 def test_splits_share_no_question() -> None:
-    asked = {}
+    asked: dict[str, set[str]] = {}
     for split in ("train", "test"):
-        game = Search(pages=200, split=split, hops=1)
+        game: Any = Search(pages=200, split=split, hops=1)
         asked[split] = set()
         for seed in range(80):
             game.reset(seed=seed)
