@@ -74,7 +74,7 @@ def test_no_player_without_the_record_earns_more_than_the_best_as_the_cost_rises
             total = calls = 0.0
             for seed in range(40):
                 report = play(game, seed, player)
-                total, calls = total + game.payoffs()["planner"], calls + report["calls"]
+                total, calls = total + game.payoffs()["planner"], calls + float(report["calls"])
             earned[cost, player] = total, calls
         assert all(earned[cost, "best"][0] >= earned[cost, player][0] for player in ("reader", "random"))
     made = [earned[cost, "best"][1] for cost in (0.0, 0.2, 0.4, 0.8)]
