@@ -10,7 +10,7 @@ help: ## what there is to make
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,scale,serve,simulators,textarena,docs,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,scale,search,serve,simulators,textarena,docs,dev]"
 	touch $@
 
 install: $(VENV)/installed ## make .venv with everything in it

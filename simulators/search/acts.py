@@ -1,0 +1,95 @@
+"""Acts of a seat at the library, read out of what it wrote: calls of tools, an answer, a question, or stopping.
+
+search(query="…"), open(title="…")      also as <tool_call> JSON; terse: ?words
+ANSWER text, or <answer>text</answer>   terse: =text
+QUESTION text PROGRAM program           terse: !program, which is the question too
+STOP                                    terse: .
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from games.base import IllegalAct, one_line
+from simulators.search.programs import Program
+from simulators.search.questions import in_words
+from simulators.search.session import Session
+from simulators.tools import Call, Tool, read_calls, run
+
+LONGEST = 200
+"""Characters of an answer."""
+ANSWER = re.compile(r"\s*ANSWER\b:?\s*(.+)", re.DOTALL | re.IGNORECASE)
+TAGGED = re.compile(r"<answer>([^<]*)</answer>")
+QUESTION = re.compile(r"\s*QUESTION\b:?\s*(.+?)\s*\bPROGRAM\b:?\s*(.+)", re.DOTALL)
+Kind = Literal["call", "answer", "question", "stop"]
+
+
+class Done(NamedTuple):
+    """What an act does: calls, or a text, and for a question its program."""
+
+    kind: Kind
+    text: str = ""
+    program: str = ""
+    calls: Sequence[Call] = ()
+
+
+def read_act(act: str, terse: bool) -> Done | None:
+    """What this act does; None for what is none."""
+    if terse:
+        return _read_terse(act.strip())
+    if act.strip().upper() == "STOP":
+        return Done("stop")
+    if asked := QUESTION.fullmatch(act):
+        return Done("question", one_line(asked[1], 2 * LONGEST), one_line(asked[2], 2 * LONGEST))
+    if answered := ANSWER.fullmatch(act) or TAGGED.search(act):
+        text = one_line(answered[1], LONGEST)
+        return Done("answer", text) if text else None
+    calls = read_calls(act, limit=1)
+    return Done("call", calls=calls[:1]) if calls else None
+
+
+def _read_terse(act: str) -> Done | None:
+    mark, text = act[:1], one_line(act[1:], LONGEST)
+    if act == ".":
+        return Done("stop")
+    if mark == "?" and text:
+        return Done("call", calls=(Call("search", {"query": text}),))
+    if mark == "!" and text:
+        return Done("question", text, text)
+    return Done("answer", text) if mark == "=" and text else None
+
+
+def write_call(kind: str, text: str, terse: bool) -> str:
+    """The act that searches for these words, or opens this page."""
+    if terse:
+        return f"?{text}"
+    return f'search(query="{text}")' if kind == "search" else f'open(title="{text}")'
+
+
+def write_answer(text: str, terse: bool) -> str:
+    """The act that answers."""
+    return f"={text}" if terse else f"ANSWER {text}"
+
+
+def write_question(program: Program, terse: bool) -> str:
+    """The act that asks what a program is, in the world's own words."""
+    return f"!{program.terse}" if terse else f"QUESTION {in_words(program)} PROGRAM {program}"
+
+
+def tools_of(session: Session) -> list[Tool]:
+    """The tools of a seat: opening is one where a search does not show whole pages."""
+    return [Tool.of(session.search)] if session.whole else [Tool.of(session.search), Tool.of(session.open)]
+
+
+def perform(done: Done, session: Session) -> str:
+    """Run an act's calls; return what the model reads."""
+    return "\n".join(run(tools_of(session), call) for call in done.calls)
+
+
+def must(done: Done | None, kinds: Sequence[Kind], usage: str) -> Done:
+    """The act, if it is one of these; IllegalAct says what may be written."""
+    if done is None or done.kind not in kinds:
+        raise IllegalAct(usage)
+    return done

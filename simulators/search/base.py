@@ -1,0 +1,218 @@
+"""What all games at the library share: its options, the deal of a question, and a seat's work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.base import choice, flag, number, one_line, whole_number
+from simulators.base import DRAWS, Simulator, SimulatorFault, held_out
+from simulators.embedding import EMBEDDINGS, Embedding
+from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
+from simulators.search.library import KEPT, SMALL, Key, Library, library
+from simulators.search.programs import parse
+from simulators.search.questions import MOST_HOPS, NONE, SORTS, Question, Sort, draw
+from simulators.search.retrieval import RETRIEVERS, Retriever
+from simulators.search.session import Budget, Session
+from simulators.search.world import LEAST, MOST
+from simulators.tools import describe
+
+TOOL = "tool"
+SPARE_ACTS = 4
+LISTED = 12
+"""Names of which acts are listed at most."""
+
+
+class LibraryGame(Simulator):
+    """Options besides Simulator's:
+
+    pages: how many are generated, from 20 to 100,000, or a file of pages and questions (`simulators.search.corpus`);
+    edition: the seed of a generated world; worlds: how many editions matches are dealt from, this one and the next.
+    retriever "bm25", "dense" or "hybrid"; embedding "hashed" or "minilm", of the latter two.
+    sorts: of questions, of "chain", "compare", "count", "unanswerable"; hops: a number or [low, high], at most 4;
+    backwards: whether they go from a thing to what names it, too (the book whose author is X).
+    searches, opens, results: a seat's calls of each tool, and how many pages a search finds.
+    show "titles" (a search shows how pages begin, and they are opened to be read) or "pages" (it shows them whole).
+    cost: of each call. terse: names, pages and acts in as few tokens as can be, for tiny models; shows pages.
+    """
+
+    whole_acts = True
+    SORTS: ClassVar[tuple[str, ...]] = ("chain",)
+    """Sorts of questions unless the option says otherwise."""
+
+    def __init__(
+        self,
+        *,
+        pages: int | str = 1000,
+        edition: int = 0,
+        worlds: int = 1,
+        retriever: Retriever = "bm25",
+        embedding: Embedding = "hashed",
+        sorts: Sequence[str] | str | None = None,
+        hops: int | Sequence[int] = (1, 3),
+        backwards: bool = True,
+        searches: int = 8,
+        opens: int = 12,
+        results: int | None = None,
+        show: str | None = None,
+        cost: float = 0.0,
+        terse: bool = False,
+        penalty: float = 0.1,
+        **options: Any,
+    ) -> None:
+        self.terse = flag("terse", terse)
+        source = pages if isinstance(pages, str) else whole_number("pages", pages, LEAST, MOST)
+        if isinstance(source, str) and self.terse:
+            raise ValueError("terse must be false where pages are a file's")
+        choice("retriever", retriever, *RETRIEVERS)
+        choice("embedding", embedding, *EMBEDDINGS)
+        self.retriever = retriever
+        self.sorts, self.hops = _sorts(self.SORTS if sorts is None else sorts), _range(hops)
+        self.backwards = flag("backwards", backwards)
+        shown = 1 if self.terse else 5
+        self.budget = Budget(
+            whole_number("searches", searches, 0, 100),
+            whole_number("opens", opens, 0, 100),
+            whole_number("results", shown if results is None else results, 1, 20),
+        )
+        self.whole = (
+            choice("show", ("pages" if self.terse else "titles") if show is None else show, "titles", "pages")
+            == "pages"
+        )
+        if self.terse and not self.whole:
+            raise ValueError("show must be pages where terse is true")
+        self.cost = number("cost", cost, below=1.0 + 1e-9)
+        first = whole_number("edition", edition, 0)
+        self.worlds = whole_number("worlds", worlds, 1, KEPT)
+        if self.worlds > 1 and (isinstance(source, str) or source > SMALL):
+            raise ValueError(f"worlds must be 1 where pages are a file's, or more than {SMALL:,}")
+        self.key = Key(source, first, self.terse, embedding)
+        self.library: Library = library(self.key)
+        """Pages and index; shared by all matches of the process."""
+        super().__init__(penalty=penalty, talk=False, **options)
+
+    # The deal.
+
+    def choose_library(self, rng: np.random.Generator) -> None:
+        """Choose one of the worlds."""
+        self.at = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
+        self.library = library(self.at)
+
+    def draw_question(self, rng: np.random.Generator) -> Question:
+        """A question of the split, by what it begins at."""
+        for _ in range(DRAWS):
+            question = self._any_question(rng)
+            if self.of_split(question):
+                return question
+        raise SimulatorFault(f"none of {DRAWS:,} questions is in the split {self.split}")
+
+    def _any_question(self, rng: np.random.Generator) -> Question:
+        if self.library.world is None:
+            return self.library.questions[int(rng.integers(len(self.library.questions)))]
+        return draw(self.library.world, rng, self.sorts, self.hops, self.backwards)
+
+    def of_split(self, question: Question) -> bool:
+        """Return whether a question may be asked in this split: by the thing that it begins at, or its own words."""
+        if self.split == "all":
+            return True
+        about = question.program.chains[0].start if question.program else question.text
+        return held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
+
+    def findable(self, question: Question) -> bool:
+        """Return whether a search for the title of each page that an answer rests on finds it, within the budget."""
+        pages, titles = question.evidence, self.library.titles
+        if len(pages) > (self.budget.searches if self.whole else min(self.budget.searches, self.budget.opens)):
+            return False
+        found = (self.library.index.find(page, self.budget.results, self.retriever) for page in sorted(pages))
+        return all(page in [titles[hit] for hit in hits] for page, hits in zip(sorted(pages), found, strict=True))
+
+    def session(self) -> Session:
+        """A new seat's work, with nothing found yet."""
+        return Session(self.library, self.budget, self.retriever, self.whole)
+
+    # A seat's turn.
+
+    @property
+    def most_acts(self) -> int:
+        """Acts of a seat after which it has no more: calls that fail cost no budget."""
+        return self.budget.searches + self.budget.opens + SPARE_ACTS
+
+    def tools(self) -> str:
+        """The tools, as rules tell them."""
+        if self.terse:
+            return "?words searches"
+        return describe(tools_of(self.session()))
+
+    def call(self, seat: str, done: Done, session: Session) -> None:
+        """Run a call; the seat reads what it brings, and pays for it."""
+        before = session.calls
+        self.tell(perform(done, session), seat, sender=TOOL)
+        if self.cost and session.calls > before:
+            self.pay(seat, "cost", -self.cost)
+
+    def listed_calls(self, session: Session, names: Sequence[str]) -> list[str]:
+        """Calls that are worth a try: searches for names that were read, openings of pages that were found."""
+        calls = []
+        if session.left["searches"] > 0:
+            calls += [write_call("search", name, self.terse) for name in names]
+        if session.left.get("opens", 0) > 0:
+            unread = [title for title in session.found if title not in session.read][-LISTED:]
+            calls += [write_call("open", title, self.terse) for title in unread]
+        return calls
+
+    def listed_answers(self, names: Sequence[str]) -> list[str]:
+        """Answers with names that were read, the smallest counts, or that there is none."""
+        return [write_answer(text, self.terse) for text in (*names, "1", "2", NONE)]
+
+    def candidates(self) -> tuple[str, ...]:
+        """Answers that the random player picks from: all titles or answers there are, small counts, none."""
+        given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
+        return given or (*self.library.titles, *"123456789", NONE)
+
+    def names_read(self, session: Session, question: str) -> list[str]:
+        """Names in the question and on the pages that were read, the last of them."""
+        world = self.library.world
+        known = self.library.named_in(question)
+        if world is not None:
+            said = (value for title in session.read for value in world.facts(title).values() if world.kind(value))
+            known = (*known, *session.found, *said)
+        return list(dict.fromkeys([*known, *session.found]))[-LISTED:]
+
+
+def question_from(record: dict[str, Any]) -> Question:
+    """The question that a deal's options hold, as `as_record` writes them."""
+    program = record.get("program", "")
+    fields = {name: record[name] for name in ("text", "sort", "hops")}
+    return Question(
+        **fields,
+        answers=tuple(record["answers"]),
+        evidence=frozenset(record["evidence"]),
+        program=parse(program) if program else None,
+    )
+
+
+def as_record(question: Question) -> dict[str, Any]:
+    """A question as a deal's options hold it: JSON has it."""
+    return {
+        **{name: getattr(question, name) for name in ("text", "sort", "hops")},
+        "answers": list(question.answers),
+        "evidence": sorted(question.evidence),
+        "program": str(question.program) if question.program else "",
+    }
+
+
+def _sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
+    named = (given,) if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+    if not named or any(sort not in SORTS for sort in named):
+        raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(given), 60)}")
+    return tuple(sort for each in named for sort in SORTS if sort == each)
+
+
+def _range(hops: int | Sequence[int]) -> tuple[int, int]:
+    ends = hops if isinstance(hops, list | tuple) else (hops, hops)
+    if len(ends) != 2:
+        raise ValueError(f"hops must be a whole number or [low, high], not {one_line(repr(hops), 60)}")
+    low = whole_number("hops", ends[0], 1, MOST_HOPS)
+    return low, whole_number("hops", ends[1], low, MOST_HOPS)

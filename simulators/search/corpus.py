@@ -1,0 +1,99 @@
+"""A corpus of your own: pages and questions in a file of JSON, one object in a line.
+
+    {"title": "Aardvark", "text": "The aardvark is a mammal with hair. It eats ants."}
+    {"question": "Which mammal eats ants?", "answer": "aardvark", "evidence": ["Aardvark"], "hops": 1}
+
+`answer` may be a list: any of them is right; evidence and hops may be left out. A run keeps no copy of the file,
+whose licence is for its user to keep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from games.base import one_line
+from games.plain_files import read_plain
+from simulators.search.questions import MOST_HOPS, Question
+from simulators.search.scoring import normalise
+
+LARGEST = 10**9
+"""Bytes of a file."""
+MOST_PAGES, LONGEST_TITLE, LONGEST_TEXT = 200_000, 200, 20_000
+
+
+def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
+    """Texts by title, and questions, of this file; ValueError names the file and the row, and says what is wrong."""
+    file = Path(path).expanduser()
+    try:
+        lines = read_plain(file, LARGEST).split(b"\n")
+    except OSError as error:
+        raise ValueError(f"{file}: the corpus cannot be read: {error.strerror or error}") from None
+    pages: dict[str, str] = {}
+    questions: list[tuple[str, Question]] = []
+    for where, row in _rows(file, lines):
+        if "question" in row:
+            questions.append((where, _question(where, row)))
+        else:
+            _add(pages, where, row)
+    if not pages:
+        raise ValueError(f'{file}: the corpus is empty: it needs lines such as {{"title": "…", "text": "…"}}')
+    if not questions:
+        raise ValueError(f'{file}: nothing is asked: add lines such as {{"question": "…", "answer": "…"}}')
+    for where, question in questions:
+        for title in sorted(question.evidence - set(pages)):
+            raise ValueError(f"{where}: the evidence {one_line(title, 60)!r} is the title of no page")
+    return pages, tuple(question for _, question in questions)
+
+
+def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(lines, 1):
+        where = f"{file}, row {number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
+            raise ValueError(f"{where}: {why}: write one object in a line") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{where}: a row is an object with a title and a text, or a question and an answer")
+        yield where, row
+
+
+def _add(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
+    title = _text(where, row, "title", LONGEST_TITLE)
+    if title in pages:
+        raise ValueError(f"{where}: there is a page called {one_line(title, 60)!r} already: name it differently")
+    if len(pages) == MOST_PAGES:
+        raise ValueError(f"{where}: a corpus has at most {MOST_PAGES:,} pages")
+    pages[title] = _text(where, row, "text", LONGEST_TEXT)
+
+
+def _question(where: str, row: dict[str, Any]) -> Question:
+    given = row.get("answer")
+    rows = given if isinstance(given, list) and given else [given]
+    answers = tuple(_text(where, {"answer": each}, "answer", LONGEST_TITLE) for each in rows)
+    if not all(map(normalise, answers)):
+        raise ValueError(f"{where}: an answer needs a word that is no article")
+    evidence, hops = row.get("evidence", []), row.get("hops", 1)
+    if not isinstance(evidence, list) or not all(isinstance(title, str) for title in evidence):
+        raise ValueError(f"{where}: evidence must be a list of titles")
+    if isinstance(hops, bool) or not isinstance(hops, int) or not 1 <= hops <= MOST_HOPS:
+        raise ValueError(f"{where}: hops must be a whole number from 1 to {MOST_HOPS}")
+    return Question(_text(where, row, "question", LONGEST_TEXT), answers, "given", hops, frozenset(evidence))
+
+
+def _text(where: str, row: dict[str, Any], name: str, most: int) -> str:
+    """A text of a row, in one line."""
+    value = row.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{where}: {name} must be a text")
+    if len(value) > most:
+        raise ValueError(f"{where}: {name} has {len(value):,} characters, over {most:,}")
+    line = one_line(value, most)
+    if not line:
+        raise ValueError(f"{where}: {name} has nothing that can be read")
+    return line

@@ -1,0 +1,91 @@
+"""The library: pages of a world or a corpus, and the index over them; made once in a process, shared by all matches."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulators.embedding import Embedding
+from simulators.search.corpus import load
+from simulators.search.pages import render
+from simulators.search.questions import Question
+from simulators.search.retrieval import Index
+from simulators.search.world import World
+
+KEPT, KEPT_LARGE = 64, 2
+"""Libraries that are kept in a process: of up to 2,000 pages, and larger ones or corpora, which take up to 300 MB."""
+SMALL = 2_000
+
+
+class Key(NamedTuple):
+    """All that a library is a function of."""
+
+    source: int | str
+    """A number of pages, or the file of a corpus."""
+    edition: int = 0
+    terse: bool = False
+    embedding: Embedding = "hashed"
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """Pages, by title, and where to find them."""
+
+    pages: Mapping[str, str]
+    index: Index
+    world: World | None = None
+    """The facts; None where there are only texts."""
+    questions: tuple[Question, ...] = ()
+    """Those that came with the texts."""
+
+    @property
+    def terse(self) -> bool:
+        """Return whether names and pages are terse."""
+        return self.world is not None and self.world.terse
+
+    @functools.cached_property
+    def titles(self) -> tuple[str, ...]:
+        """Return all titles, in the index's order."""
+        return tuple(self.pages)
+
+    def named_in(self, text: str) -> tuple[str, ...]:
+        """The titles that stand in a text, in their order there, each once; the longest where one is within another."""
+        words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
+        found, at = [], 0
+        while at < len(words):
+            spans = [(words[at][0], words[last - 1][1], last) for last in range(min(at + 4, len(words)), at, -1)]
+            named = next(((text[a:b], last) for a, b, last in spans if text[a:b] in self.pages), None)
+            found += [named[0]] if named else []
+            at = named[1] if named else at + 1
+        return tuple(dict.fromkeys(found))
+
+    def __deepcopy__(self, memo: object) -> Library:
+        """Itself: a copied match shares it."""
+        return self
+
+
+def library(key: Key) -> Library:
+    """The library of this key, of which the last ones are kept; ValueError for a broken file or a missing extra."""
+    return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
+
+
+def _made(key: Key) -> Library:
+    if isinstance(key.source, str):
+        pages, questions = load(key.source)
+        return Library(pages, _index(pages, key), questions=questions)
+    world = World(key.source, key.edition, key.terse)
+    pages = {name: render(world, name) for name in world.names}
+    return Library(pages, _index(pages, key), world)
+
+
+def _index(pages: Mapping[str, str], key: Key) -> Index:
+    """An index over titles and texts; a generated page says its title itself."""
+    texts = [f"{title}. {text}" if isinstance(key.source, str) else text for title, text in pages.items()]
+    return Index(texts, key.embedding, exact_words=key.terse)
+
+
+_small = functools.lru_cache(maxsize=KEPT)(_made)
+_large = functools.lru_cache(maxsize=KEPT_LARGE)(_made)

@@ -1,0 +1,103 @@
+"""Pages: the facts about a thing in sentences, by templates, and the same facts read back from any text.
+
+A sentence that no template has written says nothing: pages may hold anything else, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from simulators.search.relations import BY_CODE, KINDS, NUMBERS, RELATIONS
+from simulators.search.world import World
+
+IS = "{s} is a {o}."
+TERSE = re.compile(r"(\w+) /([a-z])((?: [A-Z]\w+)*)")
+INITIALS = {kind[0]: kind for kind in KINDS}
+
+
+def render(world: World, name: str) -> str:
+    """The page on a thing: its kind, then its facts; which of the wordings is its name's chance."""
+    facts, kind = world.facts(name), world.kind(name)
+    if world.terse:
+        return " ".join([name, f"/{kind[0]}", *(RELATIONS[relation].code + value for relation, value in facts.items())])
+    said = [IS.format(s=name, o=kind)]
+    for relation, value in facts.items():
+        wordings = RELATIONS[relation].sentences
+        said.append(wordings[zlib.crc32(f"{name} {relation}".encode()) % len(wordings)].format(s=name, o=value))
+    return " ".join(said)
+
+
+@dataclass
+class Notes:
+    """What was read: facts of pages, to ask a program of."""
+
+    told: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By thing, then by relation, or "kind"."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Notes:
+        """Return what these texts say; where two disagree, the first counts."""
+        notes = cls()
+        for text in texts:
+            for name, relation, value in read(text):
+                notes.told.setdefault(name, {}).setdefault(relation, value)
+        return notes
+
+    def kind(self, name: str) -> str:
+        """Return the kind of this thing, if only from what was said of others; "" where nothing was."""
+        told = self.told.get(name, {}).get("kind", "")
+        said = ((relation, value) for facts in self.told.values() for relation, value in facts.items())
+        return told or next(
+            (RELATIONS[relation].target for relation, value in said if value == name and relation != "kind"), ""
+        )
+
+    def value(self, name: str, relation: str) -> str:
+        """Return what a relation or number of a thing is; "" where it was not read."""
+        return self.told.get(name, {}).get(relation, "")
+
+    def subjects(self, name: str, relation: str) -> frozenset[str]:
+        """Return the things read of whose relation is this one."""
+        return frozenset(other for other, facts in self.told.items() if facts.get(relation) == name)
+
+
+@functools.lru_cache(maxsize=4096)
+def read(text: str) -> tuple[tuple[str, str, str], ...]:
+    """The facts that a text states: a thing, a relation (or "kind"), what it is."""
+    facts: list[tuple[str, str, str]] = []
+    for line in text.splitlines():
+        if terse := TERSE.fullmatch(line.strip()):
+            name, initial, rest = terse.groups()
+            facts += [(name, "kind", INITIALS.get(initial, ""))]
+            facts += [(name, BY_CODE[word[0]], word[1:]) for word in rest.split() if word[0] in BY_CODE]
+            continue
+        for sentence in re.findall(r"[^.]+\.", line):
+            facts += _said(sentence.strip())
+    return tuple(facts)
+
+
+def _said(sentence: str) -> list[tuple[str, str, str]]:
+    for relation, pattern in _patterns():
+        found = pattern.fullmatch(sentence)
+        if found and (relation != "kind" or found["o"] in KINDS):
+            return [(found["s"], relation, found["o"])]
+    return []
+
+
+@functools.cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """For each wording what it says; numbers first, as "was born in the year 1800" is no birthplace."""
+    wordings = [("kind", IS)] + [(name, words) for name, each in RELATIONS.items() for words in each.sentences]
+    wordings.sort(key=lambda one: one[0] not in NUMBERS)
+    number, name = r"\\d+", r"[A-Z]\\w*(?: (?:of )?[A-Z]\\w*)*"
+
+    def pattern(relation: str, words: str) -> re.Pattern[str]:
+        # The places of names are found in the escaped wording.
+        value = number if relation in NUMBERS else r"\\w+" if relation == "kind" else name
+        filled = re.sub(r"\\\{o\\\}", f"(?P<o>{value})", re.escape(words))
+        return re.compile(re.sub(r"\\\{s\\\}", f"(?P<s>{name})", filled))
+
+    return tuple((relation, pattern(relation, words)) for relation, words in wordings)

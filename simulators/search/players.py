@@ -1,0 +1,147 @@
+"""Scripted players of the library's games: at random, from memory, by reading, and from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.search.acts import write_answer, write_call
+from simulators.search.pages import Notes
+from simulators.search.programs import Chain, Program, answers, parse_terse
+from simulators.search.questions import NONE, read_question
+from simulators.search.relations import NUMBERS, RELATIONS
+from simulators.search.session import Session
+
+
+def read_asked(text: str, terse: bool) -> Program | None:
+    """The program that a question asks for; None where its words are not those of this world."""
+    if not terse:
+        return read_question(text)
+    try:
+        return parse_terse(text)
+    except ValueError:
+        return None
+
+
+def answer_from(text: str, texts: list[str], terse: bool) -> str:
+    """What a reader of these texts answers to a question: NONE where they do not say, or say several things."""
+    program = read_asked(text, terse)
+    found = answers(program, Notes.of(texts)) if program else frozenset()
+    return next(iter(found)) if len(found) == 1 else NONE
+
+
+def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
+    """The call that a reader makes next, "search" or "open" and for what; None where all is read, or nothing helps."""
+    notes = Notes.of(work.texts)
+    for chain in program.chains:
+        call = _missing(chain, program.number, notes, work, terse)
+        if call is not None and work.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
+            return call
+    return None
+
+
+def _missing(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
+    """The first call on a chain's way that was not made yet; none where its end is known, or cannot be."""
+    here: frozenset[str] = frozenset([chain.start])
+    for step in (*chain.steps, *([number] if number else [])):
+        if step.startswith("^"):
+            for name in sorted(here):
+                query = backwards(name, step[1:], terse)
+                if query not in work.queries:
+                    return "search", query
+                if unread := _unread(work, query):
+                    return "open", unread
+            here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
+            continue
+        for name in sorted(here):
+            if name not in work.read:
+                return ("open", name) if name in work.found else ("search", name) if name not in work.queries else None
+        here = frozenset(notes.value(name, step) for name in here) - {""}
+    return None
+
+
+def backwards(name: str, relation: str, terse: bool) -> str:
+    """The words that stand on the pages of the things whose relation is this one."""
+    if terse:
+        return RELATIONS[relation].code + name
+    return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())
+
+
+def _unread(work: Session, query: str) -> str:
+    """The first page that a query finds and that was not opened yet."""
+    if work.whole:
+        return ""
+    hits = [work.library.titles[hit] for hit in work.library.index.find(query, work.budget.results, work.retriever)]
+    return next((title for title in hits if title not in work.read), "")
+
+
+def _noop(game: Any, seed: int) -> Answer:
+    """Says nothing."""
+    return lambda seen: ""
+
+
+def _random(game: Any, seed: int) -> Answer:
+    """Searches for names that it reads, up to twice, then gives any answer that there could be."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    calls = int(rng.integers(3))
+
+    def act(seen: View) -> str:
+        names = game.names_read(game.work, game.question.text)
+        if game.turns < calls and names and game.work.left["searches"] > 0:
+            return write_call("search", names[int(rng.integers(len(names)))], game.terse)
+        candidates = game.candidates()
+        return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
+
+    return act
+
+
+def _closed_book(game: Any, seed: int) -> Answer:
+    """Answers without a search, as well as can be: one of the two things, "1", or any thing of the right kind."""
+    rng = np.random.default_rng([seed, 1])
+
+    def act(seen: View) -> str:
+        candidates = _plausible(read_asked(game.question.text, game.terse), game)
+        return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
+
+    return act
+
+
+def _plausible(program: Program | None, game: Any) -> tuple[str, ...]:
+    """Answers that a question may have, by its form alone."""
+    if program is None or game.library.world is None:
+        return tuple(game.candidates())
+    if program.form == "count":
+        return ("1",)
+    chain = program.chains[0]
+    if not chain.steps:
+        return tuple(each.start for each in program.chains)
+    last = RELATIONS[chain.steps[-1].removeprefix("^")]
+    kind = last.source if chain.steps[-1].startswith("^") else last.target
+    return tuple(game.library.world.of_kind[kind]) if kind else (str(sum(NUMBERS[chain.steps[-1]]) // 2),)
+
+
+def _reader(game: Any, seed: int) -> Answer:
+    """Reads the question and the pages as anybody could: searches step by step, and answers from what it read."""
+
+    def act(seen: View) -> str:
+        program = read_asked(game.question.text, game.terse)
+        call = next_call(program, game.work, game.terse) if program else None
+        if call is not None:
+            return write_call(*call, game.terse)
+        return write_answer(answer_from(game.question.text, game.work.texts, game.terse), game.terse)
+
+    return act
+
+
+def _oracle(game: Any, seed: int) -> Answer:
+    """Knows the answer."""
+    return lambda seen: write_answer(game.question.answer, game.terse)
+
+
+PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+    "noop": _noop, "random": _random, "oracle": _oracle, "reader": _reader, "closed_book": _closed_book,
+}  # fmt: skip

@@ -1,0 +1,185 @@
+"""Relation programs: what a question asks, exactly; evaluated on any facts, the world's or those that were read.
+
+    Geskeil Beirdrel > mentor > birthplace          a chain; `^author` goes backwards, a number can only be last
+    count Geskeil Beirdrel > ^author                how many there are
+    larger people: Klivael | Targael > ^seat        which of two has more (`smaller`: less)
+
+A hop is a step of a chain; of a comparison the longer chain's steps and one for the number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from simulators.search.relations import BY_CODE, NUMBERS, RELATIONS, Facts
+
+Form = Literal["chain", "count", "larger", "smaller"]
+NAME = re.compile(r"\w[\w '-]{0,79}")
+MOST_STEPS = 8
+LONGEST = 1_000
+"""Characters of a program."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Steps from a thing on: relations, or `^relation` backwards; a number only at the end."""
+
+    start: str
+    steps: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " > ".join([self.start, *self.steps])
+
+
+@dataclass(frozen=True)
+class Program:
+    """One chain, which may be counted, or two whose ends are compared by a number."""
+
+    form: Form
+    chains: tuple[Chain, ...]
+    number: str = ""
+
+    def __deepcopy__(self, memo: object) -> Program:
+        """Itself: nothing in it changes."""
+        return self
+
+    @property
+    def hops(self) -> int:
+        """Return how many facts in turn an answer takes, at least."""
+        return max(len(chain.steps) for chain in self.chains) + bool(self.number)
+
+    def __str__(self) -> str:
+        if self.form in ("chain", "count"):
+            return f"{'count ' if self.form == 'count' else ''}{self.chains[0]}"
+        return f"{self.form} {self.number}: {self.chains[0]} | {self.chains[1]}"
+
+    @property
+    def terse(self) -> str:
+        """Return the program in few tokens: `gc M B`, `#gc ^A`, `+N gc , mx`."""
+        chains = [" ".join([chain.start, *(_coded(step) for step in chain.steps)]) for chain in self.chains]
+        mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
+        return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
+
+
+def _coded(step: str) -> str:
+    return "^" * (step[0] == "^") + RELATIONS[step.removeprefix("^")].code
+
+
+def parse(text: str) -> Program:
+    """The program that a text is, in words or terse; ValueError says in one line what is wrong with it."""
+    if len(text) > LONGEST:
+        raise ValueError(f"a program has at most {LONGEST:,} characters, not {len(text):,}")
+    text = " ".join(text.split())
+    if compared := re.fullmatch(r"(larger|smaller) (\w+) ?:([^|]+)\|([^|]+)", text):
+        form, number, *sides = compared.groups()
+        if number not in NUMBERS:
+            raise ValueError(f"things are compared by {', '.join(NUMBERS)}, not by {number}")
+        return Program("larger" if form == "larger" else "smaller", tuple(map(_chain, sides)), number)
+    if text.startswith("count "):
+        return _counted(_chain(text.removeprefix("count ")))
+    return Program("chain", (_chain(text),))
+
+
+def parse_terse(text: str) -> Program:
+    """As `parse`, of a program in codes."""
+    text = text[:LONGEST].strip()
+    if compared := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
+        sign, code, *sides = compared.groups()
+        if BY_CODE.get(code) not in NUMBERS:
+            raise ValueError(f"{code} is no number")
+        return Program("larger" if sign == "+" else "smaller", tuple(map(_terse_chain, sides)), BY_CODE[code])
+    if text.startswith("#"):
+        return _counted(_terse_chain(text[1:]))
+    return Program("chain", (_terse_chain(text),))
+
+
+def _counted(chain: Chain) -> Program:
+    if not chain.steps or not chain.steps[-1].startswith("^"):
+        raise ValueError("what is counted ends in a step backwards, such as ^author")
+    return Program("count", (chain,))
+
+
+def _chain(text: str) -> Chain:
+    start, *steps = (part.strip() for part in text.split(">"))
+    if not NAME.fullmatch(start):
+        raise ValueError("a program begins with the name of a thing, then > and a relation")
+    return _checked(Chain(start, tuple(steps)))
+
+
+def _terse_chain(text: str) -> Chain:
+    start, *codes = text.split() or [""]
+    if not NAME.fullmatch(start):
+        raise ValueError("a program begins with the name of a thing")
+    unknown = next((code for code in codes if code.removeprefix("^") not in BY_CODE), None)
+    if unknown is not None:
+        raise ValueError(f"there is no relation {unknown[:20]}")
+    return _checked(Chain(start, tuple("^" * (code[0] == "^") + BY_CODE[code.removeprefix("^")] for code in codes)))
+
+
+def _checked(chain: Chain) -> Chain:
+    """The chain, if each step can follow the one before it."""
+    if len(chain.steps) > MOST_STEPS:
+        raise ValueError(f"a program has at most {MOST_STEPS} steps, not {len(chain.steps)}")
+    at = ""
+    for step in chain.steps:
+        relation = RELATIONS.get(step.removeprefix("^"))
+        if relation is None:
+            raise ValueError(f"there is no relation {step[:40] or '(none)'}; there are {', '.join(RELATIONS)}")
+        backwards = step.startswith("^")
+        source, target = (relation.target, relation.source) if backwards else (relation.source, relation.target)
+        if not source:
+            raise ValueError(f"{step[:40]} goes backwards from a number, which is no thing")
+        if at not in ("", source):
+            raise ValueError(f"{step[:40]} is of a {source}, not of a {at if at != 'number' else 'number'}")
+        at = target or "number"
+    return chain
+
+
+def ends(chain: Chain, facts: Facts) -> frozenset[str]:
+    """Where a chain leads; several where a step backwards has several ends."""
+    here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
+    for step in chain.steps:
+        here = frozenset(
+            end
+            for name in here
+            for end in (facts.subjects(name, step[1:]) if step[0] == "^" else [facts.value(name, step)])
+            if end
+        )
+    return here
+
+
+def answers(program: Program, facts: Facts) -> frozenset[str]:
+    """All answers, as texts: none where facts are missing, a count of what has no single beginning among these."""
+    if program.form == "chain":
+        return ends(program.chains[0], facts)
+    if program.form == "count":
+        *before, last = program.chains[0].steps
+        of = ends(Chain(program.chains[0].start, tuple(before)), facts)
+        return frozenset([str(len(facts.subjects(name, last[1:]))) for name in of]) if len(of) == 1 else frozenset()
+    found = [ends(chain, facts) for chain in program.chains]
+    if any(len(each) != 1 for each in found):
+        return frozenset()
+    names = [next(iter(each)) for each in found]
+    values = [facts.value(name, program.number) for name in names]
+    if not all(value.isdigit() for value in values) or int(values[0]) == int(values[1]):
+        return frozenset()
+    first = (int(values[0]) > int(values[1])) == (program.form == "larger")
+    return frozenset([names[0] if first else names[1]])
+
+
+def evidence(program: Program, facts: Facts) -> frozenset[str]:
+    """The things whose pages state what the answer rests on."""
+    pages: set[str] = set()
+    for chain in program.chains:
+        here = frozenset([chain.start])
+        for step in chain.steps:
+            if step[0] == "^":
+                here = frozenset(each for name in here for each in facts.subjects(name, step[1:]))
+                pages |= here or {name for name in [chain.start] if program.form == "count"}
+            else:
+                pages |= {name for name in here if facts.value(name, step)}
+                here = frozenset(facts.value(name, step) for name in here) - {""}
+        pages |= here if program.number else set()
+    return frozenset(pages)

@@ -1,0 +1,208 @@
+"""Questions in words: from a program to a sentence, and back; and questions drawn from a world."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from simulators.search.programs import Chain, Form, Program, answers, ends, evidence
+from simulators.search.relations import KINDS, NUMBERS, RELATIONS
+from simulators.search.world import World
+
+Sort = Literal["chain", "compare", "count", "unanswerable"]
+SORTS: tuple[Sort, ...] = ("chain", "compare", "count", "unanswerable")
+NONE = "none"
+"""The right answer to what no page answers."""
+MOST_HOPS = 4
+TRIES = 2_000
+
+
+class Question(NamedTuple):
+    """A question and what is right."""
+
+    text: str
+    answers: tuple[str, ...]
+    """Any of these is right; NONE where there is no answer."""
+    sort: str
+    """A `Sort`, or "given" in a file of questions."""
+    hops: int
+    evidence: frozenset[str] = frozenset()
+    """Titles of the pages that the answer rests on."""
+    program: Program | None = None
+
+    def __deepcopy__(self, memo: object) -> Question:
+        """Itself: nothing in it changes."""
+        return self
+
+    @property
+    def answer(self) -> str:
+        """Return the first of the right answers."""
+        return self.answers[0]
+
+
+def in_words(program: Program) -> str:
+    """The question that a program is."""
+    nouns = [_noun(chain) for chain in program.chains]
+    if program.form == "chain":
+        return f"What is {nouns[0]}?"
+    if program.form == "count":
+        chain = program.chains[0]
+        relation = RELATIONS[chain.steps[-1][1:]]
+        inner = _noun(Chain(chain.start, chain.steps[:-1]))
+        return f"How many {KINDS[relation.source].plural} have {inner} as their {relation.noun}?"
+    return f"Which has the {program.form} {RELATIONS[program.number].noun}: {nouns[0]}, or {nouns[1]}?"
+
+
+def _noun(chain: Chain) -> str:
+    said = chain.start
+    for step in chain.steps:
+        relation = RELATIONS[step.removeprefix("^")]
+        said = (
+            f"the {relation.source} with {said} as {relation.noun}"
+            if step[0] == "^"
+            else f"the {relation.noun} of {said}"
+        )
+    return said
+
+
+def read_question(text: str) -> Program | None:
+    """The program that a question in these words asks for; None where it is put in other words."""
+    text = " ".join(text.split())
+    if asked := re.fullmatch(r"What is (.+)\?", text):
+        chain = _read_noun(asked[1])
+        return (chain and chain.steps and Program("chain", (chain,))) or None
+    if asked := re.fullmatch(r"How many (\w+) have (.+) as their ([\w ]+)\?", text):
+        inner, relation = _read_noun(asked[2]), _by_noun().get(asked[3])
+        if inner is None or relation is None or KINDS[RELATIONS[relation].source].plural != asked[1]:
+            return None
+        return Program("count", (Chain(inner.start, (*inner.steps, f"^{relation}")),))
+    if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
+        one, two, number = _read_noun(asked[3]), _read_noun(asked[4]), _by_noun().get(asked[2])
+        form: Form = "larger" if asked[1] == "larger" else "smaller"
+        if one is not None and two is not None and number is not None and number in NUMBERS:
+            return Program(form, (one, two), number)
+    return None
+
+
+@functools.cache
+def _by_noun() -> Mapping[str, str]:
+    return {relation.noun: name for name, relation in RELATIONS.items()}
+
+
+@functools.cache
+def _openings() -> re.Pattern[str]:
+    nouns = "|".join(relation.noun for relation in RELATIONS.values())
+    return re.compile(rf"the ({nouns}) of (.+)|the ({'|'.join(KINDS)}) with (.+) as ({nouns})")
+
+
+def _read_noun(text: str, depth: int = 12) -> Chain | None:
+    """The chain of nested words; None where they are no such words."""
+    found = _openings().fullmatch(text)
+    if found is None or depth == 0:
+        return Chain(text) if depth and re.fullmatch(r"\w[\w '-]{0,79}", text) and not text.startswith("the ") else None
+    noun, of, kind, other, backwards = found.groups()
+    inner = _read_noun(of or other, depth - 1)
+    relation = _by_noun()[noun or backwards]
+    if inner is None or (kind and RELATIONS[relation].source != kind):
+        return None
+    return Chain(inner.start, (*inner.steps, f"^{relation}" if kind else relation))
+
+
+def draw(
+    world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int], backwards: bool = True
+) -> Question:
+    """A question of one of these sorts over so many hops, all equally likely; ValueError where the world has none.
+
+    Without `backwards` no step goes from a thing to what names it, but the last of a count.
+    """
+    sort = sorts[int(rng.integers(len(sorts)))]
+    wanted = int(rng.integers(hops[0], hops[1] + 1))
+    for _ in range(TRIES):
+        program = _program(Walker(world, rng, backwards), sort, wanted)
+        if program is not None and (question := checked(world, program, sort)) is not None:
+            return question
+    raise ValueError(f"this world has no question of sort {sort} over {wanted} hops: take more pages, or other hops")
+
+
+def checked(world: World, program: Program, sort: Sort) -> Question | None:
+    """The question of a program, if it has the one answer that its sort promises and does not name it."""
+    found = answers(program, world)
+    text = program.terse if world.terse else in_words(program)
+    pages = evidence(program, world)
+    if sort == "unanswerable":
+        return None if found else Question(text, (NONE,), sort, program.hops, pages, program)
+    answer = next(iter(found), "")
+    if sort == "count" and answer == "0":  # half of all draws: a habit would be right too often
+        return None
+    named = sort == "chain" and re.search(rf"\b{re.escape(answer)}\b", text)
+    right = len(found) == 1 and not named
+    return Question(text, (answer,), sort, program.hops, pages, program) if right else None
+
+
+class Walker(NamedTuple):
+    """Who walks a world's graph by chance."""
+
+    world: World
+    rng: np.random.Generator
+    backwards: bool
+
+    def pick(self, choices: Sequence[str]) -> str:
+        """One of these, all equally likely."""
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
+        """A chain of so many steps and its end, each step to a single end that was not passed; None for a dead end."""
+        here, steps, passed = start, [], {start}
+        for left in range(hops, 0, -1):
+            possible = _steps(self.world.kind(here), None if self.backwards else False)
+            step = self.pick([step for step in possible if (numbers and left == 1) or step not in NUMBERS])
+            found = ends(Chain(here, (step,)), self.world)
+            if len(found) != 1 or passed & found:
+                return None
+            here = next(iter(found))
+            passed.add(here)
+            steps.append(step)
+        return Chain(start, tuple(steps)), here
+
+
+def _program(walker: Walker, sort: Sort, hops: int) -> Program | None:
+    start = walker.pick(walker.world.names)
+    if sort == "compare":
+        return _comparison(walker, start, hops - 1)
+    walked = walker.walk(start, hops - (sort != "chain"))
+    if walked is None:
+        return None
+    chain, end = walked
+    if sort == "chain":
+        return Program("chain", (chain,))
+    # Of the last steps of what cannot be answered some are not stated, or nothing is there backwards.
+    way = True if sort == "count" else None if walker.backwards else False
+    last = _steps(walker.world.kind(end), way)
+    longer = (Chain(start, (*chain.steps, walker.pick(last))),) if last else None
+    return longer and Program("count" if sort == "count" else "chain", longer)
+
+
+def _comparison(walker: Walker, start: str, hops: int) -> Program | None:
+    """Two chains alike from two things of a kind, whose ends have a number."""
+    world, walked = walker.world, walker.walk(start, hops, numbers=False)
+    if walked is None:
+        return None
+    chain, end = walked
+    numbers = [name for name in NUMBERS if RELATIONS[name].source == world.kind(end)]
+    other = walker.pick(world.of_kind[world.kind(start)])
+    if not numbers or other == start:
+        return None
+    form: Form = "larger" if walker.rng.random() < 0.5 else "smaller"
+    return Program(form, (chain, Chain(other, chain.steps)), walker.pick(numbers))
+
+
+@functools.cache
+def _steps(kind: str, backwards: bool | None = None) -> tuple[str, ...]:
+    """All steps from a thing of this kind, or those backwards alone, or those ahead."""
+    ahead = [name for name, relation in RELATIONS.items() if relation.source == kind and backwards is not True]
+    back = [f"^{name}" for name, relation in RELATIONS.items() if relation.target == kind and backwards is not False]
+    return (*ahead, *(back if kind else ()))

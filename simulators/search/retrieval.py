@@ -1,0 +1,89 @@
+"""The search behind the tools: BM25 over words, inner products over embeddings, or both by reciprocal rank fusion."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from games.families.book import fold
+from simulators.embedding import EMBEDDINGS, Embedding, embed, embed_catalogue
+from simulators.nearest import build
+
+Retriever = Literal["bm25", "dense", "hybrid"]
+RETRIEVERS: tuple[Retriever, ...] = ("bm25", "dense", "hybrid")
+LONGEST_QUERY = 1_000
+"""Characters of a query."""
+POOL, FUSED = 50, 60
+"""Hits of each retriever that a hybrid fuses, and the constant of reciprocal rank fusion (Cormack et al. 2009)."""
+
+
+class Index:
+    """Search over texts, each of its parts made when it is first asked for; ValueError for what cannot be searched."""
+
+    def __init__(self, texts: Sequence[str], embedding: Embedding, exact_words: bool = False) -> None:
+        if not texts:
+            raise ValueError("there is nothing to search: the corpus is empty")
+        if embedding not in EMBEDDINGS:
+            raise ValueError(f"embedding must be one of {', '.join(EMBEDDINGS)}, not {embedding!r}")
+        self.texts, self.embedding, self.exact_words = texts, embedding, exact_words
+
+    def find(self, query: str, count: int, retriever: Retriever = "bm25") -> list[int]:
+        """Places of the texts that fit a query best, the best first; fewer where none else shares a word with it.
+
+        ValueError for a query without words, or one of over 1,000 characters.
+        """
+        if len(query) > LONGEST_QUERY:
+            raise ValueError(f"a query has at most {LONGEST_QUERY:,} characters, not {len(query):,}")
+        if not fold(query):
+            raise ValueError("a query needs words")
+        if retriever == "bm25":
+            return self._by_words(query, count)
+        if retriever == "dense":
+            return self._by_meaning(query, count)
+        score: dict[int, float] = {}
+        for hits in (self._by_words(query, POOL), self._by_meaning(query, POOL)):
+            for rank, hit in enumerate(hits, 1):
+                score[hit] = score.get(hit, 0.0) + 1 / (FUSED + rank)
+        return sorted(score, key=lambda hit: (-score[hit], hit))[:count]
+
+    def _words(self, text: str) -> list[str]:
+        return text.split() if self.exact_words else fold(text).split()
+
+    def _by_words(self, query: str, count: int) -> list[int]:
+        words = [word for word in self._words(query) if word in self._bm25.vocab_dict]
+        if not words:
+            return []
+        return _highest(self._bm25.get_scores(words), count)
+
+    def _by_meaning(self, query: str, count: int) -> list[int]:
+        _, found = self._vectors.search(embed([query], self.embedding), min(count, len(self.texts)))
+        return [int(hit) for hit in found[0] if hit >= 0]
+
+    @functools.cached_property
+    def _bm25(self) -> Any:
+        try:
+            import bm25s
+        except ImportError as error:
+            raise ValueError(f"searching needs bm25s: pip install 'arena-selfplay[search]' ({error})") from None
+        ids: dict[str, int] = {}
+        numbered = [[ids.setdefault(word, len(ids)) for word in self._words(text)] for text in self.texts]
+        index = bm25s.BM25()
+        index.index((numbered, ids), show_progress=False)
+        return index
+
+    @functools.cached_property
+    def _vectors(self) -> Any:
+        return build(embed_catalogue(self.texts, self.embedding))
+
+
+def _highest(scores: NDArray[np.float32], count: int) -> list[int]:
+    """Places of the highest scores over 0, the highest first; of equal ones the earlier."""
+    above = np.flatnonzero(scores > 0)
+    if len(above) > count:
+        least = np.partition(scores[above], len(above) - count)[len(above) - count]
+        above = above[scores[above] >= least]
+    return above[np.argsort(-scores[above], kind="stable")][:count].tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,35 @@
+"""Exact match and F1 of an answer, as SQuAD's script has them (Rajpurkar et al. 2016); what a question pays."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
+"""Reward of the proposer for a question that the share s of the solvers answered: SSP's, or most where s = 1/2."""
+LONGEST = 1_000
+"""Characters of an answer that are compared."""
+
+
+def normalise(text: str) -> str:
+    """The text in lower case, without punctuation, articles and doubled blanks."""
+    letters = "".join(char if char.isalnum() or char.isspace() else "" for char in text[:LONGEST].lower())
+    return " ".join(ARTICLES.sub(" ", letters).split())
+
+
+def exact(answer: str, right: Iterable[str]) -> bool:
+    """Return whether an answer is one of the right ones, once both are normalised."""
+    said = normalise(answer)
+    return bool(said) and any(said == normalise(each) for each in right)
+
+
+def f1(answer: str, right: Iterable[str]) -> float:
+    """The largest harmonic mean of the precision and recall of words, over the right answers."""
+    return max((_f1(normalise(answer).split(), normalise(each).split()) for each in right), default=0.0)
+
+
+def _f1(said: list[str], right: list[str]) -> float:
+    common = sum((Counter(said) & Counter(right)).values())
+    return 2 * common / (len(said) + len(right)) if common else 0.0

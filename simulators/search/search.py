@@ -1,0 +1,144 @@
+"""Search: one seat looks things up in a library of invented pages and answers a question about them."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.base import choice
+from simulators.base import Answer
+from simulators.search import players
+from simulators.search.acts import must, read_act
+from simulators.search.base import LibraryGame, as_record, question_from
+from simulators.search.questions import NONE
+from simulators.search.scoring import exact, f1, normalise
+
+SOLVER = "solver"
+FLOOR_DEALS = 400
+
+
+class Search(LibraryGame):
+    """Acts: search(query), open(title), ANSWER text; who finds no answer says `ANSWER none`.
+
+    Options besides LibraryGame's (`simulators.search.base`): pay "exact" (1 for an exact match) or "f1" (of words),
+    both as SQuAD's script has them. Parts: `answer`; `cost`, of each call.
+    """
+
+    name = "search"
+    seats: tuple[str, ...] = (SOLVER,)
+    metadata: ClassVar[dict[str, Any]] = {"name": "search_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {"answer": "1 for the right answer", "cost": "of a call"}
+    players: Mapping[str, Callable[[Any, int], Answer]] = players.PLAYERS
+
+    def __init__(self, *, pay: Literal["exact", "f1"] = "exact", **options: Any) -> None:
+        self.paid = choice("pay", pay, "exact", "f1")
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws a question, unless the options hold an `edition` and a `question`, as those of `twin_deals` do."""
+        self.choose_library(rng)
+        if "question" in options:
+            self.question = question_from(options["question"])
+        else:
+            self.question = self.draw_question(rng)
+        self.work = self.session()
+        self.said: str | None = None
+
+    def rules(self) -> str:
+        """The tools and the acts."""
+        if self.terse:
+            return "?words searches, =words answers, =none: no answer."
+        return (
+            "Answer a question from the pages of a library; nobody knows the answer without them. "
+            f"Tools, one call at a time, at most {self.budget.searches} searches:\n{self.tools()}\n"
+            f"ANSWER text ends the match: a name, a number, or {NONE} where no page says."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The question, and how many calls are left."""
+        return {"question": self.question.text, "left": dict(self.work.left)}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Titles that were found."""
+        return {"found": list(self.work.found)}
+
+    def legal(self, seat: str) -> list[str]:
+        """Calls and answers with names that the seat has read; more may be played."""
+        names = self.names_read(self.work, self.question.text)
+        return [*self.listed_calls(self.work, names), *self.listed_answers(names)]
+
+    def play(self, seat: str, act: str) -> str:
+        """One call, or the answer."""
+        usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
+        done = must(read_act(act, self.terse), ("call", "answer"), usage)
+        if done.kind == "call":
+            self.call(seat, done, self.work)
+            if self.turns + 1 >= self.most_acts:
+                self.end("turns", "No turns are left, and nothing was answered.")
+            return ""
+        self._answered(done.text)
+        return act.strip()
+
+    def _answered(self, text: str) -> None:
+        """Judge and pay an answer."""
+        self.said = text
+        score = exact(text, self.question.answers) if self.paid == "exact" else f1(text, self.question.answers)
+        self.pay(self.seats[0], "answer", float(score))
+        self.end("answered", "Right." if exact(text, self.question.answers) else "Wrong.")
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return whether the answer was right, and what was looked up; `answer` is the right one."""
+        question, work = self.question, self.work
+        said = self.said or ""
+        right = exact(said, question.answers)
+        recall = len(question.evidence & set(work.read)) / len(question.evidence) if question.evidence else 1.0
+        return {
+            "score": float(right),
+            "success": right,
+            "f1": f1(said, question.answers),
+            "recall": recall,
+            "calls": work.calls,
+            "searches": len(work.queries),
+            "opens": work.opened,
+            "hops": question.hops,
+            "sort": question.sort,
+            "answer": question.answer,
+        }
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return the answer and the things on the way to it, but those that stand in the question or were shown."""
+        question, world = self.question, self.library.world
+        if world is None or question.program is None or question.sort in ("compare", "count"):
+            return {}
+        if self.terse and len(world.names[0]) == 1:  # letters, which stand in any text
+            return {}
+        secrets = (question.evidence | {question.answer}) - {NONE}
+        texts = tuple(sorted(text for text in secrets if text not in question.text and not self.work.has_shown(text)))
+        program = () if self.terse else (str(question.program),)
+        return {"way": texts, "program": program}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The same question, with two answers that count as right."""
+        record = as_record(self.question)
+        return {"question": {**record, "answers": ["one"]}}, {"question": {**record, "answers": ["two"]}}
+
+    @property
+    def floor(self) -> float:
+        """Return the chance that a random candidate is right, over a few hundred deals."""
+        game, rng, total = self.clone(), np.random.default_rng(0), 0.0
+        for _ in range(FLOOR_DEALS):
+            game.choose_library(rng)
+            question = game.draw_question(rng)
+            counts = _normalised(game.candidates())
+            total += sum(counts[each] for each in {*map(normalise, question.answers)}) / counts.total()
+        return total / FLOOR_DEALS
+
+
+@functools.lru_cache(maxsize=4)
+def _normalised(candidates: tuple[str, ...]) -> Counter[str]:
+    """How many candidates are the same once normalised."""
+    return Counter(map(normalise, candidates))

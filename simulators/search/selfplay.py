@@ -1,0 +1,349 @@
+"""Search self-play (SSP): one seat searches and writes a question with a given answer, the others search for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.base import IllegalAct, choice, flag, number, one_line, whole_number
+from simulators.base import Answer, SimulatorFault
+from simulators.search import checker, selfplay_players
+from simulators.search.acts import Done, Kind, must, read_act, write_question
+from simulators.search.base import LibraryGame, as_record, question_from
+from simulators.search.checker import CHECKS, Check, Rejected, Wish, among_others, checks_of, gate, possible, sound
+from simulators.search.programs import Program
+from simulators.search.questions import Question, draw
+from simulators.search.scoring import PAYS, exact
+from simulators.search.session import Session
+
+PROPOSER, READER = "proposer", "reader"
+DEALS = 1_000
+MOST_LISTED = 4
+"""Questions that are tried, to list those that count."""
+
+
+class SearchSelfplay(LibraryGame):
+    """Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text.
+
+    Options besides LibraryGame's (`simulators.search.base`; `hops` are the least that a question is to take):
+    solvers: how many try each question; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier"
+    (4 s (1 - s)); rejected: what a question that does not count costs.
+    checks: which of the checker's hold, all unless given (`simulators.search.checker`); reader "script" (of the gate)
+    or "seat" (a seat `reader` that reads the pages and answers); noise: other pages among those that it reads.
+    rounds: questions per match; reuse: whether a question of an earlier round stands in for one that is rejected.
+
+    A proposer whose question is rejected may mend it once (illegal: retry). Parts: `right` of a solver, `challenge` and
+    `rejected` of the proposer, `cost` of a call.
+    """
+
+    name = "search_selfplay"
+    metadata: ClassVar[dict[str, Any]] = {"name": "search_selfplay_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        "right": "1 for a solver's right answer", "challenge": "the proposer's, by `pays`",
+        "rejected": "a question that does not count", "cost": "of a call",
+    }  # fmt: skip
+    players: Mapping[str, Callable[[Any, int], Answer]] = selfplay_players.PLAYERS
+
+    def __init__(
+        self,
+        *,
+        solvers: int = 4,
+        pay: Literal["hard", "frontier"] = "frontier",
+        checks: Sequence[Check] = CHECKS,
+        reader: Literal["script", "seat"] = "script",
+        noise: int = 4,
+        rejected: float = 0.0,
+        rounds: int = 1,
+        reuse: bool = True,
+        hops: int | Sequence[int] = 2,
+        penalty: float = 0.0,
+        **options: Any,
+    ) -> None:
+        self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
+        self.reads = choice("reader", reader, "script", "seat") == "seat"
+        self.seats = (PROPOSER, *self.solvers, *([READER] if self.reads else []))
+        self.pays = choice("pay", pay, *PAYS)
+        self.checks = checks_of(checks)
+        self.noise, self.fine = whole_number("noise", noise, 0, 20), number("rejected", rejected)
+        self.rounds, self.reuse = whole_number("rounds", rounds, 1, 1000), flag("reuse", reuse)
+        if isinstance(options.get("pages"), str):
+            raise ValueError("pages must be a number: questions about a file's pages cannot be checked")
+        super().__init__(hops=hops, penalty=penalty, **options)
+        if set(self.sorts) != {"chain"}:
+            raise ValueError("sorts must be chain: a proposer is given the answer")
+
+    # What a game tells.
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draws the first answer; {"example": a question's record} sets it, as `twin_deals` does."""
+        self.chance = rng
+        self.choose_library(rng)
+        self.pool: list[Question] = []
+        """Questions of earlier rounds that counted."""
+        self._shares: list[float] = []
+        self._accepted: list[Question] = []
+        self._reused = self._faults = self._sound = 0
+        self._round = 0
+        self._listed: tuple[tuple[int, int], list[str]] = ((0, 0), [])
+        """The round and the number of pages read, and the questions that count then."""
+        self.rejection = ""
+        self._begin(question_from(options["example"]) if "example" in options else self._example())
+
+    def rules(self) -> str:
+        """The same for all seats."""
+        if self.terse:
+            return "?words searches, !program asks, =words answers."
+        paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
+        return (
+            f"The proposer is given an answer, searches for what leads to it, and writes a question; the "
+            f"{len(self.solvers)} solvers search for its answer, each alone. Tools, one call at a time, at most "
+            f"{self.budget.searches} searches each:\n{self.tools()}\n"
+            "The proposer ends with QUESTION text PROGRAM program, such as: QUESTION What is the seat of the employer "
+            "of NAME? PROGRAM NAME > employer > seat (^author goes backwards). It must rest on pages that it read, "
+            "have just the one answer, and not name it. A solver ends with ANSWER text, and is paid for the right one; "
+            f"the proposer is paid {paid}."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The question, once there is one, and the round."""
+        asked = self.question.text if self.question and self._mover != READER else ""
+        return {"question": asked, "round": min(self._round, self.rounds)}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """The proposer's answer and least hops; the pages that the reader reads; calls that are left to a seat."""
+        if seat == READER:
+            return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
+        work = self.works.get(seat)
+        own = {"left": dict(work.left), "found": list(work.found)} if work else {}
+        if seat == PROPOSER:
+            return {"answer": self.wish.answer, "hops": self.wish.hops, **own}
+        return own
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Calls, and answers or questions that count; more may be played."""
+        if seat == READER:
+            return None
+        asked = self.question.text if self.question and seat != PROPOSER else self.wish.answer
+        names = self.names_read(self.work, asked)
+        calls = self.listed_calls(self.work, names)
+        return [*calls, *(self._counting() if seat == PROPOSER else self.listed_answers(names))] or None
+
+    def next_seat(self, seat: str) -> str:
+        """Each in turn, each until it is done."""
+        return self._mover
+
+    def play(self, seat: str, act: str) -> str:
+        """One call, a question, or an answer; no other seat hears it."""
+        last: Kind = "question" if seat == PROPOSER else "answer"
+        kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
+        done = must(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
+        self._acts += 1
+        if done.kind == "call":
+            self.call(seat, done, self.work)
+            if self._acts >= self.most_acts:
+                self._give_up(seat)
+        elif seat == PROPOSER:
+            self._propose(done)
+        elif seat == READER:
+            self._gated(exact(done.text, self._asked.answers))
+        else:
+            self._answered(seat, exact(done.text, self._asked.answers))
+        return ""
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Shares of the rounds: `accepted`, `reused`, `score` (right answers); s, right ones of answers.
+
+        `sound`: of the accepted, those whose words have just the answer that is claimed, by the graph; hops their mean.
+        """
+        accepted, score = len(self._accepted), sum(self._shares) / self.rounds
+        return {
+            "score": score,
+            "success": score == 1.0,
+            "s": sum(self._shares) / max(len(self._shares), 1),
+            "accepted": accepted / self.rounds,
+            "sound": self._sound / max(accepted, 1),
+            "reused": self._reused / self.rounds,
+            "hops": sum(question.hops for question in self._accepted) / max(accepted, 1),
+            "calls": sum(work.calls for work in self.works.values()),
+            "checker_faults": self._faults,
+            "rejection": self.rejection,
+            "question": self._accepted[-1].text if self._accepted else "",
+        }
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return the question that is known to be possible."""
+        program = None if len(self.wish.answer) == 1 else self.example.program  # letters stand in any text
+        return {"example": (program.terse if self.terse else str(program),)} if program else {}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The answer is the proposer's alone, until it asks."""
+        if seat == PROPOSER:
+            return None
+        other = self._example()
+        while other.answer == self.example.answer:
+            other = self._example()
+        return {"example": as_record(self.example)}, {"example": as_record(other)}
+
+    floor = 0.0  # a proposer at random has read nothing that a question could rest on
+
+    # The seats.
+
+    @property
+    def work(self) -> Session:
+        """The work of the seat that is to move."""
+        return self.works[self._mover]
+
+    @property
+    def _asked(self) -> Question:
+        if self.question is None:
+            raise SimulatorFault("a seat is to answer, but there is no question")
+        return self.question
+
+    def _example(self) -> Question:
+        """A question that could be written: its answer is a thing, and searches find all pages that it needs."""
+        if (world := self.library.world) is None:
+            raise SimulatorFault("there are no facts to ask about")
+        for _ in range(DEALS):
+            question = draw(world, self.chance, ["chain"], self.hops, self.backwards)
+            asked = question.text in {each.text for each in self._accepted}
+            if world.kind(question.answer) and not asked and self.of_split(question) and self.findable(question):
+                return question
+        raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")
+
+    def _begin(self, example: Question) -> None:
+        """A round: the proposer is to move, with a new answer."""
+        self.example, self.wish = example, Wish(example.answer, example.hops)
+        self.question: Question | None = None
+        self.shown: tuple[str, ...] = ()
+        self.works = {PROPOSER: self.session()}
+        self._right: list[bool] = []
+        self._round += 1
+        self._moves(PROPOSER)
+
+    def _moves(self, seat: str) -> None:
+        self._mover, self._acts = seat, 0
+        self.agent_selection = seat
+
+    def _counting(self) -> list[str]:
+        """Questions that the proposer may ask by what it has read, and that count."""
+        key = (self._round, len(self.works[PROPOSER].read))
+        if self._listed[0] != key:
+            self._listed = key, self._tried(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
+        return list(self._listed[1])
+
+    def _tried(self, programs: Sequence[Program]) -> list[str]:
+        acts = []
+        for program in programs:
+            done = read_act(write_question(program, self.terse), self.terse)
+            try:
+                self._checked(done or Done("question"), noise=())
+            except Rejected:
+                continue
+            acts.append(write_question(program, self.terse))
+        return acts
+
+    # The question.
+
+    def _propose(self, done: Done) -> None:
+        noise = among_others(self.works[PROPOSER], self.noise, self.chance) if "gate" in self.checks else ()
+        try:
+            question = self._checked(done, noise)
+        except Rejected as why:
+            self.rejection = str(why)
+        except Exception as error:  # noqa: BLE001 a question that the checker fails on never counts
+            self._faults += 1
+            self.rejection = f"the checker cannot check it ({type(error).__name__})"
+        else:
+            self.question, self.rejection = question, ""
+            if "gate" in self.checks and self.reads:
+                self.shown = noise
+                self._moves(READER)
+            else:
+                self._accept()
+            return
+        raise IllegalAct(self.rejection)
+
+    def _checked(self, done: Done, noise: Sequence[str]) -> Question:
+        """The question, if it counts; the reader's seat decides later."""
+        work = self.works[PROPOSER]
+        if any(done.text == question.text for question in self._accepted):
+            raise Rejected("it was asked before")
+        question = checker.check(done.text, done.program, self.wish, work, self.checks)
+        if not self.of_split(question):
+            raise Rejected("it is kept for another split")
+        if "gate" in self.checks and not self.reads:
+            gate(question, list(noise or work.texts), self.terse)
+        return question
+
+    def _gated(self, right: bool) -> None:
+        self.shown = ()
+        if right:
+            self._accept()
+        else:
+            self.rejection = "the reader does not find the answer on the pages that were read"
+            self._reject()
+
+    def _accept(self) -> None:
+        self._accepted.append(self._asked)
+        self._sound += sound(self._asked, self.library)
+        self._solve()
+
+    def _reject(self) -> None:
+        """A question that does not count: an earlier one in its place, or the next round."""
+        self.pay(PROPOSER, "rejected", -self.fine)
+        self.question = None
+        if self.reuse and self.pool:
+            self.question = self.pool[int(self.chance.integers(len(self.pool)))]
+            self._reused += 1
+            self._solve()
+        else:
+            self._next(f"No question: {self.rejection}.")
+
+    def _refuse(self, seat: str, action: object, why: str) -> None:
+        """As of every game; but what a proposer wrote in vain ends the round, not the match."""
+        if seat != PROPOSER or (self.illegal == "retry" and not self._retried):
+            super()._refuse(seat, action, why)
+            return
+        self.invalid += 1
+        self._valid[seat], self._retried = False, False
+        self.rejection = self.rejection or why
+        self._transcript.append(f"{seat} (rejected): {one_line(str(action)[:400])}")
+        self._reject()
+
+    # The answers.
+
+    def _solve(self) -> None:
+        self._right = []
+        self.works |= {seat: self.session() for seat in self.solvers}
+        self._moves(self.solvers[0])
+
+    def _give_up(self, seat: str) -> None:
+        """No turns are left to a seat."""
+        if seat == PROPOSER:
+            self.rejection = "no turns were left to ask it"
+            self._reject()
+        else:
+            self._answered(seat, False)
+
+    def _answered(self, seat: str, right: bool) -> None:
+        self._right.append(right)
+        self.pay(seat, "right", float(right))
+        if len(self._right) < len(self.solvers):
+            self._moves(self.solvers[len(self._right)])
+            return
+        share = sum(self._right) / len(self._right)
+        self._shares.append(share)
+        if self._accepted and self._asked is self._accepted[-1] and self._asked not in self.pool:
+            self.pay(PROPOSER, "challenge", PAYS[self.pays](share))
+            self.pool.append(self._asked)
+        self._next(f"{sum(self._right)} of {len(self._right)} were right.")
+
+    def _next(self, summary: str) -> None:
+        """The next round, or the end."""
+        if self._round == self.rounds:
+            self.end("played", summary)
+        else:
+            self.tell(summary, PROPOSER)
+            self._begin(self._example())

@@ -1,0 +1,104 @@
+"""Scripted players of search self-play: proposers at random, by reading and from the record; solvers as in `search`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.search.acts import write_answer, write_call, write_question
+from simulators.search.checker import possible
+from simulators.search.pages import Notes
+from simulators.search.players import PLAYERS as SOLVERS
+from simulators.search.players import answer_from, backwards
+from simulators.search.questions import draw
+from simulators.search.relations import RELATIONS
+
+PROPOSER, READER = "proposer", "reader"
+Propose = Callable[[Any, int], Answer]
+
+
+def _at_random(game: Any, seed: int) -> Answer:
+    """Asks anything, having read nothing."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+
+    def act(seen: View) -> str:
+        program = draw(game.library.world, rng, ["chain"], game.hops).program
+        return write_question(program, game.terse) if program else ""
+
+    return act
+
+
+def _from_record(game: Any, seed: int) -> Answer:
+    """Reads the pages of the question that is known to be possible, and asks it."""
+
+    def act(seen: View) -> str:
+        work, example = game.work, game.example
+        for page in sorted(example.evidence - set(work.read)):
+            return write_call("open" if page in work.found else "search", page, game.terse)
+        return write_question(example.program, game.terse)
+
+    return act
+
+
+def _by_reading(game: Any, seed: int) -> Answer:
+    """Looks up the answer and who names it, then who names those, until a chain leads to it that goes ahead alone."""
+
+    def act(seen: View) -> str:
+        work = game.work
+        programs = possible(work, game.wish)
+        if programs and "^" not in str(programs[0]):
+            return write_question(programs[0], game.terse)
+        unread = [title for title in work.found if title not in work.read]
+        if unread and work.left.get("opens", 0) > 0:
+            return write_call("open", unread[0], game.terse)
+        query = next((query for query in _queries(game) if query not in work.queries), None)
+        if query and work.left["searches"] > 0:
+            return write_call("search", query, game.terse)
+        return write_question(programs[0], game.terse) if programs else ""
+
+    return act
+
+
+def _queries(game: Any) -> Iterator[str]:
+    """The answer, and what stands on pages that name it; then the same of each thing that was read of."""
+    notes = Notes.of(game.work.texts)
+    for name in dict.fromkeys([game.wish.answer, *notes.told]):
+        yield name
+        yield from (
+            backwards(name, each, game.terse) for each in RELATIONS if RELATIONS[each].target == notes.kind(name)
+        )
+
+
+def _noop(game: Any, seed: int) -> Answer:
+    """Says nothing."""
+    return lambda seen: ""
+
+
+def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
+    """A player of any seat; as the gate's reader it reads the pages."""
+
+    def make(game: Any, seed: int) -> Answer:
+        proposes, solves = propose(game, seed), solve(game, seed)
+
+        def act(seen: View) -> str:
+            if seen.seat == READER:
+                pages = seen.private["pages"]
+                return write_answer(answer_from(seen.private["question"], pages, game.terse), game.terse)
+            return proposes(seen) if seen.seat == PROPOSER else solves(seen)
+
+        return act
+
+    return make
+
+
+PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+    "noop": _noop,
+    "random": _player(_at_random, SOLVERS["random"]),
+    "oracle": _player(_from_record, SOLVERS["oracle"]),
+    "reader": _player(_by_reading, SOLVERS["reader"]),
+    "closed_book": _player(_by_reading, SOLVERS["closed_book"]),
+}

@@ -1,0 +1,91 @@
+"""A seat's work with the library: searches and openings, each counted, up to a budget."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from games.base import one_line
+from simulators.search.library import Library
+from simulators.search.retrieval import Retriever
+
+SNIPPET = 80
+"""Characters of a page that a list of hits shows, where it does not show whole pages."""
+
+
+class Budget(NamedTuple):
+    """Limits of a seat."""
+
+    searches: int
+    opens: int
+    results: int
+    """Pages that a search finds."""
+
+
+class Session:
+    """What one seat has looked for and found. Its methods are tools: a refusal is a ValueError that the model reads."""
+
+    def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
+        self.library, self.budget, self.retriever = library, budget, retriever
+        self.whole = whole
+        """Whether a search shows whole pages: then none need be opened."""
+        self.queries: list[str] = []
+        self.found: dict[str, None] = {}
+        """Titles that were shown, in order."""
+        self.read: dict[str, None] = {}
+        """Titles of the pages whose text was shown."""
+        self.opened = 0
+        self.shown: list[str] = []
+        """Texts that the tools returned."""
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls were made that cost something."""
+        return len(self.queries) + self.opened
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Return how many calls of each tool are left."""
+        left = {"searches": self.budget.searches - len(self.queries)}
+        return left if self.whole else {**left, "opens": self.budget.opens - self.opened}
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the texts of the pages that were read."""
+        return [self.library.pages[title] for title in self.read]
+
+    def search(self, query: str) -> str:
+        """Find pages by words; shows their titles and how they begin."""
+        if len(self.queries) >= self.budget.searches:
+            raise ValueError("no searches are left")
+        hits = self.library.index.find(query, self.budget.results, self.retriever)
+        self.queries.append(" ".join(query.split()))
+        titles = [self.library.titles[hit] for hit in hits]
+        self.found |= dict.fromkeys(titles)
+        if self.whole:
+            self.read |= dict.fromkeys(titles)
+        return self._show("\n".join(self._entry(title) for title in titles) or "nothing")
+
+    def open(self, title: str) -> str:
+        """Read a page that a search has found."""
+        if self.opened >= self.budget.opens:
+            raise ValueError("no pages may be opened any more")
+        if title not in self.found:
+            near = f", but {', '.join(list(self.found)[-3:])}" if self.found else ""
+            raise ValueError(f"no search has found a page called {one_line(title, 60)!r}{near}")
+        self.opened += 1
+        self.read[title] = None
+        return self._show(self.library.pages[title])
+
+    def has_shown(self, text: str) -> bool:
+        """Return whether a text stood in anything that the tools returned."""
+        return any(text in each for each in self.shown)
+
+    def _show(self, text: str) -> str:
+        self.shown.append(text)
+        return text
+
+    def _entry(self, title: str) -> str:
+        text = self.library.pages[title]
+        if self.whole:
+            return text
+        return f"[{title}] {text if len(text) <= SNIPPET else text[:SNIPPET].rsplit(' ', 1)[0] + ' …'}"

@@ -1,0 +1,79 @@
+"""The library's nano recipes play, are credited and learn; roles that share weights are scored before either learns."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from arena.learn.gradients import Gradients
+from arena.learn.trainer import PolicyTrainer
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena
+
+SMALL = ["iterations=1", "play.matches=16", "play.in_flight=16", "game.options.worlds=2", "evaluate=null"]
+SHOWN = "{scripted: [random, reader], matches: 96, epochs: 2, minibatches: 12, lr: 3e-3}"
+
+
+def run(recipe: str, policies: list[str], folder: Path) -> dict[str, Any]:
+    """Metrics of one iteration of a recipe, made small."""
+    settings = [*SMALL, *(f"policies.{policy}.imitate={SHOWN}" for policy in policies)]
+    laid = [part for setting in settings for part in ("--set", setting)]
+    done = arena("run", "selfplay", "--recipe", recipe, "--out", folder, *laid)
+    assert done.code == 0, done.err
+    metrics: dict[str, Any] = json.loads((folder / "metrics.jsonl").read_text())
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("recipe", "policies", "figures"),
+    [
+        ("search-nano", ["solver"], {"score", "recall", "calls"}),
+        ("search_planner-nano", ["planner"], {"score", "regret", "best"}),
+        ("igpo_search-nano", ["solver"], {"score", "recall"}),
+        ("search_selfplay-nano", ["proposer", "solver"], {"accepted", "sound", "s"}),
+    ],
+)
+def test_a_recipe_runs(recipe: str, policies: list[str], figures: set[str], tmp_path: Path) -> None:
+    row = run(recipe, policies, tmp_path / "run")
+    assert row["matches"] == 16 and figures <= row["report"].keys()
+
+
+def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second role's old log-probabilities are those of the weights before the first role's update."""
+    events: list[tuple[str, str, int]] = []
+    score_old, optimise = Gradients.score_old, PolicyTrainer._optimise
+
+    def weights(engine: Any) -> str:
+        digest = hashlib.sha256()
+        for parameter in engine.module.parameters():
+            digest.update(parameter.detach().to(torch.float32).numpy().tobytes())
+        return digest.hexdigest()
+
+    def scored(self: Gradients) -> Any:
+        tally = score_old(self)
+        played = [n for n, sample in enumerate(self.plan.samples) if sample.source == "played"]
+        if played:
+            assert set(played) <= set(self.old or {}), "a role is left to be scored later"
+            roles = {tuple(self.plan.samples[n].stream.ids[:2]) for n in played}
+            events.append(("scored", weights(self.engine), len(roles)))
+        return tally
+
+    def stepped(self: PolicyTrainer, *args: Any) -> Any:
+        taken = optimise(self, *args)
+        events.append(("step", weights(self.optimiser.engine), 0))
+        return taken
+
+    monkeypatch.setattr(Gradients, "score_old", scored)
+    monkeypatch.setattr(PolicyTrainer, "_optimise", stepped)
+    done = arena(*TINY, *NO_IMITATION, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    scores = [n for n, event in enumerate(events) if event[0] == "scored"]
+    assert len(scores) == ITERATIONS
+    for at, after in zip(scores, [*scores[1:], len(events)], strict=True):
+        assert events[at][2] == 2, "samples of both roles are scored at once"
+        assert [event[0] for event in events[at + 1 : after]] == ["step"] * (after - at - 1) and after - at > 2
+        assert events[at][1] == (events[at - 1][1] if at else events[at][1]) != events[at + 1][1]

@@ -1,0 +1,89 @@
+"""A planner searches for a reader: what it is paid, and where the best play stops."""
+
+import pytest
+
+from simulators.conformance import play
+from simulators.search import SearchPlanner
+from tests.simulators.promises import broken, kept_over_many
+
+OPTIONS = {
+    "words": {"pages": 100},
+    "terse, at a cost": {
+        "pages": 60, "terse": True, "cost": 0.3, "process": 0.1, "baseline": True,
+        "sorts": ["chain", "unanswerable"], "hops": [1, 4],
+    },
+    "a reader's seat": {"pages": 60, "terse": True, "reader": "seat", "hops": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_it_keeps_what_simulators_promise(options) -> None:
+    assert broken(lambda: SearchPlanner(**options), seeds=8, acts=200) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_it_keeps_them_over_many_seeds(options, capsys) -> None:
+    assert kept_over_many(lambda: SearchPlanner(**options), options, capsys)
+
+
+def test_the_planner_pays_for_calls_and_earns_the_readers_answer() -> None:
+    game = SearchPlanner(pages=60, terse=True, hops=2, cost=0.1, process=0.5)
+    game.reset(seed=1)
+    pages = sorted(game.question.evidence)
+    game.step(f"?{pages[0]}")
+    assert game.infos["planner"]["rewards"] == pytest.approx({"cost": -0.1, "process": 0.25})
+    game.step(f"?{pages[1]}")
+    game.step(".")
+    report = game.report()
+    assert report["success"] and game.payoffs()["planner"] == pytest.approx(1 - 0.2 + 0.5)
+
+
+def test_a_reader_at_a_seat_sees_pages_only_when_the_planner_has_stopped() -> None:
+    game = SearchPlanner(pages=60, reader="seat", hops=1)
+    game.reset(seed=1)
+    (page,) = game.question.evidence
+    game.step(f'search(query="{page}")')
+    game.step(f'open(title="{page}")')
+    assert game.private("reader") == {"pages": []}
+    game.step("STOP")
+    assert game.agent_selection == "reader" and game.private("reader") == {"pages": [game.library.pages[page]]}
+    game.step(f"ANSWER {game.question.answer}")
+    assert game.payoffs() == {"planner": 1.0, "reader": 0.0}
+
+
+def test_the_best_play_stops_where_a_search_costs_more_than_it_brings() -> None:
+    """With h facts in a row to look up, one call each, searching pays if h x cost < 1."""
+    for hops in (1, 2, 3):
+        for cost in (0.2, 0.4, 0.6):
+            game = SearchPlanner(pages=60, terse=True, hops=hops, cost=cost)
+            for seed in range(12):
+                report = play(game, seed, "best")
+                ahead = "^" not in str(game.question.program)
+                if ahead:
+                    assert report["calls"] == (hops if hops * cost < 1 else 0)
+                    assert report["best"] == pytest.approx(max(0.0, 1 - hops * cost))
+                assert report["regret"] == pytest.approx(0.0)
+
+
+def test_no_player_without_the_record_earns_more_than_the_best_as_the_cost_rises() -> None:
+    earned = {}
+    for cost in (0.0, 0.2, 0.4, 0.8):
+        game = SearchPlanner(pages=60, terse=True, hops=[1, 3], cost=cost)
+        for player in ("best", "reader", "random"):
+            total = calls = 0.0
+            for seed in range(40):
+                report = play(game, seed, player)
+                total, calls = total + game.payoffs()["planner"], calls + float(report["calls"])
+            earned[cost, player] = total, calls
+        assert all(earned[cost, "best"][0] >= earned[cost, player][0] for player in ("reader", "random"))
+    made = [earned[cost, "best"][1] for cost in (0.0, 0.2, 0.4, 0.8)]
+    assert made == sorted(made, reverse=True) and made[0] > made[-1]
+
+
+def test_a_baseline_pays_nothing_for_what_needed_no_search() -> None:
+    for baseline in (False, True):
+        game = SearchPlanner(pages=60, terse=True, sorts="unanswerable", baseline=baseline)
+        game.reset(seed=0)
+        game.step(".")
+        assert game.report()["success"] and game.payoffs()["planner"] == float(not baseline)

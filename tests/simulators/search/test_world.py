@@ -1,0 +1,130 @@
+"""Facts stand on pages and are read back; programs and questions are written and read back; answers are exact."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulators.search.pages import Notes, read, render
+from simulators.search.programs import answers, evidence, parse, parse_terse
+from simulators.search.questions import NONE, SORTS, draw, in_words, read_question
+from simulators.search.world import World
+
+worlds = st.builds(World, st.integers(20, 150), st.integers(0, 10**6), st.booleans())
+
+
+@settings(max_examples=30, deadline=None)
+@given(worlds)
+def test_pages_read_back_to_the_same_facts(world: World) -> None:
+    for name in world.names:
+        facts = {(name, "kind", world.kind(name)), *((name, *fact) for fact in world.facts(name).items())}
+        assert set(read(render(world, name))) == facts
+
+
+@settings(max_examples=30, deadline=None)
+@given(worlds)
+def test_names_are_distinct_and_none_is_part_of_another(world: World) -> None:
+    words = [tuple(name.split()) for name in world.names]
+    assert len(set(words)) == len(words)
+    parts = {name[a:b] for name in words for a, b in itertools.combinations(range(len(name) + 1), 2)} - set(words)
+    whole = {name for name in words for a, b in itertools.combinations(range(len(name) + 1), 2) if name[a:b] != name}
+    assert not parts & set(words) and len(whole) <= len(words)
+
+
+def test_a_world_is_its_seed_and_size() -> None:
+    one, same, other = World(100, 3), World(100, 3), World(100, 4)
+    assert [render(one, name) for name in one.names] == [render(same, name) for name in same.names]
+    assert not set(one.names) & set(other.names)
+    assert len(one.names) == 100
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from(SORTS), st.integers(1, 4))
+def test_questions_have_the_one_answer_that_their_evidence_gives(seed: int, terse: bool, sort: str, hops: int) -> None:
+    world, rng = WORLDS[terse], np.random.default_rng(seed)
+    question = draw(world, rng, [sort], (hops, hops))  # type: ignore[list-item]
+    program = question.program
+    assert program is not None and program.hops == hops == question.hops
+    assert parse(str(program)) == program == (parse_terse if terse else read_question)(question.text)
+    pages = Notes.of(render(world, name) for name in question.evidence)
+    everything = Notes.of(render(world, name) for name in world.names)
+    if sort == "unanswerable":
+        assert question.answer == NONE and not answers(program, world) | answers(program, everything)
+        return
+    assert answers(program, world) == answers(program, everything) == answers(program, pages) == {question.answer}
+    if sort == "chain":
+        assert not re.search(rf"\b{question.answer}\b", question.text)
+
+
+WORLDS = {terse: World(300, 1, terse) for terse in (False, True)}
+
+
+def test_answers_of_a_world_by_hand() -> None:
+    notes = Notes.of(
+        [
+            "Ada Lo is a person. Ada Lo was taught by Bo Mi. Ada Lo was born in the year 1800. Nothing else is known.",
+            "Bo Mi is a person. Bo Mi came from Kelm. Bo Mi was born in the year 1750.",
+            "The Song of Rix is a book. Ada Lo wrote The Song of Rix.",
+            "The Trial of Zum is a book. The Trial of Zum was written by Ada Lo.",
+        ]
+    )
+    expected = {
+        "Ada Lo > mentor > birthplace": {"Kelm"},
+        "Kelm > ^birthplace > ^mentor": {"Ada Lo"},
+        "Ada Lo > ^author": {"The Song of Rix", "The Trial of Zum"},
+        "count Ada Lo > ^author": {"2"},
+        "count Bo Mi > ^author": {"0"},
+        "larger born: Ada Lo | Bo Mi": {"Ada Lo"},
+        "smaller born: Ada Lo | The Song of Rix > author > mentor": {"Bo Mi"},
+        "larger born: Ada Lo | Ada Lo": set(),
+        "Bo Mi > mentor": set(),
+        "Nobody > mentor": set(),
+        "count Nobody > ^author": set(),
+    }
+    assert {program: set(answers(parse(program), notes)) for program in expected} == expected
+    assert evidence(parse("Kelm > ^birthplace > ^mentor"), notes) == {"Bo Mi", "Ada Lo"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "begins with the name"),
+        ("Ada > mentr", "there is no relation mentr; there are mentor,"),
+        ("Ada > mentor > capital", "capital is of a region, not of a person"),
+        ("Ada > born > mentor", "mentor is of a person, not of a number"),
+        ("Ada > ^born", "backwards from a number"),
+        ("count Ada > mentor", "ends in a step backwards"),
+        ("larger mentor: A | B", "compared by born, founded"),
+        ("Ada" + " > mentor" * 9, "at most 8 steps, not 9"),
+        ("A" * 10**6, "at most 1,000 characters, not 1,000,000"),
+    ],
+)
+def test_what_is_wrong_with_a_program_is_one_line(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)) as refused:
+        parse(text)
+    assert "\n" not in str(refused.value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from(["Ada", ">", "^", "mentor", "count ", "larger born:", "|"])).map("".join)
+)
+def test_any_text_is_a_program_or_a_value_error(text: str) -> None:
+    for reads in (parse, parse_terse):
+        try:
+            reads(text)
+        except ValueError as why:
+            assert str(why)
+    read_question(text)
+    read_question(f"What is {text}?")
+
+
+def test_nested_words_are_read_up_to_a_depth() -> None:
+    program = parse("Ada Lo > mentor > ^founder > seat")
+    words = "What is the seat of the company with the mentor of Ada Lo as founder?"
+    assert in_words(program) == words and read_question(words) == program
+    assert read_question(f"What is {'the mentor of ' * 5000}Ada Lo?") is None
