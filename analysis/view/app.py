@@ -1,0 +1,228 @@
+"""The page's server: its files, and what it asks for as JSON. Everything is checked by `guard` before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from analysis.view import listing, match, notes, runs, search
+from analysis.view.answers import Json, complaint
+from analysis.view.credit import Judges
+from analysis.view.curves import Curves
+from analysis.view.given import Given
+from analysis.view.guard import Guard
+from analysis.view.index import Index
+from analysis.view.library import Library
+from analysis.view.tokens import tokens
+from analysis.view.whole import Whole, league, rung
+from arena.errors import ConfigError, StoreError
+from arena.store.older import iteration_of
+
+Ask = Callable[..., Any]
+KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+"""Kinds of the page's own files, by their ending; others are not served."""
+
+
+class View:
+    """The answers of the page's server, each a method: from a request's parts to what JSON can hold."""
+
+    def __init__(self, library: Library, given: Given) -> None:
+        self.library, self.given, self.judges = library, given, Judges(given)
+        self._curves: dict[Index, Curves] = {}
+        self._wholes: dict[Index, Whole] = {}
+
+    def runs(self, query: Mapping[str, str]) -> Any:
+        """All runs, a line each."""
+        return [runs.line(name, index) for name, index in self.library.runs().items()]
+
+    def changes(self, query: Mapping[str, str]) -> Any:
+        """By run, a text that is another one as soon as anything in it is."""
+        return {name: index.fingerprint() for name, index in self.library.runs().items()}
+
+    def run(self, query: Mapping[str, str], run: str) -> Any:
+        """What a run is."""
+        return runs.about(run, self.library.run(run))
+
+    def estimators(self, query: Mapping[str, str]) -> Any:
+        """All estimators that can be chosen."""
+        return list(self.given.estimators()) if self.given.estimators else []
+
+    def curves(self, query: Mapping[str, str], run: str) -> Any:
+        """Its curves."""
+        index = self.library.run(run)
+        index.refresh()
+        games = index.table()["game"].unique().to_pylist()
+        theory = self.given.theory(games[0]) if self.given.theory and len(games) == 1 else {}
+        return self._curves.setdefault(index, Curves(index)).told(theory)
+
+    def alarms(self, query: Mapping[str, str], run: str) -> Any:
+        """Its alarms."""
+        return self._whole(run).told(rung)
+
+    def league(self, query: Mapping[str, str], run: str) -> Any:
+        """Who met whom, and what came of it."""
+        return self._whole(run).told(league)
+
+    def matches(self, query: Mapping[str, str], run: str) -> Any:
+        """A page of its matches."""
+        index, ids, found = self.library.run(run), None, None
+        if query.get("text", "").strip():
+            found = search.searched(index, query["text"], query.get("by", "text"), query.get("of", "said"))
+            ids = found["matches"]
+        answer = listing.listed(index, query, ids)
+        return answer | ({"found": found} if found else {})
+
+    def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
+        """A match."""
+        index = self.library.run(run)
+        told = _match(index, match, self.given, bool(query.get("whole")))
+        family, written = _family(index, match), notes.notes(index)
+        return told | {"family": family, "notes": [note for note in written if note["match"] == match]}
+
+    def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
+        """The matches before and after it in a list."""
+        return listing.neighbours(self.library.run(run), query, match)
+
+    def tokens(self, query: Mapping[str, str], run: str, match: str) -> Any:
+        """A match's tokens."""
+        return tokens(self.library.run(run), match, self.given.pieces)
+
+    def credit(self, query: Mapping[str, str], run: str, match: str) -> Any:
+        """A match's advantages under another estimator."""
+        index, number = self.library.run(run), iteration_of(match)
+        if number is None or number not in index.iterations():
+            raise StoreError("this run has no such match")
+        return self.judges.told(index, match, number, query.get("estimator", ""))
+
+    def notes(self, query: Mapping[str, str], run: str) -> Any:
+        """A run's notes, those with a text in them."""
+        wanted = query.get("text", "").casefold()
+        return [note for note in notes.notes(self.library.run(run)) if wanted in note["text"].casefold()]
+
+    def note(self, posted: Mapping[str, Any], run: str) -> Any:
+        """Keep a note, or take one back."""
+        index = self.library.run(run)
+        if isinstance(posted.get("remove"), str):
+            notes.remove(index, posted["remove"])
+            return {}
+        id, turn, text = posted.get("match"), posted.get("turn"), posted.get("text")
+        if not isinstance(id, str) or not isinstance(text, str) or isinstance(turn, bool):
+            raise ConfigError("a note has a match, a turn or null, and a text")
+        row = match.row_of(index, id)
+        if turn is not None and not (isinstance(turn, int) and 0 <= turn < len(row["turns"])):
+            raise ConfigError(f"{id} has turns 0 to {len(row['turns']) - 1}")
+        return notes.add(index, id, turn, text)
+
+    def sql(self, posted: Mapping[str, Any]) -> Any:
+        """Answer a SELECT over some runs."""
+        names, query = posted.get("runs"), posted.get("query")
+        if not isinstance(names, list) or not isinstance(query, str) or not all(isinstance(n, str) for n in names):
+            raise ConfigError("a query has runs and a text")
+        return runs.asked([self.library.run(name) for name in names], query)
+
+    def image(self, query: Mapping[str, str], run: str, hash: str) -> Any:
+        """The bytes of an image that a seat was shown."""
+        return self.library.run(run).reader.log.blobs.get(hash)
+
+    def _whole(self, run: str) -> Whole:
+        index = self.library.run(run)
+        return self._wholes.setdefault(index, Whole(index))
+
+
+def _match(index: Index, id: str, given: Given, whole: bool) -> dict[str, Any]:
+    return match.match(index, id, given.dealt, whole)
+
+
+def _family(index: Index, id: str) -> list[dict[str, Any]]:
+    return match.family(index, id)
+
+
+def application(library: Library, given: Given, token: str, port: int) -> Guard:
+    """The ASGI application, guarded."""
+    view = View(library, given)
+    one = "/api/runs/{run}/matches/{match}"
+    asked = {
+        "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators, "/api/runs/{run}": view.run,
+        **{f"/api/runs/{{run}}/{ask.__name__}": ask for ask in (view.curves, view.alarms, view.league, view.matches)},
+        one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
+        "/api/runs/{run}/notes": view.notes,
+    }  # fmt: skip
+    posted = {"/api/runs/{run}/notes": view.note, "/api/sql": view.sql}
+    routes = [
+        *(Route(path, _reading(ask), methods=["GET"]) for path, ask in asked.items()),
+        *(Route(path, _writing(ask), methods=["POST"]) for path, ask in posted.items()),
+        Route("/api/runs/{run}/images/{hash}", _picture(view.image), methods=["GET"]),
+        *(Route(path, _file(data, kind), methods=["GET"]) for path, (data, kind) in _static().items()),
+    ]
+    return Guard(Starlette(routes=routes), token, port)
+
+
+def _reading(ask: Ask) -> Ask:
+    async def answer(request: Request) -> Response:
+        return await _answered(ask, dict(request.query_params), request.path_params)
+
+    return answer
+
+
+def _writing(ask: Ask) -> Ask:
+    async def answer(request: Request) -> Response:
+        try:
+            body = await request.json()
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            return complaint("a JSON object is expected")
+        return await _answered(ask, body, request.path_params)
+
+    return answer
+
+
+def _picture(ask: Ask) -> Ask:
+    async def answer(request: Request) -> Response:
+        try:
+            data = await run_in_threadpool(ask, {}, **request.path_params)
+        except (StoreError, OSError):
+            return complaint("there is no such image", 404)
+        return Response(data, media_type="application/octet-stream")  # the page says what it is
+
+    return answer
+
+
+async def _answered(ask: Ask, given: Mapping[str, Any], parts: Mapping[str, str]) -> Response:
+    try:
+        return Json(await run_in_threadpool(ask, given, **parts))
+    except StoreError as error:
+        return complaint(str(error), 404)
+    except ConfigError as error:
+        return complaint(str(error), 400)
+
+
+def _file(data: bytes, kind: str) -> Ask:
+    async def answer(request: Request) -> Response:
+        return Response(data, media_type=kind)
+
+    return answer
+
+
+def _static() -> dict[str, tuple[bytes, str]]:
+    """The page's files by path, all in memory: no path of a request reaches the disk."""
+    found: dict[str, tuple[bytes, str]] = {}
+
+    def walk(folder: Traversable, path: str) -> None:
+        for each in folder.iterdir():
+            if each.is_dir():
+                walk(each, f"{path}{each.name}/")
+            elif kind := KINDS.get(each.name.rpartition(".")[2]):
+                found[f"{path}{each.name}"] = (each.read_bytes(), kind)
+
+    walk(files("analysis.view") / "static", "/")
+    found["/"] = found["/index.html"]
+    return found

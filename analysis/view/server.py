@@ -1,0 +1,38 @@
+"""The page's server on a port of this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from analysis.view.given import Given
+from arena.errors import ConfigError
+
+HOST = "127.0.0.1"
+CONNECTIONS = 128
+
+
+def serve(paths: Sequence[Path], given: Given, port: int, opened: Callable[[str], None]) -> None:
+    """Serve the page of these runs; `opened` hears its link. ConfigError, one line, where it cannot be served."""
+    try:
+        import uvicorn
+
+        from analysis.view.app import application
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
+    from analysis.view.library import Library
+
+    library, token = Library(paths), secrets.token_urlsafe(32)
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as error:
+        raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
+    port = listening.getsockname()[1]
+    config = uvicorn.Config(
+        application(library, given, token, port), log_level="warning", access_log=False, lifespan="off",
+        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    opened(f"http://{HOST}:{port}/#token={token}")
+    uvicorn.Server(config).run(sockets=[listening])

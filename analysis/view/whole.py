@@ -1,0 +1,85 @@
+"""What needs all of a run at once: alarms, and the league as a graph. Of a large run in a child of its own.
+
+A child gives its memory back when it ends, and leaves this process free to answer.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from analysis.view.index import Index
+from arena.plain import printable
+
+LARGE = 30 * 10**6
+"""Bytes of a log from which on a child reads it."""
+NAMES = 40
+"""Contenders that a graph shows: those of most matches."""
+
+
+class Whole:
+    """What one run's figures of this kind were when its files were last as they are."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self._found: dict[str, tuple[str, Any]] = {}
+        self._lock = Lock()
+
+    def told(self, function: Callable[[Path], Any]) -> Any:
+        """The function's answer for the run, from memory where no file has changed."""
+        with self._lock:
+            print_now, name = self.index.fingerprint(), function.__name__
+            if self._found.get(name, ("",))[0] != print_now:
+                self._found[name] = (print_now, self._answer(function))
+            return self._found[name][1]
+
+    def _answer(self, function: Callable[[Path], Any]) -> Any:
+        size = sum(path.stat().st_size for path in self.index.reader.log.folder.glob("*.parquet"))
+        if size < LARGE:
+            return function(self.index.reader.path)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
+            return child.submit(function, self.index.reader.path).result()
+
+
+def rung(run: Path) -> list[dict[str, Any]]:
+    """The alarms of a run (`analysis.alarms`)."""
+    from analysis.alarms import alarms
+    from analysis.frames import load
+
+    return [
+        {"name": a.name, "who": printable(a.who), "before": list(a.before), "after": list(a.after)}
+        for a in alarms(load(run))
+    ]
+
+
+def league(run: Path) -> dict[str, Any]:
+    """Who met whom: `nodes` with their matches and whether they learn, `edges` with how far ahead one is, `rings`."""
+    from analysis.frames import load
+    from analysis.league import beats, cycles, pairs, ratings
+
+    log = load(run)
+    seats = log.frame("seats", ["policy", "match", "trained", "role"])
+    counts = seats.groupby("policy")["match"].nunique().sort_values(ascending=False, kind="stable")
+    learns = {str(name) for name in seats.loc[seats["trained"], "policy"]}
+    names = [str(name) for name in counts.index[:NAMES]]
+    met = [pair for pair in pairs(log) if pair.one in names and pair.other in names]
+    rated = ratings(log)
+    last = rated.groupby("policy").last() if len(rated) else rated
+    return {
+        "nodes": [
+            {
+                "name": name, "matches": int(counts[name]), "learns": name in learns,
+                "rating": [float(last.loc[name, "mu"]), float(last.loc[name, "sigma"])] if name in last.index else None,
+            }
+            for name in names
+        ],
+        "edges": [
+            {"one": p.one, "other": p.other, "matches": p.matches, "ahead": list(p.ahead)} for p in met
+        ],
+        "rings": [list(ring) for ring in cycles(beats(log))[:20]],
+        "left_out": max(0, len(counts) - NAMES),
+    }  # fmt: skip
