@@ -13,14 +13,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from analysis.view import listing, match, notes, runs, search
+from analysis.view import listing, notes, runs, search
 from analysis.view.answers import Json, complaint
 from analysis.view.credit import Judges
 from analysis.view.curves import Curves
 from analysis.view.given import Given
 from analysis.view.guard import Guard
 from analysis.view.index import Index
+from analysis.view.jobs import Jobs
 from analysis.view.library import Library
+from analysis.view.match import family, row_of
+from analysis.view.match import match as one_match
 from analysis.view.tokens import tokens
 from analysis.view.whole import Whole, league, rung
 from arena.errors import ConfigError, StoreError
@@ -36,6 +39,7 @@ class View:
 
     def __init__(self, library: Library, given: Given) -> None:
         self.library, self.given, self.judges = library, given, Judges(given)
+        self.jobs = Jobs(given.arena)
         self._curves: dict[Index, Curves] = {}
         self._wholes: dict[Index, Whole] = {}
 
@@ -58,7 +62,7 @@ class View:
     def curves(self, query: Mapping[str, str], run: str) -> Any:
         """Its curves."""
         index = self.library.run(run)
-        index.refresh()
+        index.refresh(0.1)
         games = index.table()["game"].unique().to_pylist()
         theory = self.given.theory(games[0]) if self.given.theory and len(games) == 1 else {}
         return self._curves.setdefault(index, Curves(index)).told(theory)
@@ -83,9 +87,9 @@ class View:
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """A match."""
         index = self.library.run(run)
-        told = _match(index, match, self.given, bool(query.get("whole")))
-        family, written = _family(index, match), notes.notes(index)
-        return told | {"family": family, "notes": [note for note in written if note["match"] == match]}
+        told = one_match(index, match, self.given.dealt, bool(query.get("whole")))
+        own = [note for note in notes.notes(index) if note["match"] == match]
+        return told | {"family": family(index, match), "notes": own}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """The matches before and after it in a list."""
@@ -116,7 +120,7 @@ class View:
         id, turn, text = posted.get("match"), posted.get("turn"), posted.get("text")
         if not isinstance(id, str) or not isinstance(text, str) or isinstance(turn, bool):
             raise ConfigError("a note has a match, a turn or null, and a text")
-        row = match.row_of(index, id)
+        row = row_of(index, id)
         if turn is not None and not (isinstance(turn, int) and 0 <= turn < len(row["turns"])):
             raise ConfigError(f"{id} has turns 0 to {len(row['turns']) - 1}")
         return notes.add(index, id, turn, text)
@@ -128,6 +132,22 @@ class View:
             raise ConfigError("a query has runs and a text")
         return runs.asked([self.library.run(name) for name in names], query)
 
+    def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
+        """Begin forks of a match."""
+        index = self.library.run(run)
+        return self.jobs.fork(index, row_of(index, match), posted)
+
+    def control(self, posted: Mapping[str, Any], run: str) -> Any:
+        """Stop a run, or resume it."""
+        acts = {"stop": self.jobs.stop, "resume": self.jobs.resume}
+        if posted.get("do") not in acts:
+            raise ConfigError("stop, or resume")
+        return acts[posted["do"]](self.library.run(run))
+
+    def job(self, query: Mapping[str, str], id: str) -> Any:
+        """How far something is that was begun."""
+        return self.jobs.told(id)
+
     def image(self, query: Mapping[str, str], run: str, hash: str) -> Any:
         """The bytes of an image that a seat was shown."""
         return self.library.run(run).reader.log.blobs.get(hash)
@@ -137,25 +157,21 @@ class View:
         return self._wholes.setdefault(index, Whole(index))
 
 
-def _match(index: Index, id: str, given: Given, whole: bool) -> dict[str, Any]:
-    return match.match(index, id, given.dealt, whole)
-
-
-def _family(index: Index, id: str) -> list[dict[str, Any]]:
-    return match.family(index, id)
-
-
 def application(library: Library, given: Given, token: str, port: int) -> Guard:
     """The ASGI application, guarded."""
     view = View(library, given)
     one = "/api/runs/{run}/matches/{match}"
     asked = {
-        "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators, "/api/runs/{run}": view.run,
+        "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
+        "/api/runs/{run}": view.run,
         **{f"/api/runs/{{run}}/{ask.__name__}": ask for ask in (view.curves, view.alarms, view.league, view.matches)},
         one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
-        "/api/runs/{run}/notes": view.notes,
+        "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job,
     }  # fmt: skip
-    posted = {"/api/runs/{run}/notes": view.note, "/api/sql": view.sql}
+    posted = {
+        "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{one}/fork": view.fork,
+        "/api/runs/{run}/control": view.control,
+    }  # fmt: skip
     routes = [
         *(Route(path, _reading(ask), methods=["GET"]) for path, ask in asked.items()),
         *(Route(path, _writing(ask), methods=["POST"]) for path, ask in posted.items()),

@@ -28,6 +28,7 @@ class Curves:
     def __init__(self, index: Index) -> None:
         self.index = index
         self._known: dict[int, tuple[Stamp, dict[str, Interval]]] = {}
+        self._asked = False
         self._levels: tuple[int, Frames | None] = (-1, None)
 
     def told(self, theory: Mapping[str, float]) -> dict[str, Any]:
@@ -51,11 +52,15 @@ class Curves:
         }  # fmt: skip
 
     def _read_on(self, numbers: list[int], keys: list[str]) -> int:
-        """Read the newest iterations whose intervals are not known; returns how many are left."""
-        begun = monotonic()
+        """Read the newest iterations whose intervals are not known; returns how many are left.
+
+        None is read when first asked, so that lines show at once.
+        """
+        begun, patience = monotonic(), PATIENCE if self._asked else 0.0
+        self._asked = True
         with self.index.lock:
             todo = [k for k in numbers if self.index.stamp(k) and self._known.get(k, ((),))[0] != self.index.stamp(k)]
-            while todo and monotonic() - begun < PATIENCE:
+            while todo and monotonic() - begun < patience:
                 number = todo.pop()
                 log = Frames({NAME: self.index.reader}, {NAME: [number]}, {number})
                 own = {key: intervals(log, key).get(number) for key in keys}

@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from arena.errors import ConfigError
-
 
 def judged(run: Path, estimators: str, iteration: int, trust: bool = False) -> list[dict[str, Any]]:
     """The turns of one iteration with `reward` and a column for each of these estimators, as `arena credit` has them.

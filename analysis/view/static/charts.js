@@ -67,7 +67,7 @@ export function Chart({ curve, chosen }) {
     plot.current = new uPlot(options(curve, box.current.clientWidth, point, chosen), columns(curve), box.current);
   }, [curve, theme]);
   useEffect(() => {
-    const watch = new ResizeObserver(() => plot.current?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+    const watch = new ResizeObserver(() => box.current && plot.current?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
     watch.observe(box.current);
     return () => { watch.disconnect(); plot.current?.destroy(); };
   }, []);

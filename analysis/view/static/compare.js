@@ -34,5 +34,6 @@ export function Compare({ route, versions }) {
     <div class="head"><h1>${runs.length} runs side by side</h1></div>
     <p>${runs.map((run, k) => html`<a class="chip k${(k % 6) + 1}" href=${to(["run", run])}><span class="swatch"></span>${run}</a> `)}</p>
     <${Complaint} line=${error} />
+    ${Object.keys(told).length > 0 && !merged(runs, told).length && html`<p class="empty">These runs have no curve in common yet.</p>`}
     <div class="charts">${merged(runs, told).map((curve) => html`<${Chart} key=${curve.title} curve=${curve} />`)}</div>`;
 }
