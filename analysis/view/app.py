@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -178,7 +179,14 @@ def application(library: Library, given: Given, token: str, port: int) -> Guard:
         Route("/api/runs/{run}/images/{hash}", _picture(view.image), methods=["GET"]),
         *(Route(path, _file(data, kind), methods=["GET"]) for path, (data, kind) in _static().items()),
     ]
-    return Guard(Starlette(routes=routes), token, port)
+
+    @asynccontextmanager
+    async def alive(app: Starlette) -> AsyncIterator[None]:
+        yield
+        view.jobs.close()
+        view.judges.close()
+
+    return Guard(Starlette(routes=routes, lifespan=alive), token, port)
 
 
 def _reading(ask: Ask) -> Ask:

@@ -42,8 +42,10 @@ class Guard:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Refuse, or let pass."""
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
         if scope["type"] != "http":
-            return
+            return None  # no websocket is spoken here
 
         async def headed(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -52,7 +54,7 @@ class Guard:
 
         status, why = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         answer = complaint(why, status) if why else self.app
-        await answer(scope, receive, headed)
+        return await answer(scope, receive, headed)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
         """Return the status and one line, "" where nothing is wrong."""
@@ -77,5 +79,5 @@ class Guard:
         return 200, ""
 
     def _known(self, authorization: str) -> bool:
-        given = authorization.removeprefix("Bearer ")
-        return secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+        scheme, _, given = authorization.partition(" ")
+        return scheme == "Bearer" and secrets.compare_digest(given.encode(), self.token.encode())

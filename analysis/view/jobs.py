@@ -25,7 +25,7 @@ from arena.plain import printable
 
 RUNNING, KEPT, LARGEST, FORKS = 3, 20, 10**6, 1000
 """Children at a time, answers that are kept, bytes of one, forks of a match."""
-WHO = re.compile(r"(?!.*\.py)[\w@:.+()=,-]{1,64}", re.ASCII)
+WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
 """Who may be named in the page: policies and models by name, no file and no folder."""
 
 

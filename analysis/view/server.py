@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from analysis.view.given import Given
 from arena.errors import ConfigError
@@ -15,15 +16,21 @@ CONNECTIONS = 128
 
 
 def serve(paths: Sequence[Path], given: Given, port: int, opened: Callable[[str], None]) -> None:
-    """Serve the page of these runs; `opened` hears its link. ConfigError, one line, where it cannot be served."""
+    """Serve the page of these runs until Ctrl-C; `opened` hears its link. ConfigError where it cannot be served."""
+    server, listening, link = begin(paths, given, port)
+    opened(link)
+    server.run(sockets=[listening])
+
+
+def begin(paths: Sequence[Path], given: Given, port: int) -> tuple[Any, socket.socket, str]:
+    """A server that is still to run, where it listens, and the page's link."""
     try:
         import uvicorn
 
         from analysis.view.app import application
+        from analysis.view.library import Library
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
-    from analysis.view.library import Library
-
     library, token = Library(paths), secrets.token_urlsafe(32)
     try:
         listening = socket.create_server((HOST, port))
@@ -31,8 +38,7 @@ def serve(paths: Sequence[Path], given: Given, port: int, opened: Callable[[str]
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
     port = listening.getsockname()[1]
     config = uvicorn.Config(
-        application(library, given, token, port), log_level="warning", access_log=False, lifespan="off",
+        application(library, given, token, port), log_level="warning", access_log=False, lifespan="on",
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    opened(f"http://{HOST}:{port}/#token={token}")
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config), listening, f"http://{HOST}:{port}/#token={token}"
