@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,15 +15,30 @@ LARGEST = 50 * 10**6
 
 
 def pieces(run: Path, policy: str, ids: Sequence[int]) -> list[str]:
-    """A text for each id, [] where the run keeps no tokenizer of this policy; parts of characters are shown as `�`."""
+    """A text for each id, [] where no tokenizer of this policy is at hand; parts of characters are shown as `�`."""
     name = policy.partition("@")[0]
     for number in reversed(checkpoints.iterations(run)):
         folder = checkpoints.folder_of(run, number) / "policies"
-        held = {path.name: path / "tokenizer.json" for path in folder.iterdir()} if folder.is_dir() else {}
-        if (path := held.get(name)) and path.is_file() and path.stat().st_size <= LARGEST:
+        held = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+        if name in held and (path := _file(held[name])):
             tokenizer = _read(path)
             return [tokenizer.decode([id], skip_special_tokens=False) for id in ids] if tokenizer else []
     return []
+
+
+def _file(folder: Path) -> Path | None:
+    """The tokenizer's file of a model's folder or, of an adapter's, of its base where that is on this machine."""
+    from agents.weights import available
+
+    if not (folder / "tokenizer.json").is_file():
+        try:
+            base = json.loads((folder / "adapter_config.json").read_bytes()[:LARGEST])["base_model_name_or_path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        known = {model.name: model.path for model in available() if model.state == "ready"}
+        folder = known.get(str(base), Path(str(base)))
+    path = folder / "tokenizer.json"
+    return path if path.is_file() and path.stat().st_size <= LARGEST else None
 
 
 @lru_cache(4)

@@ -254,9 +254,8 @@ def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
         for route, selector in routes.items():
             page.to(route, selector)
             if selector == "h1":
-                page.until(
-                    f"document.querySelectorAll('article.turn').length === 3 && {route[-9:]!r} === document.querySelector('h1').textContent"
-                )
+                page.until(f"{route[-9:]!r} === document.querySelector('h1').textContent")
+                page.until("document.querySelectorAll('article.turn').length === 3")
             wide, window = page.view.evaluate(
                 "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
             )
